@@ -15,7 +15,7 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.encoding.transforms import Scale, Standard
-from murho.model.evaluation.class_held_out import calibrate_classes
+from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.splits import HeldOut
 
@@ -87,7 +87,7 @@ def calibrated_spec(spec: ModelSpec, tensors: Mapping[str, Tensor], validation: 
         validation: The images.
     """
     rows = np.arange(len(validation))
-    judged = calibrate_classes(
+    judged = calibrate_held_out(
         Posterior(spec, tensors, engine="torch"),
         validation.inputs(),
         validation.digits.astype(np.float64),

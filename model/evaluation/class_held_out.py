@@ -14,11 +14,10 @@ import torch
 
 from murho.model.calibration.class_map import fit_class_map
 from murho.model.calibration.classes import ClassCalibration, pooled_map, pooled_sets
-from murho.model.calibration.conformal import CROSS, SPLIT
 from murho.model.calibration.prediction_sets import fit_prediction_sets
-from murho.model.evaluation.class_metrics import class_scores, set_scores
-from murho.model.evaluation.cross_calibration import SAMPLES, Calibrated
-from murho.model.evaluation.metrics import RowWeights
+from murho.model.evaluation.class_metrics import SET_COVERAGES, scores_by_kind, set_scores
+from murho.model.evaluation.metrics import RowArrays
+from murho.model.evaluation.row_scores import judge_groups, numbers_of
 from murho.model.predictive.plans import served_probabilities
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
     from murho.model.calibration.class_map import ClassMap
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.checkpoint.row_answers import DrawnRows
+    from murho.model.evaluation.metrics import RowWeights
     from murho.model.tables.splits import HeldOut
 
 __all__ = [
@@ -36,9 +37,6 @@ __all__ = [
     "calibrate_classes",
 ]
 
-ROWS_PER_CHUNK = 256
-COVERAGES = (0.8, 0.9, 0.95)
-"""Coverages of the prediction sets that are scored."""
 PARTS = 5
 """Parts of the held-out rows of which each is judged by what the others say."""
 
@@ -52,8 +50,6 @@ class HeldOutClasses:
         targets: Index of the class, ``[n]``, float64.
         raw: Raw probabilities, ``[n, C]``.
         calibrated: Probabilities calibrated without the row, ``[n, C]``; None without calibration.
-        epistemic_share: Share of the mutual information in the raw entropy, ``[n]``.
-        outside: Whether the row lies beyond the training rows, ``[n]``, bool.
         sets: Coverage → whether a class is in the row's prediction set, ``[n, C]``; empty without calibration.
         weights: Weights and units of the rows.
     """
@@ -62,8 +58,6 @@ class HeldOutClasses:
     targets: NDArray[np.float64]
     raw: NDArray[np.float64]
     calibrated: NDArray[np.float64] | None
-    epistemic_share: NDArray[np.float64]
-    outside: NDArray[np.bool_]
     sets: dict[float, NDArray[np.bool_]]
     weights: RowWeights
 
@@ -81,173 +75,118 @@ def calibrate_classes(
     encoded: NDArray[np.float32],
     targets: NDArray[np.float64],
     groups: Sequence[HeldOut],
-    *,
+    weights: RowWeights,
+    method: str,
     calibrating: Sequence[int],
-    weights: NDArray[np.float64] | None = None,
-    units: NDArray[np.generic] | None = None,
-    earlier: ClassCalibration | None = None,
-    kept: ClassCalibration | None = None,
-    **_: Any,
-) -> Calibrated:
+    earlier: ClassCalibration | None,
+) -> tuple[ClassCalibration | None, dict[str, Any], HeldOutClasses]:
     """The calibration of held-out rows, and an estimate of what will be served.
 
-    The scores of each part of the rows are those of a calibration made of the other parts, so none is fitted to the
-    rows that it is scored on.
+    The scores of each part of the rows are those of a calibration made of the other parts. Without a calibration of
+    these rows they are scored with that of the posterior, if it has one.
 
     Args:
-        posterior: The fit, not calibrated.
+        posterior: The fit.
         encoded: All rows of the table, ``[N, D]``.
-        targets: Index of their classes, ``[N]``.
+        targets: Numbers of their classes, ``[N]``.
         groups: Held-out rows, each with the members that have not seen them.
+        weights: Weights and units of the held-out rows, in the order of the groups.
+        method: Name of the guarantee that prediction sets have (`model.calibration.conformal`).
         calibrating: Numbers of the groups that calibrate; empty for no calibration.
-        weights: Relative weights of all rows, ``[N]``; None: all count alike.
-        units: Id of each row's exchangeable unit, ``[N]``; None: each row is one.
-        earlier: A calibration of other rows, with which these are pooled (`model.calibration.classes`); None:
-            there is none.
-        kept: The calibration that answers use, for the scores, where these rows do not calibrate; None: there is none.
-        _: Options that only numbers have.
+        earlier: A calibration of other rows, with which these are pooled (`model.calibration.classes`).
 
     Returns:
-        The calibration, or None, the predictions for the rows, and the metrics: those of
-        `model.evaluation.class_metrics.class_scores` of what is served, the same of ``raw`` and, with a calibration, of
-        ``calibrated``, which has ``sets`` too. ``members`` is the number of members that all this describes, of
-        ``all_members``.
+        The calibration, or None; the metrics: `model.evaluation.class_metrics.scores_by_kind`, with a calibration also
+        ``sets``, likewise in ``calibrated``, ``members``, the number of members that all this describes, and
+        ``all_members``; and the predictions for the rows.
     """
+    members = posterior.architecture.members
     judged = _judge(posterior, encoded, groups)
-    every = RowWeights.of(
-        len(judged.rows),
-        None if weights is None else weights[judged.rows],
-        None if units is None else units[judged.rows],
-    )
-    ids = None if units is None else units[judged.rows]
     codes = targets[judged.rows]
     labels = torch.from_numpy(codes.astype(np.int64))
-    shares = None if weights is None else torch.from_numpy(weights[judged.rows])
-    method = SPLIT if all(group.members is None for group in groups) else CROSS
-    use = np.isin(judged.groups, list(calibrating))
+
+    def counts(rows: NDArray[np.bool_]) -> dict[str, Any]:
+        chosen = weights.of_rows(rows)
+        return {
+            "weights": torch.from_numpy(chosen.shares) if weights.weighted else None,
+            "units": chosen.units if weights.grouped else None,
+        }
 
     def fitted_map(rows: NDArray[np.bool_]) -> ClassMap:
+        logs, of_rows = torch.from_numpy(judged.raw[rows]).log(), counts(rows)
         if earlier is not None:
-            part = None if shares is None else shares[rows]
-            return pooled_map(earlier.map, judged.raw[rows].log(), labels[rows], weights=part)
-        return fit_class_map(
-            judged.raw[rows].log(),
-            labels[rows],
-            weights=None if shares is None else shares[rows],
-            units=None if ids is None else ids[rows],
-        )
+            return pooled_map(earlier.map, logs, labels[rows], weights=of_rows["weights"])
+        return fit_class_map(logs, labels[rows], **of_rows)
 
-    def fitted_calibration(rows: NDArray[np.bool_], probabilities: Tensor, mapped: ClassMap) -> ClassCalibration:
-        of_rows: dict[str, Any] = {
-            "weights": None if shares is None else shares[rows],
-            "units": None if ids is None else ids[rows],
-        }
+    def fitted(rows: NDArray[np.bool_], probabilities: Tensor, mapped: ClassMap) -> ClassCalibration:
         given = probabilities[rows], labels[rows]
         if earlier is not None:
-            return ClassCalibration(mapped, pooled_sets(earlier.sets, *given, **of_rows))
-        return ClassCalibration(mapped, fit_prediction_sets(*given, **of_rows, method=method))
+            return ClassCalibration(mapped, pooled_sets(earlier.sets, *given, **counts(rows)))
+        return ClassCalibration(mapped, fit_prediction_sets(*given, **counts(rows), method=method))
 
-    raw = judged.served(None)
-    calibration, crosswise, sets = None, None, dict[float, "NDArray[np.bool_]"]()
+    calibration, served = None, None
+    sets = dict[int, "NDArray[np.bool_]"]()
     if len(calibrating):
         parts = judged.groups * PARTS // max(PARTS, int(judged.groups.max()) + 1)
-        numbers = np.unique(parts)
-        crosswise = raw.clone()
-        for number in numbers:
-            inside = parts == number
-            others = ~inside if len(numbers) > 1 else inside
-            crosswise[inside] = judged.served(fitted_map(others))[inside]
+        insides = [parts == number for number in np.unique(parts)]
+        crosswise = len(insides) > 1
+        served = torch.empty(judged.raw.shape, dtype=torch.float64)
+        for inside in insides:
+            served[inside] = judged.served(fitted_map(~inside if crosswise else inside))[inside]
+        use = np.isin(judged.groups, list(calibrating))
         mapped = fitted_map(use)
-        calibration = fitted_calibration(use, crosswise if len(numbers) > 1 else judged.served(mapped), mapped)
-        sets = _crosswise_sets(parts, crosswise, fitted_calibration, calibration)
-    elif kept is not None:
-        crosswise = judged.served(kept.map)
-        sets = {coverage: kept.sets.sets(crosswise, coverage).numpy() for coverage in COVERAGES}
-    held_out = HeldOutClasses(
-        rows=judged.rows,
-        targets=codes,
-        raw=raw.numpy(),
-        calibrated=None if crosswise is None else crosswise.numpy(),
-        epistemic_share=judged.epistemic_share.numpy(),
-        outside=judged.outside.numpy(),
-        sets=sets,
-        weights=every,
-    )
-    return Calibrated(calibration, _metrics(held_out, judged, posterior), held_out)
-
-
-def _crosswise_sets(
-    parts: NDArray[np.int64], probabilities: Tensor, fitted: Any, calibration: ClassCalibration
-) -> dict[float, NDArray[np.bool_]]:
-    """Prediction sets of the rows by what the other parts say, by coverage."""
-    sets = {coverage: np.empty(probabilities.shape, dtype=np.bool_) for coverage in COVERAGES}
-    numbers = np.unique(parts)
-    for number in numbers:
-        inside = parts == number
-        others = fitted(~inside, probabilities, calibration.map) if len(numbers) > 1 else calibration
-        for coverage, found in sets.items():
-            found[inside] = others.sets.sets(probabilities[inside], coverage).numpy()
-    return sets
-
-
-def _metrics(held_out: HeldOutClasses, judged: _Judged, posterior: Posterior) -> dict[str, Any]:
-    rows = held_out.weights
-    labels, weights = held_out.targets.astype(np.int64), rows.shares if rows.weighted else None
-
-    def scores_of(probabilities: NDArray[np.float64]) -> dict[str, Any]:
-        return class_scores(probabilities, labels, weights=weights, units=rows.units if rows.grouped else None)
-
-    report, raw = scores_of(held_out.served), scores_of(held_out.raw)
-    errors = report.pop("standard_errors")
-    del raw["standard_errors"], raw["n"]
-    metrics: dict[str, Any] = {**report, "raw": raw}
-    if held_out.calibrated is not None:
-        sets = {round(100.0 * coverage): found for coverage, found in held_out.sets.items()}
-        of_sets = set_scores(sets, labels, weights)
-        calibrated = {name: report[name] for name in raw}
-        metrics |= {"calibrated": {**calibrated, "sets": of_sets}, "sets": of_sets}
-    members = posterior.architecture.members
-    return metrics | {"standard_errors": errors, "members": judged.judges, "all_members": members}
+        calibration = fitted(use, served if crosswise else judged.served(mapped), mapped)
+        sets = {coverage: np.empty(judged.raw.shape, dtype=np.bool_) for coverage in SET_COVERAGES}
+        for inside in insides:
+            others = fitted(~inside, served, mapped) if crosswise else calibration
+            for coverage, found in sets.items():
+                found[inside] = others.sets.sets(served[inside], coverage / 100.0).numpy()
+    elif posterior.calibration is not None:
+        served = judged.served(posterior.calibration.map)
+        sets = {
+            coverage: posterior.calibration.sets.sets(served, coverage / 100.0).numpy() for coverage in SET_COVERAGES
+        }
+    raw, calibrated = judged.served(None).numpy(), None if served is None else served.numpy()
+    metrics = scores_by_kind(raw, calibrated, labels.numpy(), weights)
+    errors = metrics.pop("standard_errors")
+    if calibrated is None:
+        del metrics["calibrated"]
+    else:
+        metrics["sets"] = set_scores(sets, labels.numpy(), weights.shares if weights.weighted else None)
+        metrics["calibrated"]["sets"] = metrics["sets"]
+    judges = min(members if group.members is None else len(group.members) for group in groups)
+    metrics |= {"standard_errors": errors, "members": judges, "all_members": members}
+    by_share = {coverage / 100.0: found for coverage, found in sets.items()}
+    return calibration, metrics, HeldOutClasses(judged.rows, codes, raw, calibrated, by_share, weights)
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """Raw probabilities of n held-out rows by their judges."""
+class _Judged(RowArrays):
+    """Raw probabilities of n held-out rows by their judges; ``shares`` are those of the C classes."""
 
     rows: NDArray[np.int64]
     groups: NDArray[np.int64]
-    judges: int
-    raw: Tensor
-    epistemic_share: Tensor
-    outside: Tensor
+    raw: NDArray[np.float64]
+    epistemic_share: NDArray[np.float64]
+    outside: NDArray[np.bool_]
     shares: Tensor
 
     def served(self, mapped: ClassMap | None) -> Tensor:
         """The probabilities that answers would give with a map, or raw, ``[n, C]``."""
-        return served_probabilities(self.raw, mapped, self.shares, self.outside, lambda: self.epistemic_share)
+        raw, outside, share = map(torch.from_numpy, (self.raw, self.outside, self.epistemic_share))
+        return served_probabilities(raw, mapped, self.shares, outside, lambda: share)
 
 
 def _judge(posterior: Posterior, encoded: NDArray[np.float32], groups: Sequence[HeldOut]) -> _Judged:
-    rows, numbers, raw, shares, outside = [], [], [], [], []
-    predictive: Any = None
-    with torch.inference_mode():
-        for number, group in enumerate(groups):
-            for chunk in np.split(group.rows, range(ROWS_PER_CHUNK, len(group.rows), ROWS_PER_CHUNK)):
-                features = torch.from_numpy(encoded[chunk]).to(posterior.device)
-                drawn = posterior.drawn(features, SAMPLES, posterior.seed, members=group.members)
-                predictive = drawn.predictive()
-                rows.append(chunk)
-                numbers.append(np.full(len(chunk), number))
-                raw.append(predictive.pooled().cpu())
-                shares.append(predictive.epistemic_share().cpu())
-                outside.append(drawn.outside.mask.cpu())
-    judges = min(posterior.architecture.members if group.members is None else len(group.members) for group in groups)
-    return _Judged(
-        np.concatenate(rows),
-        np.concatenate(numbers),
-        judges,
-        torch.cat(raw).clone(),
-        torch.cat(shares).clone(),
-        torch.cat(outside).clone(),
-        predictive.shares.cpu(),
-    )
+    def score(drawn: DrawnRows, _: HeldOut, rows: NDArray[np.int64], number: int) -> _Judged:
+        predictive = drawn.predictive()
+        return _Judged(
+            rows=rows,
+            groups=np.full(len(rows), number),
+            raw=numbers_of(predictive.pooled()),
+            epistemic_share=numbers_of(predictive.epistemic_share()),
+            outside=numbers_of(drawn.outside.mask),
+            shares=predictive.shares.cpu(),
+        )
+
+    return judge_groups(posterior, encoded, groups, score, classes=len(posterior.schema.target.classes or ()))

@@ -1,9 +1,7 @@
 """Metrics of class probabilities on labelled rows: accuracy, log loss, Brier score, AUC, each with row weights.
 
 Pure functions of probabilities ``[N, C]``, labels ``[N]`` (whole numbers from 0 to C - 1) and weights ``[N]`` (None:
-all rows count alike). The prediction is the likeliest class. Calibration errors are in
-`model.evaluation.class_metrics`, scores by class in `model.evaluation.class_metrics`, prediction sets in
-`model.evaluation.class_metrics`, rows set aside in `model.evaluation.class_metrics`.
+all rows count alike). The prediction is the likeliest class.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from murho.model.evaluation.metrics import RowWeights, basis_lines, plus_minus
+from murho.model.evaluation.metrics import RowWeights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "BINS",
     "SET_COVERAGES",
     "SHARES_KEPT",
     "ReliabilityBins",
@@ -29,17 +26,14 @@ __all__ = [
     "calibration_error",
     "class_reliability",
     "class_scores",
-    "class_summary",
     "classwise_calibration_error",
     "confusion_matrix",
-    "correct_rows",
-    "per_cent",
     "roc_auc",
     "row_brier",
     "row_log_loss",
     "scores_by_class",
+    "scores_by_kind",
     "set_scores",
-    "set_scores_by_class",
 ]
 
 
@@ -51,16 +45,12 @@ class ReliabilityBins(NamedTuple):
     """Rows in bins of a stated probability; only bins with rows.
 
     Attributes:
-        lower: Lower end of each bin, ``[bins]``.
-        upper: Upper end of each bin, ``[bins]``.
         stated: Mean stated probability in each bin, ``[bins]``.
         observed: Share of the rows of each bin where it came true, ``[bins]``.
         share: Share of the rows in each bin, ``[bins]``.
         rows: Number of rows in each bin, whatever their weights, ``[bins]``.
     """
 
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
     stated: NDArray[np.float64]
     observed: NDArray[np.float64]
     share: NDArray[np.float64]
@@ -85,8 +75,6 @@ def class_reliability(
     total = np.bincount(places, shares, minlength=bins)
     kept = total > 0.0
     return ReliabilityBins(
-        lower=edges[:-1][kept],
-        upper=edges[1:][kept],
         stated=np.bincount(places, shares * stated, minlength=bins)[kept] / total[kept],
         observed=np.bincount(places, shares * happened, minlength=bins)[kept] / total[kept],
         share=total[kept] / total.sum(),
@@ -104,8 +92,7 @@ def calibration_error(
         labels: ``[N]``.
         weights: ``[N]``; None: all rows count alike.
     """
-    correct = probabilities.argmax(axis=1) == labels
-    return class_reliability(probabilities.max(axis=1), correct, weights).error
+    return class_reliability(probabilities.max(axis=1), probabilities.argmax(axis=1) == labels, weights).error
 
 
 def classwise_calibration_error(
@@ -210,19 +197,18 @@ def class_scores(
         unit).
     """
     rows = RowWeights.of(len(labels), weights, units)
+    predictions = probabilities.argmax(axis=1)
     columns = {
-        "accuracy": correct_rows(probabilities, labels).astype(np.float64),
+        "accuracy": (predictions == labels).astype(np.float64),
         "log_loss": row_log_loss(probabilities, labels),
         "brier": row_brier(probabilities, labels),
     }
     means = {name: float(rows.mean(values)) for name, values in columns.items()}
     errors = {name: float(rows.standard_error(values)) for name, values in columns.items()}
-    predictions = probabilities.argmax(axis=1)
-    confusion = confusion_matrix(predictions, labels, probabilities.shape[1], weights)
     return {
         "n": len(labels),
         "accuracy": means["accuracy"],
-        "balanced_accuracy": balanced_accuracy(confusion),
+        "balanced_accuracy": balanced_accuracy(confusion_matrix(predictions, labels, probabilities.shape[1], weights)),
         "log_loss": means["log_loss"],
         "brier": means["brier"],
         "auc": roc_auc(probabilities, labels, weights),
@@ -232,10 +218,27 @@ def class_scores(
     }
 
 
-def correct_rows(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each row's likeliest class is its own, ``[N]``."""
-    correct: NDArray[np.bool_] = probabilities.argmax(axis=1) == labels
-    return correct
+def scores_by_kind(
+    raw: NDArray[np.float64], calibrated: NDArray[np.float64] | None, labels: NDArray[np.int64], rows: RowWeights
+) -> dict[str, Any]:
+    """The scores of answers, and ``raw`` and ``calibrated`` each with theirs.
+
+    Args:
+        raw: Raw probabilities, ``[N, C]``.
+        calibrated: Calibrated ones, ``[N, C]``; None without calibration, where answers are raw.
+        labels: ``[N]``.
+        rows: Weights and units of the rows.
+
+    Returns:
+        `class_scores` of what is served; ``raw`` and ``calibrated`` (None without calibration) have the same without
+        ``n`` and ``standard_errors``.
+    """
+    weights, units = rows.shares if rows.weighted else None, rows.units if rows.grouped else None
+    found = [
+        class_scores(values, labels, weights=weights, units=units) for values in (raw, calibrated) if values is not None
+    ]
+    kinds = [{name: of[name] for name in of if name not in ("n", "standard_errors")} for of in found]
+    return found[-1] | {"raw": kinds[0], "calibrated": None if calibrated is None else kinds[1]}
 
 
 def row_log_loss(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -340,53 +343,3 @@ def set_scores(
         "coverage": {str(at): float(np.average(held[rows, labels], weights=weights)) for at, held in sets.items()},
         "size": {str(at): float(np.average(held.sum(axis=1), weights=weights)) for at, held in sets.items()},
     }
-
-
-def set_scores_by_class(
-    sets: Mapping[int, NDArray[np.bool_]],
-    labels: NDArray[np.int64],
-    names: Sequence[str],
-    weights: NDArray[np.float64] | None = None,
-) -> dict[str, dict[str, dict[str, float]] | None]:
-    """`set_scores` of the rows of each class; None for a class without rows. ``names`` are those of the C classes."""
-    found: dict[str, dict[str, dict[str, float]] | None] = {}
-    for number, name in enumerate(names):
-        rows = labels == number if weights is None else (labels == number) & (weights > 0.0)
-        of_class = {coverage: held[rows] for coverage, held in sets.items()}
-        chosen = None if weights is None else weights[rows]
-        found[name] = set_scores(of_class, labels[rows], chosen) if rows.any() else None
-    return found
-
-
-NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
-NEVER_EMPTY = "(a set is never empty, and the likeliest class alone is right more often than 90 %)"
-
-
-def class_summary(scores: Mapping[str, Any]) -> list[str]:
-    """Held-out metrics of a classifier as a few lines, each of at most 80 characters.
-
-    Args:
-        scores: The ``metrics`` of a checkpoint, as `model.evaluation.class_held_out.calibrate_classes` returns them.
-    """
-    errors = scores.get("standard_errors", {})
-    auc = "" if scores.get("auc") is None else f"   AUC {scores['auc']:.3f}"
-    first = (
-        f"log loss {plus_minus(scores['log_loss'], errors.get('log_loss'))} nats   "
-        f"accuracy {per_cent(scores['accuracy'], errors.get('accuracy'))}{auc}"
-    )
-    if not scores.get("calibrated"):
-        return [first, "probabilities are raw: too few rows to calibrate them", *basis_lines(scores)]
-    raw, sets = scores["raw"], scores["sets"]
-    return [
-        first,
-        f"calibration error {per_cent(scores['ece'])} (raw {per_cent(raw['ece'])}, raw log loss {raw['log_loss']:.4g})",
-        f"90 % sets hold the class of {per_cent(sets['coverage']['90'])} of the rows; {sets['size']['90']:.2f} classes "
-        "on average",
-        *basis_lines(scores),
-        NEVER_EMPTY if scores["accuracy"] > 0.9 else NEAR,
-    ]
-
-
-def per_cent(share: float, error: float | None = None) -> str:
-    """``98.8 ± 0.6 %``: a share and, if it is known and not 0, its standard error."""
-    return f"{plus_minus(100.0 * share, 100.0 * error)} %" if error else f"{100.0 * share:.1f} %"

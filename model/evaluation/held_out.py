@@ -1,36 +1,41 @@
-"""Predictions for held-out rows, each by the members that have not learned from it, and as all members would answer.
-
-The prediction for every held-out row, as all members would answer it, for the report of a training.
-
-It is emulated from the answer of the row's judges, as in `model.evaluation.held_out`: normal scores shrink by
-the narrowing, and distances from the median change by the ratio of the row's two standard deviations.
-
-What all members together would score on held-out rows, estimated from the judges of each row.
+"""Calibration of a fit on held-out rows, and the estimate of what will be served, made crosswise.
 
 Answers mix all M members, but only J of them, the judges, have not seen a held-out row, and more members predict
-better. Each row's score under one judge and under all its judges gives its score under M members
-(`model.bbb.rows`): CRPS, squared error and variance exactly in expectation, absolute error
-and NLL nearly. For bands there is no such law, so the answer of all members is emulated from that of the judges:
+better. For classes the pooled probabilities of the judges stand for those of all (`model.evaluation.class_held_out`).
+Here, for numbers, each row's score under one judge and under all its judges gives its score under M members
+(`model.bbb.rows`): CRPS, squared error and variance exactly in expectation, absolute error and NLL nearly. For bands
+there is no such law, so the answer of all members is emulated from that of the judges:
 
 - The normal score of the target is the judges' times the *narrowing*, the ratio of the mean sizes of normal scores
   under M and under J members. The target is inside a band if that score is.
-- The width of a band is the judges' times the ratio of the two standard deviations of the row, under M and J members.
+- The distance of a percentile from the median is the judges' times the ratio of the two standard deviations of the
+  row, under M and J members.
 
 Where all members are judges, or only one is, nothing is extrapolated.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
 from murho.model.bbb.rows import ensemble_score
+from murho.model.calibration.conformal import CROSS, SPLIT, fit_conformal_map, pooled_map
 from murho.model.distributions.mixtures import normal_cdf
-from murho.model.evaluation.metrics import COVERAGES, band_levels
-from murho.model.runtime import give_back
+from murho.model.evaluation.class_held_out import calibrate_classes
+from murho.model.evaluation.metrics import (
+    COVERAGES,
+    RowArrays,
+    RowWeights,
+    band_levels,
+    band_values,
+    by_coverage,
+    mean_scores,
+)
+from murho.model.evaluation.row_scores import judge_groups, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,43 +43,135 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.calibration.classes import ClassCalibration
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.distributions.predictive import Predictive
-    from murho.model.evaluation.metrics import RowWeights
     from murho.model.tables.splits import HeldOut
 
 __all__ = [
     "BAND",
-    "GRID",
-    "SAMPLES",
+    "Calibrated",
     "HeldOutRows",
     "JudgedRows",
-    "described_members",
+    "calibrate_held_out",
     "extrapolated",
-    "held_out_rows",
-    "judge_rows",
     "narrowing_of",
-    "percentiles_at",
-    "report_bands",
-    "report_scores",
 ]
 
 
-SAMPLES = 256
-"""Draws per row, shared by its judges."""
-ROWS_PER_CHUNK = 256
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What held-out rows say of a fit.
+
+    Attributes:
+        conformal: The map to calibrated bands or, of a classifier, to calibrated probabilities; None: there is none.
+        metrics: The estimate of what is served, as `calibrate_held_out` describes it.
+        held_out: The predictions for these rows.
+    """
+
+    conformal: Any
+    metrics: dict[str, Any]
+    held_out: Any
+
+
+def calibrate_held_out(
+    posterior: Posterior,
+    encoded: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    groups: Sequence[HeldOut],
+    *,
+    calibrating: Sequence[int],
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.generic] | None = None,
+    even: bool = False,
+    narrow: bool = True,
+    earlier: ConformalMap | ClassCalibration | None = None,
+) -> Calibrated:
+    """The calibration of held-out rows, and an estimate of what will be served.
+
+    What each group (of classes: each of five parts) of the rows is scored with is made of the other ones, so nothing is
+    fitted to the very rows that it is scored on. Even so the coverage of calibrated bands is about the nominal one by
+    construction: the map makes it so, and the narrowing of scores and that of bands cancel. It can show whether bands
+    made of some groups hold for the others (where groups differ, it is too low), and its standard error by how much
+    the coverage of fresh rows may be off by chance. It can't show whether the narrowing is right.
+
+    Args:
+        posterior: The fit. Its own calibration is used only for the scores of classes that do not calibrate.
+        encoded: All rows of the table, ``[N, D]``.
+        targets: Their targets, ``[N]``, the target's unit, or numbers of their classes.
+        groups: Held-out rows, each with the members that have not seen them.
+        calibrating: Numbers of the groups that make the calibration; empty for none.
+        weights: Relative weights of all rows, ``[N]``; None: all count alike.
+        units: Id of each row's exchangeable unit, ``[N]``: rows of one unit are not independent. None: each row is one.
+        even: Whether every unit counts the same in the map of a number, whatever its number of rows: for a new row of a
+            new unit. Rows of classes count as they are: thresholds take the units into account by themselves.
+        narrow: Whether scores and bands of a number count on what the other members add. Not where the judges of a row
+            have learned from the same rows: they then agree more than any two members. Probabilities are never
+            extrapolated.
+        earlier: A calibration of other rows, with which these are pooled (`model.calibration`); None: there is none.
+
+    Returns:
+        The calibration, or None, the predictions for the rows, and the metrics. Of numbers: ``n, rmse, mae, r2, nll,
+        crps``, ``raw`` and, with a map, ``calibrated``, each with ``coverage``, ``width`` and ``interval_score``;
+        ``standard_errors`` of ``rmse``, ``mae``, ``nll``, ``crps`` and both coverages. ``members`` is the number of
+        members that all this describes, of ``all_members``. If these are more than a row's judges, ``judges`` has the
+        judges' own scores: ``members``, ``n`` and the keys above, without ``calibrated``. Of classes: see
+        `model.evaluation.class_held_out.calibrate_classes`.
+    """
+    numbers = np.concatenate([group.rows for group in groups])
+    rows = RowWeights.of(
+        len(numbers), None if weights is None else weights[numbers], None if units is None else units[numbers]
+    )
+    method = SPLIT if all(group.members is None for group in groups) else CROSS
+    if posterior.schema.target.classes is not None:
+        of_classes = cast("ClassCalibration | None", earlier)
+        return Calibrated(
+            *calibrate_classes(posterior, encoded, targets, groups, rows, method, calibrating, of_classes)
+        )
+    judged = judge_rows(posterior, encoded, targets, groups)
+    all_members = judged.members
+    if not narrow:  # describe the judges themselves
+        judged = replace(judged, members=int(judged.judges.min()))
+    mapped = _Maps(judged, rows, method, cast("ConformalMap | None", earlier), even)
+    conformal = mapped.fit(np.isin(judged.groups, list(calibrating))) if len(calibrating) else None
+    narrowing, error = narrowing_of(judged, rows)
+    emulated = _Emulated.of(judged, narrowing)
+    raw, raw_errors = emulated.report(rows, error)
+    every = extrapolated(judged)
+    report: dict[str, Any] = {"n": len(judged.rows), **mean_scores(every, judged.targets, rows), "raw": raw}
+    errors: dict[str, Any] = {**_standard_errors(every, report["rmse"], rows), "raw": {"coverage": raw_errors}}
+    served = None
+    if conformal is not None:
+        maps = {int(group): mapped.fit(judged.groups != group) or conformal for group in np.unique(judged.groups)}
+        served = _Emulated.of(judged, narrowing, maps)
+        report["calibrated"], served_errors = served.report(rows, error)
+        errors["calibrated"] = {"coverage": served_errors}
+    described = judged.members if judged.judges.min() > 1 else 1
+    report |= {"standard_errors": errors, "members": described, "all_members": all_members}
+    if narrowing is not None:
+        own = mean_scores(judged.together, judged.targets, rows)
+        bands, _ = _Emulated.of(judged, None).report(rows, 0.0)
+        report["judges"] = {"members": int(judged.judges.min()), "n": len(judged.rows), **own, "raw": bands}
+    return Calibrated(conformal, report, _held_out_rows(judged, rows, emulated, served))
+
+
+def _standard_errors(values: Mapping[str, NDArray[np.float64]], rmse: float, rows: RowWeights) -> dict[str, float]:
+    """Standard errors of `mean_scores` but for ``r2``; that of a root by the delta method."""
+    errors = {name: float(rows.standard_error(values[name])) for name in ("square", "absolute", "nll", "crps")}
+    root = errors.pop("square") / (2.0 * rmse) if rmse > 0.0 else 0.0
+    return {"rmse": root, "mae": errors.pop("absolute"), **errors}
+
+
 FURTHEST_SCORE = 3.0
 """Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
 GRID = np.linspace(-5.0, 5.0, 41)
 """Normal scores at which a row's percentiles are computed; between and beyond them they are taken from a line."""
-_ARRAYS = ("rows", "groups", "judges", "targets", "means", "scores", "percentiles", "outside")
-_TABLES = ("alone", "together")
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRows:
+class JudgedRows(RowArrays):
     """Scores of n held-out rows; ``[n]`` and in the target's unit unless noted otherwise.
 
     Attributes:
@@ -105,113 +202,88 @@ class JudgedRows:
     percentiles: NDArray[np.float64]
     outside: NDArray[np.bool_]
 
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """The scores of several parts, in order."""
-        fields: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS} | {
-            name: {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in getattr(parts[0], name)}
-            for name in _TABLES
-        }
-        return cls(members=parts[0].members, **fields)
-
-    def of_rows(self, mask: NDArray[np.bool_]) -> JudgedRows:
-        """The scores of selected rows, by a mask ``[n]``."""
-        fields: dict[str, Any] = {name: getattr(self, name)[mask] for name in _ARRAYS} | {
-            name: {key: values[mask] for key, values in getattr(self, name).items()} for name in _TABLES
-        }
-        return JudgedRows(members=self.members, **fields)
-
 
 def judge_rows(
     posterior: Posterior, encoded: NDArray[np.float32], targets: NDArray[np.float64], groups: Sequence[HeldOut]
 ) -> JudgedRows:
-    """Score held-out rows, each under its judges.
-
-    Args:
-        posterior: The fit.
-        encoded: All rows of the table, ``[N, D]``.
-        targets: Their targets, ``[N]``, the target's unit.
-        groups: Held-out rows, each with the members that have not seen them.
-    """
-    parts = []
-    with torch.inference_mode():
-        for number, group in enumerate(groups):
-            for rows in np.split(group.rows, range(ROWS_PER_CHUNK, len(group.rows), ROWS_PER_CHUNK)):
-                features = torch.from_numpy(encoded[rows]).to(posterior.device)
-                truth = torch.from_numpy(targets[rows]).to(posterior.device)
-                drawn = posterior.drawn(features, SAMPLES, posterior.seed, members=group.members)
-                parts.append(_judged(posterior, drawn, truth, group, rows, number))
-    give_back()
-    return JudgedRows.joined(parts)
-
-
-def _judged(
-    posterior: Posterior, drawn: DrawnRows, truth: Tensor, group: HeldOut, rows: NDArray[np.int64], number: int
-) -> JudgedRows:
-    """Score a chunk of rows of one group."""
+    """Score held-out rows, each under its judges; see `calibrate_held_out`."""
     members = posterior.architecture.members
-    predictive = drawn.predictive()
-    scores = _normal_scores(predictive, truth)
-    split = predictive.split()
-    together = alone = _values(predictive, truth, scores, split)
-    judges = members if group.members is None else len(group.members)
-    if 1 < judges < members:
-        # The draws of one judge are some of the draws of all, so no row goes through the network twice.
-        singles = []
-        for member in group.members or ():
-            own = drawn.members == member
-            single = drawn.target.predictive(drawn.outputs[own], drawn.members[own])
-            singles.append(_values(single, truth, _normal_scores(single, truth), single.split()))
-        alone = {name: np.mean([single[name] for single in singles], axis=0) for name in together}
     levels = (100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist()
-    return JudgedRows(
-        rows=rows,
-        groups=np.full(len(rows), number),
-        judges=np.full(len(rows), judges),
-        members=members,
-        targets=_array(truth),
-        means=_array(split[0]),
-        alone=alone,
-        together=together,
-        scores=scores,
-        percentiles=drawn.percentiles(levels),
-        outside=drawn.outside.mask.cpu().numpy(),
-    )
+
+    def score(drawn: DrawnRows, group: HeldOut, rows: NDArray[np.int64], number: int) -> JudgedRows:
+        truth, predictive = torch.from_numpy(targets[rows]).to(posterior.device), drawn.predictive()
+        together = alone = _values(predictive, truth)
+        judges = members if group.members is None else len(group.members)
+        if 1 < judges < members:
+            # The draws of one judge are some of the draws of all, so no row goes through the network twice.
+            singles = []
+            for member in group.members or ():
+                own = drawn.members == member
+                singles.append(_values(drawn.target.predictive(drawn.outputs[own], drawn.members[own]), truth))
+            alone = {name: np.mean([single[name] for single in singles], axis=0) for name in together}
+        return JudgedRows(
+            rows=rows,
+            groups=np.full(len(rows), number),
+            judges=np.full(len(rows), judges),
+            members=members,
+            targets=targets[rows],
+            means=numbers_of(predictive.split()[0]),
+            alone=alone,
+            together=together,
+            scores=_normal_scores(predictive, truth),
+            percentiles=drawn.percentiles(levels),
+            outside=numbers_of(drawn.outside.mask),
+        )
+
+    return judge_groups(posterior, encoded, groups, score)
 
 
-def _values(
-    predictive: Predictive, truth: Tensor, scores: NDArray[np.float64], split: tuple[Tensor, Tensor, Tensor]
-) -> dict[str, NDArray[np.float64]]:
-    mean, epistemic, aleatoric = split
+def _values(predictive: Predictive, truth: Tensor) -> dict[str, NDArray[np.float64]]:
+    mean, epistemic, aleatoric = predictive.split()
     return {
-        "square": _array((mean - truth).square()),
-        "absolute": _array((mean - truth).abs()),
-        "nll": _array(-predictive.log_density(truth)),
-        "crps": _array(predictive.crps(truth)),
-        "variance": _array(epistemic.square() + aleatoric.square()),
-        "reach": np.minimum(np.abs(scores), FURTHEST_SCORE),
+        "square": numbers_of((mean - truth).square()),
+        "absolute": numbers_of((mean - truth).abs()),
+        "nll": numbers_of(-predictive.log_density(truth)),
+        "crps": numbers_of(predictive.crps(truth)),
+        "variance": numbers_of(epistemic.square() + aleatoric.square()),
+        "reach": np.minimum(np.abs(_normal_scores(predictive, truth)), FURTHEST_SCORE),
     }
 
 
 def _normal_scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
-    return _array(predictive.normal_score(truth.unsqueeze(0))[0])
+    return numbers_of(predictive.normal_score(truth.unsqueeze(0))[0])
 
 
-def _array(values: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = values.cpu().numpy()
-    return array
+@dataclass(frozen=True, slots=True)
+class _Maps:
+    """Maps of held-out rows, or of a part of them."""
+
+    judged: JudgedRows
+    weights: RowWeights
+    method: str
+    earlier: ConformalMap | None
+    even: bool
+
+    def fit(self, rows: NDArray[np.bool_]) -> ConformalMap | None:
+        """The map of the rows of a mask ``[n]``, with their own narrowing; None where they are too few."""
+        narrowing, weights, units = None, None, None
+        if rows.any():
+            chosen = self.weights.of_rows(rows)
+            narrowing, _ = narrowing_of(self.judged.of_rows(rows), chosen)
+            weights = chosen.shares if chosen.weighted or self.even else None
+            if weights is not None and self.even:
+                weights = weights / np.bincount(chosen.units)[chosen.units]
+            units = chosen.count if chosen.grouped else None
+        if narrowing is None and self.method == CROSS:
+            narrowing = 1.0  # one judge a row: nothing tells what the other members add
+        scores = self.judged.scores[rows]
+        if self.earlier is not None:
+            return pooled_map(self.earlier, scores, narrowing=narrowing, weights=weights, units=units)
+        return fit_conformal_map(scores, method=self.method, narrowing=narrowing, weights=weights, units=units)
 
 
 NARROWEST = 0.5
 """Least narrowing."""
-
-
-def described_members(judged: JudgedRows) -> int:
-    """The number of members that estimates describe: all M, or 1 where single judges leave nothing to go by."""
-    return judged.members if judged.judges.min() > 1 else int(judged.judges.min())
 
 
 def extrapolated(judged: JudgedRows) -> dict[str, NDArray[np.float64]]:
@@ -241,90 +313,88 @@ def narrowing_of(judged: JudgedRows, weights: RowWeights) -> tuple[float | None,
     return float(np.clip(ratio, NARROWEST, 1.0)), float(weights.standard_error(influence))
 
 
-def report_scores(
-    values: Mapping[str, NDArray[np.float64]], targets: NDArray[np.float64], weights: RowWeights
-) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Scores of the mean and of the whole distribution.
+@dataclass(frozen=True, slots=True)
+class _Emulated:
+    """The answer of all members for n rows, emulated from that of the judges.
 
-    Args:
-        values: Scores of every row, by the names of `JudgedRows.alone`.
-        targets: Targets, ``[n]``.
-        weights: Weights and units of the rows.
-
-    Returns:
-        ``rmse, mae, r2, nll, crps``, and the standard errors of all but ``r2``.
+    Attributes:
+        scale: Factor of the distances from the median, ``[n]``.
+        scores: Normal score of the target under the raw predictive, ``[n]``.
+        mapped: The same under the calibrated one, ``[n]``; without calibration it is the raw one.
+        inside: Whether the target lies in each band, ``[n, 4]``.
+        ends: Ends of the bands, in the order of `model.evaluation.metrics.band_levels`, ``[n, 8]``.
+        truth: The target, where its normal score puts it, ``[n, 1]``.
     """
-    means = {name: float(weights.mean(values[name])) for name in ("square", "absolute", "nll", "crps")}
-    errors = {name: float(weights.standard_error(values[name])) for name in means}
-    # A single row may be extrapolated to less than nothing; not so many.
-    rmse = max(means["square"], 0.0) ** 0.5
-    variance = float(weights.mean((targets - weights.mean(targets)) ** 2))
-    scores = {
-        "rmse": rmse,
-        "mae": means["absolute"],
-        "r2": 1.0 - rmse**2 / variance if variance > 0.0 else None,
-        "nll": means["nll"],
-        "crps": means["crps"],
-    }
-    return scores, {
-        "rmse": errors["square"] / (2.0 * rmse) if rmse > 0.0 else 0.0,
-        "mae": errors["absolute"],
-        "nll": errors["nll"],
-        "crps": errors["crps"],
-    }
+
+    scale: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    mapped: NDArray[np.float64]
+    inside: NDArray[np.bool_]
+    ends: NDArray[np.float64]
+    truth: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, judged: JudgedRows, narrowing: float | None, maps: Mapping[int, ConformalMap] | None = None
+    ) -> _Emulated:
+        """Emulate the answer.
+
+        Args:
+            judged: Scores of the rows.
+            narrowing: Factor of the normal scores; None: the judges' own answer.
+            maps: Calibration of each group of rows, made without the group; None: raw bands.
+        """
+        scores, scale = judged.scores, np.ones(len(judged.rows))
+        if narrowing is not None:
+            scores = narrowing * scores
+            scale = np.sqrt(np.maximum(extrapolated(judged)["variance"], 0.0) / judged.together["variance"])
+        ends = _band_scores().expand(len(scores), -1)
+        reach, mapped = ends.clone(), torch.from_numpy(scores.copy())
+        for group, conformal in (maps or {}).items():
+            rows = judged.groups == group
+            widening = torch.from_numpy(judged.outside[rows])
+            reach[rows] = conformal.calibrated(ends[rows], widening.unsqueeze(1))
+            mapped[rows] = conformal.nominal_of(mapped[rows], widening)
+        asked, own = reach.numpy(), scores[:, None]
+        at = _percentiles_at(judged.percentiles, np.concatenate([asked, own, np.zeros_like(own)], axis=1))
+        median = at[:, -1:]
+        at = median + scale[:, None] * (at - median)
+        inside = (own >= asked[:, 0::2]) & (own <= asked[:, 1::2])
+        return cls(scale, scores, mapped.numpy(), inside, at[:, :-2], at[:, -2:-1])
+
+    def report(self, rows: RowWeights, narrowing_error: float) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+        """Coverage, width and interval score of the bands.
+
+        Args:
+            rows: Weights and units of the rows.
+            narrowing_error: Standard error of the logarithm of the narrowing. It counts as the coverage of a Gaussian
+                would change by it: ``2 u phi(u)`` for a band that reaches to the normal score u.
+
+        Returns:
+            ``coverage``, ``width`` and ``interval_score``, each by nominal coverage: ``{"50": …, "80": …}``, and the
+            standard error of ``coverage``, likewise.
+        """
+        covered = self.inside.astype(np.float64)
+        values = {"coverage": covered, **band_values(self.ends[:, 0::2], self.ends[:, 1::2], self.truth)}
+        edges = _band_scores().numpy()[1::2]
+        moved = 2.0 * edges * np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi) * narrowing_error
+        report = {name: by_coverage(rows.mean(of_rows)) for name, of_rows in values.items()}
+        return report, by_coverage(np.hypot(rows.standard_error(covered), moved))
+
+    @property
+    def band(self) -> NDArray[np.float64]:
+        """Ends of the 90 % band, ``[n, 2]``."""
+        place = 2 * COVERAGES.index(BAND)
+        return self.ends[:, place : place + 2]
 
 
-def report_bands(
-    judged: JudgedRows,
-    weights: RowWeights,
-    *,
-    narrowing: float | None = None,
-    narrowing_error: float = 0.0,
-    maps: Mapping[int, ConformalMap] | None = None,
-) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Coverage, width and interval score of the bands, emulated for all members.
-
-    Args:
-        judged: Scores of the rows.
-        weights: Their weights and units.
-        narrowing: Factor of the normal scores; None: the judges' own bands.
-        narrowing_error: Standard error of its logarithm. It counts as the coverage of a Gaussian would change by it:
-            ``2 u phi(u)`` for a band that reaches to the normal score u.
-        maps: Calibration of each group of rows; None: raw bands.
-
-    Returns:
-        ``coverage``, ``width`` and ``interval_score``, each by nominal coverage: ``{"50": …, "80": …}``, and the
-        standard error of ``coverage``, likewise.
-    """
-    ends = torch.special.ndtri(torch.tensor(band_levels(), dtype=torch.float64) / 100.0)
-    reach = ends.expand(len(judged), -1).numpy().copy()
-    for group, conformal in (maps or {}).items():
-        rows = judged.groups == group
-        widening = torch.from_numpy(judged.outside[rows]).unsqueeze(1)
-        reach[rows] = conformal.calibrated(ends.expand(len(widening), -1), widening).numpy()
-    scale = np.ones(len(judged))
-    scores = judged.scores
-    if narrowing is not None:
-        scores = narrowing * scores
-        scale = np.sqrt(np.maximum(extrapolated(judged)["variance"], 0.0) / judged.together["variance"])
-    at = percentiles_at(judged.percentiles, np.concatenate([reach, scores[:, None]], axis=1)) * scale[:, None]
-    lower, upper, truth = at[:, 0:-1:2], at[:, 1:-1:2], at[:, -1:]
-    inside = (scores[:, None] >= reach[:, 0::2]) & (scores[:, None] <= reach[:, 1::2])
-    missed = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
-    outside_share = 1.0 - np.array(COVERAGES) / 100.0
-    values = {
-        "coverage": inside.astype(np.float64),
-        "width": upper - lower,
-        "interval_score": upper - lower + 2.0 / outside_share * missed,
-    }
-    edges = ends.numpy()[1::2]
-    moved = 2.0 * edges * np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi) * narrowing_error
-    errors = np.hypot(weights.standard_error(values["coverage"]), moved)
-    report = {name: _by_coverage(weights.mean(of_rows)) for name, of_rows in values.items()}
-    return report, _by_coverage(errors)
+def _band_scores() -> Tensor:
+    """Normal scores of the ends of the bands, ``[8]``."""
+    scores: Tensor = torch.special.ndtri(torch.tensor(band_levels(), dtype=torch.float64) / 100.0)
+    return scores
 
 
-def percentiles_at(at_grid: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _percentiles_at(at_grid: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Percentiles ``[n, K]`` at normal scores of each row's own, from those at `GRID`, on lines between these."""
     step = GRID[1] - GRID[0]
     position = (scores - GRID[0]) / step
@@ -332,10 +402,6 @@ def percentiles_at(at_grid: NDArray[np.float64], scores: NDArray[np.float64]) ->
     first, second = (np.take_along_axis(at_grid, index, axis=1) for index in (below, below + 1))
     found: NDArray[np.float64] = first + (position - below) * (second - first)
     return found
-
-
-def _by_coverage(values: NDArray[np.float64]) -> dict[str, float]:
-    return dict(zip(map(str, COVERAGES), values.tolist(), strict=True))
 
 
 BAND = 90
@@ -372,48 +438,21 @@ class HeldOutRows:
         return len(self.targets)
 
 
-def held_out_rows(
-    judged: JudgedRows,
-    weights: RowWeights,
-    *,
-    narrowing: float | None = None,
-    maps: Mapping[int, ConformalMap] | None = None,
+def _held_out_rows(
+    judged: JudgedRows, weights: RowWeights, raw: _Emulated, calibrated: _Emulated | None
 ) -> HeldOutRows:
-    """Emulate the predictions of all members.
-
-    Args:
-        judged: Scores of the rows by their judges.
-        weights: Weights and units of the rows.
-        narrowing: Factor of the normal scores; None: the judges' own.
-        maps: Calibration of each group of rows, made without the group; None: there is none.
-    """
-    scores = judged.scores if narrowing is None else narrowing * judged.scores
-    variance, scale = judged.together["variance"], np.ones(len(judged))
-    if narrowing is not None:
-        scale = np.sqrt(np.maximum(extrapolated(judged)["variance"], 0.0) / variance)
-    ends = torch.special.ndtri(torch.tensor([50.0 - BAND / 2, 50.0 + BAND / 2], dtype=torch.float64) / 100.0)
-    ends = ends.expand(len(judged), -1)
-    reach, mapped = ends.clone(), torch.from_numpy(scores.copy())
-    for group, conformal in (maps or {}).items():
-        rows = judged.groups == group
-        widening = torch.from_numpy(judged.outside[rows])
-        reach[rows] = conformal.calibrated(ends[rows], widening.unsqueeze(1))
-        mapped[rows] = conformal.nominal_of(mapped[rows], widening)
     return HeldOutRows(
         rows=judged.rows,
         targets=judged.targets,
         mean=judged.means,
-        std=np.sqrt(variance) * scale,
-        pit_raw=normal_cdf(torch.from_numpy(scores)).numpy(),
-        band_raw=_band(judged, ends.numpy(), scale),
-        pit_calibrated=normal_cdf(mapped).numpy() if maps else None,
-        band_calibrated=_band(judged, reach.numpy(), scale) if maps else None,
+        std=np.sqrt(judged.together["variance"]) * raw.scale,
+        pit_raw=_cdf(raw.scores),
+        band_raw=raw.band,
+        pit_calibrated=None if calibrated is None else _cdf(calibrated.mapped),
+        band_calibrated=None if calibrated is None else calibrated.band,
         weights=weights,
     )
 
 
-def _band(judged: JudgedRows, reach: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Percentiles at normal scores ``[n, 2]``, at ``scale`` times their distance from the median."""
-    median = percentiles_at(judged.percentiles, np.zeros((len(judged), 1)))
-    ends: NDArray[np.float64] = median + scale[:, None] * (percentiles_at(judged.percentiles, reach) - median)
-    return ends
+def _cdf(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    return numbers_of(normal_cdf(torch.from_numpy(scores)))

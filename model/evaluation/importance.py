@@ -12,7 +12,7 @@ import numpy as np
 from murho.model.bbb.rows import select_rows
 from murho.model.errors import OptionError
 from murho.model.evaluation.class_metrics import row_log_loss
-from murho.model.evaluation.evaluate import score_columns
+from murho.model.evaluation.row_scores import score_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import ignore_rows
 
@@ -133,7 +133,7 @@ def _measure(posterior: Posterior, columns: Columns, targets: NDArray[np.float64
     answer = posterior.predict(columns, options)
     if answer.epistemic_std is None:
         raise ValueError("an answer with draws has an epistemic standard deviation")
-    scores = {} if targets is None else {"crps": score_columns(posterior, columns, targets, samples, None).crps}
+    scores = {} if targets is None else {"crps": score_columns(posterior, columns, targets, samples).crps}
     return {"mean": answer.mean, **scores, "epistemic_std": answer.epistemic_std}
 
 

@@ -1,17 +1,15 @@
-"""Metrics of predictions on labelled rows: errors of the mean, coverage and width of bands, pinball loss.
+"""Metrics of predicted numbers on labelled rows: errors of the mean, bands, pinball loss, and the PIT.
 
-Pure functions of arrays. `model.evaluation.row_scores` makes the arrays. Calibration errors are in
-`model.evaluation.metrics`, coverage of subgroups in `model.evaluation.subgroups`.
+Pure functions of arrays; `model.evaluation.row_scores` makes the arrays. Here are also the two things that all of
+`model.evaluation` is made of: rows that are scored in parts (`RowArrays`), and what each row counts (`RowWeights`).
 
-Average calibration of predictives: the probability integral transform (PIT) and calibration errors.
-
-The PIT of a row is ``u = F(y)``, the distribution function of its predictive at the target. If predictives are
-calibrated, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).
+The probability integral transform (PIT) of a row is ``u = F(y)``, the distribution function of its predictive at the
+target. If predictives are calibrated, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -31,18 +29,56 @@ __all__ = [
     "HISTOGRAM_BINS",
     "PERCENTILES",
     "BandScores",
+    "RowArrays",
     "RowWeights",
     "band_levels",
-    "basis_lines",
+    "band_values",
+    "by_coverage",
     "calibration_error",
-    "joined_weights",
     "kolmogorov_smirnov",
+    "mean_scores",
+    "pinball_losses",
     "pit_of",
-    "plus_minus",
-    "point_scores",
     "reliability",
-    "summary",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """A base of dataclasses whose arrays, also those in dicts and in other `RowArrays`, have one entry a row."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All rows of several parts, in order; what is no array is that of the first part."""
+        return cls(**{field.name: _joined([getattr(part, field.name) for part in parts]) for field in fields(cls)})
+
+    def of_rows(self, rows: NDArray[Any]) -> Self:
+        """Selected rows, by a mask or by row numbers, which may also reorder them."""
+        return replace(self, **{field.name: _of_rows(getattr(self, field.name), rows) for field in fields(self)})
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    match values[0]:
+        case np.ndarray():
+            return np.concatenate(values)
+        case dict():
+            return {key: _joined([value[key] for value in values]) for key in values[0]}
+        case RowArrays():
+            return values[0].joined(values)
+        case first:
+            return first
+
+
+def _of_rows(value: Any, rows: NDArray[Any]) -> Any:
+    match value:
+        case np.ndarray():
+            return value[rows]
+        case dict():
+            return {key: _of_rows(part, rows) for key, part in value.items()}
+        case RowArrays():
+            return value.of_rows(rows)
+        case other:
+            return other
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +116,14 @@ class RowWeights:
             ids = np.unique(units, return_inverse=True)[1].reshape(-1)
         return cls(shares / shares.sum(), ids, int(ids.max()) + 1, weights is not None, units is not None)
 
-    def of_rows(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> RowWeights:
+    def of_rows(self, chosen: NDArray[Any]) -> RowWeights:
         """The weights of selected rows, by a mask or row numbers."""
         shares, units = self.shares[chosen], self.units[chosen]
         return RowWeights.of(len(shares), shares if self.weighted else None, units if self.grouped else None)
 
-    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mean(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Means over rows of values ``[n, ...]``."""
-        means: NDArray[np.float64] = np.tensordot(self.shares, values, axes=1)
+        means: NDArray[np.float64] = np.average(values, axis=0, weights=self.shares if self.weighted else None)
         return means
 
     def standard_error(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -119,48 +155,84 @@ def band_levels() -> list[float]:
     return [level for coverage in COVERAGES for level in (50.0 - coverage / 2.0, 50.0 + coverage / 2.0)]
 
 
-def point_scores(
-    errors: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+def mean_scores(
+    values: Mapping[str, NDArray[np.float64]], targets: NDArray[np.float64], rows: RowWeights
 ) -> dict[str, float | None]:
-    """Scores of the mean.
+    """Scores of the mean and of the whole distribution, over n rows.
 
     Args:
-        errors: Predicted mean minus target, ``[B]``, the target's unit.
-        targets: ``[B]``.
-        weights: Weight of each row, ``[B]``, in all means and in the variance; None: all are equal.
+        values: Of each row: ``square`` and ``absolute`` error of the mean, ``nll`` (nats) and ``crps``, ``[n]``.
+        targets: ``[n]``, the target's unit.
+        rows: Weights of the rows.
 
     Returns:
-        ``rmse`` and ``mae``, the target's unit, and ``r2``, the explained share of the variance of these targets,
-        ``1 - mean(error^2) / Var(target)``. ``r2`` is None if the targets are all the same.
+        ``rmse`` and ``mae``; ``r2``, the explained share of the variance of these targets,
+        ``1 - mean(error^2) / Var(target)``, None if they are all the same; ``nll`` and ``crps``.
     """
-    square = float(np.average(np.square(errors), weights=weights))
-    variance = float(np.average(np.square(targets - np.average(targets, weights=weights)), weights=weights))
+    # A single row may be extrapolated to less than nothing; not so many.
+    square = max(float(rows.mean(values["square"])), 0.0)
+    variance = float(rows.mean(np.square(targets - rows.mean(targets))))
     return {
         "rmse": square**0.5,
-        "mae": float(np.average(np.abs(errors), weights=weights)),
+        "mae": float(rows.mean(values["absolute"])),
         "r2": 1.0 - square / variance if variance > 0.0 else None,
+        "nll": float(rows.mean(values["nll"])),
+        "crps": float(rows.mean(values["crps"])),
     }
 
 
+def band_values(
+    lower: NDArray[np.float64], upper: NDArray[np.float64], truth: NDArray[np.float64]
+) -> dict[str, NDArray[np.float64]]:
+    """Width and interval score of each row's bands.
+
+    The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal coverage c
+    is ``u - l + 2 / (1 - c) * (distance of the target y from the band)``.
+
+    Args:
+        lower: Lower ends of the bands of `COVERAGES`, ``[B, 4]``, the target's unit.
+        upper: Upper ends, ``[B, 4]``.
+        truth: Targets, ``[B, 1]``.
+
+    Returns:
+        ``width`` and ``interval_score``, ``[B, 4]``.
+    """
+    missed = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
+    width = upper - lower
+    return {"width": width, "interval_score": width + 2.0 / (1.0 - np.array(COVERAGES) / 100.0) * missed}
+
+
+def pinball_losses(
+    percentiles: NDArray[np.float64], targets: NDArray[np.float64], levels: Sequence[float]
+) -> NDArray[np.float64]:
+    """Pinball loss (Koenker & Bassett 1978) of percentiles, ``[B, K]``: of q at level p, ``max(p (y-q), (p-1) (y-q))``.
+
+    The true percentiles minimise its expectation, and that of the interval score.
+    """
+    above, share = targets[:, None] - percentiles, np.array(levels) / 100.0
+    losses: NDArray[np.float64] = np.maximum(share * above, (share - 1.0) * above)
+    return losses
+
+
+def by_coverage(values: NDArray[Any]) -> dict[str, float]:
+    """Numbers of the four bands by their nominal coverage: ``{"50": …, "80": …}``."""
+    return dict(zip(map(str, COVERAGES), values.tolist(), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
-class BandScores:
-    """Scores of percentiles and bands on B rows, as sums over rows, so that parts can be joined.
+class BandScores(RowArrays):
+    """Scores of percentiles and bands on B rows. Most are sums over rows, so that a million rows fit into memory.
 
     Attributes:
         levels: K percentile levels, which include `band_levels`.
-        inside: Whether the target lay in each band of `COVERAGES`, ends included, ``[B, len(COVERAGES)]``.
-        width: Weighted sum over rows of each band's width, ``[len(COVERAGES)]``, the target's unit.
-        interval_score: Weighted sum over rows of each band's interval score, ``[len(COVERAGES)]``, the target's unit.
-        pinball: Weighted sum over rows of the pinball loss at each level, ``[K]``, the target's unit.
-        weights: Weight of each row, ``[B]``; None: all are 1.
+        inside: Whether the target lay in each band of `COVERAGES`, ends included, ``[B, 4]``.
+        sums: Weighted sums over rows: of 1 (``total``), of ``width`` and ``interval_score`` of each band, ``[4]``, and
+            of the ``pinball`` loss at each level, ``[K]``; the target's unit.
     """
 
     levels: tuple[float, ...]
     inside: NDArray[np.bool_]
-    width: NDArray[np.float64]
-    interval_score: NDArray[np.float64]
-    pinball: NDArray[np.float64]
-    weights: NDArray[np.float64] | None = None
+    sums: dict[str, Any]
 
     @classmethod
     def of(
@@ -172,11 +244,6 @@ class BandScores:
     ) -> Self:
         """Score percentiles.
 
-        The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
-        coverage c is ``u - l + 2 / (1 - c) * (distance of the target y from the band)``. The pinball loss (Koenker &
-        Bassett 1978) of a percentile q of level p is ``max(p (y - q), (p - 1) (y - q))``. The true percentiles
-        minimise the expectation of both.
-
         Args:
             percentiles: ``[B, K]``, the target's unit.
             targets: ``[B]``.
@@ -184,128 +251,33 @@ class BandScores:
             weights: Weight of each row, ``[B]``; None: all are 1.
         """
         column = {level: index for index, level in enumerate(levels)}
-        ends = [column[level] for level in band_levels()]
-        truth = targets[:, None]
-        lower, upper = percentiles[:, ends[0::2]], percentiles[:, ends[1::2]]
-        missed = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
-        width = upper - lower
-        outside_share = 1.0 - np.array(COVERAGES) / 100.0
-        above = truth - percentiles
-        share = np.array(levels) / 100.0
-        return cls(
-            levels=tuple(levels),
-            inside=(truth >= lower) & (truth <= upper),
-            width=_sum(width, weights),
-            interval_score=_sum(width + 2.0 / outside_share * missed, weights),
-            pinball=_sum(np.maximum(share * above, (share - 1.0) * above), weights),
-            weights=weights,
-        )
+        ends = percentiles[:, [column[level] for level in band_levels()]]
+        lower, upper, truth = ends[:, 0::2], ends[:, 1::2], targets[:, None]
+        values = band_values(lower, upper, truth) | {"pinball": pinball_losses(percentiles, targets, levels)}
+        shares = np.ones(len(targets)) if weights is None else weights
+        sums = {"total": float(shares.sum()), **{name: shares @ of_rows for name, of_rows in values.items()}}
+        return cls(tuple(levels), (truth >= lower) & (truth <= upper), sums)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """The scores of all rows, from parts with the same levels."""
-        return cls(
-            levels=parts[0].levels,
-            inside=np.concatenate([part.inside for part in parts]),
-            width=np.sum([part.width for part in parts], axis=0),
-            interval_score=np.sum([part.interval_score for part in parts], axis=0),
-            pinball=np.sum([part.pinball for part in parts], axis=0),
-            weights=joined_weights([part.weights for part in parts]),
-        )
+        sums = {name: sum(part.sums[name] for part in parts) for name in parts[0].sums}
+        return cls(parts[0].levels, np.concatenate([part.inside for part in parts]), sums)
 
-    def ordered(self, order: NDArray[np.intp]) -> Self:
-        """The scores of all rows in another order, ``[B]``."""
-        return replace(self, inside=self.inside[order], weights=None if self.weights is None else self.weights[order])
+    def of_rows(self, rows: NDArray[Any]) -> Self:
+        """The scores of all rows in another order; the sums are theirs in any order."""
+        return replace(self, inside=self.inside[rows])
 
-    @property
-    def _total(self) -> float:
-        return len(self.inside) if self.weights is None else float(self.weights.sum())
-
-    def coverage(self, nominal: int, rows: NDArray[np.int64]) -> float:
-        """Share of the given rows whose target lay in the band of this nominal coverage."""
-        weights = None if self.weights is None else self.weights[rows]
-        return float(np.average(self.inside[rows, COVERAGES.index(nominal)], weights=weights))
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Means over rows.
-
-        Returns:
-            ``coverage`` (shares), ``width`` and ``interval_score``, each by nominal coverage: ``{"50": …, "80": …}``.
-        """
-        values = {
-            "coverage": np.average(self.inside, axis=0, weights=self.weights),
-            "width": self.width / self._total,
-            "interval_score": self.interval_score / self._total,
-        }
-        names = [str(coverage) for coverage in COVERAGES]
-        return {key: dict(zip(names, of_bands.tolist(), strict=True)) for key, of_bands in values.items()}
+    def report(self, rows: RowWeights) -> dict[str, dict[str, float]]:
+        """Means over rows, with these weights: ``coverage``, ``width`` and ``interval_score``, each by coverage."""
+        means = {name: by_coverage(self.sums[name] / self.sums["total"]) for name in ("width", "interval_score")}
+        return {"coverage": by_coverage(rows.mean(self.inside)), **means}
 
     def pinball_report(self) -> dict[str, float]:
         """Mean pinball loss of the rows, averaged over `PERCENTILES` (``mean``) and at ``5``, ``50`` and ``95``."""
-        of_level = dict(zip(self.levels, (self.pinball / self._total).tolist(), strict=True))
+        of_level = dict(zip(self.levels, (self.sums["pinball"] / self.sums["total"]).tolist(), strict=True))
         mean = float(np.mean([of_level[level] for level in PERCENTILES]))
         return {"mean": mean} | {str(level): of_level[float(level)] for level in (5, 50, 95)}
-
-
-def joined_weights(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
-    """The weights of all rows, from those of parts: all parts have weights, or none has."""
-    return None if parts[0] is None else np.concatenate([part for part in parts if part is not None])
-
-
-def _sum(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    total: NDArray[np.float64] = values.sum(axis=0) if weights is None else weights @ values
-    return total
-
-
-def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
-    """Held-out metrics as a few lines for people, each of at most 80 characters if the unit is short.
-
-    What describes the answers that are served comes alone: the scores of raw bands, of other levels and of the judges
-    are in the report and in ``model.json``.
-
-    Args:
-        scores: The ``metrics`` of a checkpoint.
-        unit: The target's unit, if known.
-    """
-    suffix = f" {unit}" if unit else ""
-    errors = scores.get("standard_errors", {})
-    kind = "calibrated" if scores.get("calibrated") else "raw"
-    shown = [
-        f"{title} {plus_minus(scores[key], errors.get(key))}{suffix if key != 'nll' else ' nats'}"
-        for key, title in (("rmse", "RMSE"), ("crps", "CRPS"), ("nll", "NLL"))
-    ]
-    coverage, width = (scores[kind].get(name, {}).get("90") for name in ("coverage", "width"))
-    error = errors.get(kind, {}).get("coverage", {}).get("90")
-    covered = f"{100.0 * coverage:.1f}{f' ± {100.0 * error:.1f}' if error is not None else ''} %"
-    wide = "" if width is None else f" of them, {width:.4g}{suffix} wide on average"
-    note = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
-    near = [note] if scores.get("calibrated") and scores.get("all_members") is not None else []
-    named = "90 % bands" if kind == "calibrated" else "90 % bands (raw: too few rows to calibrate)"
-    return ["   ".join(shown), f"{named} cover {covered}{wide}", *basis_lines(scores), *near]
-
-
-def basis_lines(scores: Mapping[str, Any]) -> list[str]:
-    """Which members the scores are of, as lines for people; none for scores that do not say."""
-    described, members = scores.get("members"), scores.get("all_members")
-    if described is None or members is None:
-        return []
-    if "judges" in scores:
-        lines = [f"(estimated for all {members} members by the {scores['judges']['members']} that have not seen a row)"]
-    elif described == 1 < members:
-        lines = [f"(scores of a single member, that has not seen the row: all {members} do better)"]
-    elif described < members:
-        lines = [f"(scores of the {described} of {members} members that have not seen a row)"]
-    else:
-        lines = []
-    return lines
-
-
-def plus_minus(value: float, error: float | None) -> str:
-    """``2.69 ± 0.11``: a value and its standard error, of which two digits are shown; four of the value without it."""
-    if error is None or not (np.isfinite(error) and error > 0.0):
-        return f"{value:.4g}"
-    decimals = max(0, 1 - int(np.floor(np.log10(error))))
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
 HISTOGRAM_BINS = 10

@@ -1,10 +1,7 @@
-"""Coverage and scores in parts of the rows: by predicted doubt, and by category of a feature.
-
-Scores of class probabilities in parts of the rows: by how sure they are, and by category of a feature.
-
-Coverage of bands in subgroups of the rows, by predicted std and by category, and Spearman's rank correlation.
+"""Parts of the rows: equal ones in the order of a prediction, and the categories of a feature.
 
 Coverage over all rows can be right even if rows of small std are covered too rarely, and rows of large std too often.
+So scores of either kind of target are also given for parts of the rows.
 """
 
 from __future__ import annotations
@@ -17,28 +14,29 @@ import numpy as np
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from murho.model.evaluation.row_scores import RowScores
+    from murho.model.evaluation.metrics import RowWeights
     from murho.model.tables.schema import Columns, Feature, Schema
 
 __all__ = [
     "BAND",
     "FEW_ROWS",
-    "GROUPS",
     "CategoryRows",
+    "category_features",
     "category_parts",
-    "coverage_by_category",
-    "coverage_by_std",
+    "equal_parts",
     "scores_by_category",
-    "scores_by_confidence",
+    "scores_of_part",
     "spearman",
 ]
 
 
 BAND = 90
-"""Nominal coverage of the band, per cent."""
-GROUPS = 10
+"""Nominal coverage of the band or set, per cent."""
+PARTS = 10
 FEW_ROWS = 20
 """With fewer rows, the standard error of the coverage of a 90 % band exceeds 6.7 points."""
 
@@ -57,53 +55,57 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-def coverage_by_std(row_scores: RowScores) -> list[dict[str, Any]]:
-    """Coverage of the 90 % band in ten groups of equal size by predicted std, in ascending order.
-
-    Returns:
-        For each group ``std``, the smallest and the largest one, ``rmse``, to compare with it, and ``rows``, ``few``,
-        ``raw`` and ``calibrated``, as in `coverage_by_category`. With fewer than ten rows there are fewer groups.
-        Groups have equal numbers of rows; their scores are weighted means if the rows have weights.
-    """
-    order = np.argsort(row_scores.std, kind="stable")
-    return [
-        {
-            "std": [float(row_scores.std[rows[0]]), float(row_scores.std[rows[-1]])],
-            "rmse": float(np.sqrt(np.average(row_scores.errors[rows] ** 2, weights=_weights(row_scores, rows)))),
-            **_group(row_scores, rows),
-        }
-        for rows in np.array_split(order, min(GROUPS, len(order)))
-    ]
+def equal_parts(values: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Row numbers of ten parts of equal size, in ascending order of the values ``[N]``; fewer parts of fewer rows."""
+    return np.array_split(np.argsort(values, kind="stable"), min(PARTS, len(values)))
 
 
-def coverage_by_category(row_scores: RowScores, schema: Schema, columns: Columns) -> dict[str, list[dict[str, Any]]]:
-    """Coverage of the 90 % band by category of each categorical and boolean feature.
-
-    Categories of fewer than 20 rows, unseen ones included, are merged into one group.
+def scores_of_part(values: Mapping[str, NDArray[Any] | None], part: NDArray[Any], rows: RowWeights) -> dict[str, Any]:
+    """``rows``, the number of rows of a part; ``few``, whether it has under 20; and the means of values.
 
     Args:
-        row_scores: Scores of N rows.
+        values: Of each row, ``[N]``; None stays None.
+        part: Row numbers.
+        rows: Weights of all rows.
+    """
+    chosen = rows.of_rows(part)
+    means = {name: None if column is None else float(chosen.mean(column[part])) for name, column in values.items()}
+    return {"rows": len(part), "few": len(part) < FEW_ROWS, **means}
+
+
+def scores_by_category(
+    values: Mapping[str, NDArray[Any] | None], rows: RowWeights, schema: Schema, columns: Columns
+) -> dict[str, list[dict[str, Any]]]:
+    """The scores of parts by category of each categorical and boolean feature.
+
+    Categories of fewer than 20 rows, unseen ones included, are merged into one part.
+
+    Args:
+        values: Of each row, ``[N]``.
+        rows: Weights of the rows.
         schema: The schema of the posterior.
-        columns: Canonical columns of the features, ``[N]`` each.
+        columns: Canonical columns of at least these features, ``[N]`` each.
 
     Returns:
-        Feature → its groups, the largest first. A group has ``category``, its name; ``rows``, their number; ``few``,
-        whether there are fewer than 20; and the coverage, ``raw`` and ``calibrated`` (None without calibration). The
-        name is None for missing cells and for merged categories; the latter also have ``merged``, their number.
+        Feature → its parts, the largest first: ``category``, the name, None for missing cells and for merged
+        categories; the latter also have ``merged``, their number; and what `scores_of_part` returns.
     """
-    kinds = (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
     return {
         feature.name: [
             {
                 "category": part.category,
                 **({"merged": part.merged} if part.merged else {}),
-                **_group(row_scores, part.rows),
+                **scores_of_part(values, part.rows, rows),
             }
             for part in category_parts(feature, columns[feature.name])
         ]
-        for feature in schema.features
-        if feature.kind in kinds
+        for feature in category_features(schema)
     }
+
+
+def category_features(schema: Schema) -> list[Feature]:
+    """The features that have categories: categorical and boolean ones."""
+    return [feature for feature in schema.features if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,109 +139,3 @@ def category_parts(feature: Feature, column: NDArray[Any]) -> list[CategoryRows]
         return parts
     merged = CategoryRows(None, np.sort(np.concatenate([part.rows for part in small])), merged=len(small))
     return [*(part for part in parts if not part.mergeable), merged]
-
-
-def _weights(row_scores: RowScores, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    return None if row_scores.weights is None else row_scores.weights[rows]
-
-
-def _group(row_scores: RowScores, rows: NDArray[np.int64]) -> dict[str, Any]:
-    """Number of rows, whether they are ``few``, and the band's coverage, ``raw`` and ``calibrated`` (or None)."""
-    return {
-        "rows": len(rows),
-        "few": len(rows) < FEW_ROWS,
-        "raw": row_scores.raw.coverage(BAND, rows),
-        "calibrated": None if row_scores.calibrated is None else row_scores.calibrated.coverage(BAND, rows),
-    }
-
-
-def scores_by_confidence(
-    probabilities: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    losses: NDArray[np.float64],
-    sets: NDArray[np.bool_],
-    weights: NDArray[np.float64] | None = None,
-) -> list[dict[str, Any]]:
-    """Scores in ten groups of equal size by the probability of the likeliest class, from the least sure on.
-
-    Args:
-        probabilities: ``[N, C]``.
-        labels: ``[N]``.
-        losses: Log loss of each row, nats, ``[N]``.
-        sets: Whether each class is in the row's 90 % set, ``[N, C]``.
-        weights: ``[N]``; None: all rows count alike.
-
-    Returns:
-        For each group ``rows``, their number; ``few``, whether there are fewer than 20; the means ``confidence``, the
-        probability of the likeliest class, to compare with ``accuracy``; ``log_loss``; ``coverage`` and ``size`` of the
-        sets. With fewer than ten rows there are fewer groups.
-    """
-    order = np.argsort(probabilities.max(axis=1), kind="stable")
-    columns = _columns(probabilities, labels, losses, sets)
-    return [_class_group(columns, rows, weights) for rows in np.array_split(order, min(GROUPS, len(order)))]
-
-
-def scores_by_category(
-    probabilities: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    losses: NDArray[np.float64],
-    sets: NDArray[np.bool_],
-    schema: Schema,
-    features: Columns,
-    weights: NDArray[np.float64] | None = None,
-) -> dict[str, list[dict[str, Any]]]:
-    """The scores of `scores_by_confidence` by category of each categorical and boolean feature.
-
-    Categories of fewer than 20 rows, unseen ones included, are merged into one group.
-
-    Args:
-        probabilities: ``[N, C]``.
-        labels: ``[N]``.
-        losses: Log loss of each row, nats, ``[N]``.
-        sets: Whether each class is in the row's 90 % set, ``[N, C]``.
-        schema: The schema of the posterior.
-        features: Canonical columns of the features, ``[N]`` each.
-        weights: ``[N]``; None: all rows count alike.
-
-    Returns:
-        Feature → its groups, the largest first. Each has ``category``, its name; it is None for missing cells and for
-        merged categories; the latter also have ``merged``, their number.
-    """
-    columns = _columns(probabilities, labels, losses, sets)
-    kinds = (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
-    return {
-        feature.name: [
-            {
-                "category": part.category,
-                **({"merged": part.merged} if part.merged else {}),
-                **_class_group(columns, part.rows, weights),
-            }
-            for part in category_parts(feature, features[feature.name])
-        ]
-        for feature in schema.features
-        if feature.kind in kinds
-    }
-
-
-def _columns(
-    probabilities: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    losses: NDArray[np.float64],
-    sets: NDArray[np.bool_],
-) -> dict[str, NDArray[np.float64]]:
-    """The values of each row of which groups have the mean, ``[N]``."""
-    return {
-        "accuracy": (probabilities.argmax(axis=1) == labels).astype(np.float64),
-        "confidence": probabilities.max(axis=1),
-        "log_loss": losses,
-        "coverage": sets[np.arange(len(labels)), labels].astype(np.float64),
-        "size": sets.sum(axis=1).astype(np.float64),
-    }
-
-
-def _class_group(
-    columns: dict[str, NDArray[np.float64]], rows: NDArray[np.int64], weights: NDArray[np.float64] | None
-) -> dict[str, Any]:
-    chosen = None if weights is None else weights[rows]
-    means = {name: float(np.average(values[rows], weights=chosen)) for name, values in columns.items()}
-    return {"rows": len(rows), "few": len(rows) < FEW_ROWS, **means}

@@ -12,12 +12,11 @@ from murho.model.bbb.rows import select_rows
 from murho.model.errors import TableError
 from murho.model.evaluation.class_held_out import HeldOutClasses
 from murho.model.evaluation.class_metrics import SET_COVERAGES
-from murho.model.evaluation.evaluate import score_columns
-from murho.model.evaluation.evaluate_classes import evaluate_classes, judge_classes
+from murho.model.evaluation.evaluate import evaluate_in_full
 from murho.model.evaluation.held_out import BAND, HeldOutRows
 from murho.model.evaluation.metrics import RowWeights, pit_of
+from murho.model.evaluation.row_scores import score_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
-from murho.model.progress import ignore_rows
 from murho.model.report import PAGE_FILE
 from murho.model.report.facts import FACTS_PATH, facts_of_data, facts_of_pruning, facts_of_training, facts_of_update
 from murho.model.report.held_out_facts import shown_rows
@@ -208,15 +207,13 @@ def _predicted_classes(
     posterior: Posterior, columns: Columns, targets: NDArray[np.float64]
 ) -> tuple[HeldOutRows | HeldOutClasses, dict[str, Any]]:
     """The class probabilities of rows, by all members, and their scores."""
-    judged = judge_classes(posterior, columns, DEFAULT_SAMPLES, ignore_rows)
+    judged = score_columns(posterior, columns, targets, DEFAULT_SAMPLES)
     rows = HeldOutClasses(
         rows=np.arange(len(targets)),
         targets=targets,
         raw=judged.raw,
         calibrated=judged.calibrated,
-        epistemic_share=judged.epistemic_entropy / np.maximum(judged.entropy, 1e-12),
-        outside=np.zeros(len(targets), dtype=np.bool_),
         sets={coverage / 100.0: found for coverage, found in judged.sets(SET_COVERAGES).items()},
         weights=RowWeights.of(len(targets)),
     )
-    return rows, evaluate_classes(posterior, columns, targets.astype(np.int64))
+    return rows, evaluate_in_full(posterior, columns, targets)

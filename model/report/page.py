@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
-from murho.model.evaluation.metrics import plus_minus
+from murho.model.evaluation.summary import plus_minus
 from murho.model.report.chart_style import COLOURS, PAPER, named
 from murho.model.report.charts import charts
 from murho.model.report.training_charts import candidate_name

@@ -24,7 +24,8 @@ from murho.model.bbb.rows import Rows, select_rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.errors import FitError
-from murho.model.evaluation.cross_calibration import SAMPLES
+from murho.model.evaluation.held_out import calibrate_held_out
+from murho.model.evaluation.row_scores import SAMPLES
 from murho.model.predictive.compiled_engine import engine_worth
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind
@@ -227,7 +228,7 @@ def finish(
     # Of a sample for a short budget few rows are judged: loading compiled code would take longer, and 110 MiB.
     judged = sum(len(group.rows) for group in groups)
     engine = engine_worth(min(len(targets), ANSWERS_OF_A_JUDGED_ROW * judged), SAMPLES)
-    calibrated = task.calibrate(
+    calibrated = calibrate_held_out(
         Posterior(spec, tensors, engine=engine),
         data.encoded(candidate.inputs),
         targets,

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.network import Architecture
     from murho.model.encoding.encoder import Encoder
-    from murho.model.evaluation.cross_calibration import Calibrated
-    from murho.model.evaluation.held_out import HeldOutRows
+    from murho.model.evaluation.held_out import Calibrated, HeldOutRows
     from murho.model.training.revisions import LabelledRows
 
 __all__ = [

@@ -11,12 +11,12 @@ import torch
 from murho.model.checkpoint.checkpoint import name_and_version, read_stored
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
+from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.tables.splits import find_units
-from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.evaluation.cross_calibration import Calibrated
+    from murho.model.evaluation.held_out import Calibrated
     from murho.model.tables.schema import Columns, Feature, Target
     from murho.model.tables.splits import HeldOut, Units
 
@@ -229,12 +229,9 @@ def judge(
         rows: The labelled rows.
         groups: Which of them are judged, and by which members.
         calibrating: Numbers of the groups that calibrate; empty for no calibration.
-        options: See `model.evaluation.cross_calibration.calibrate_held_out`.
+        options: See `model.evaluation.held_out.calibrate_held_out`.
     """
-    target = posterior.schema.target
-    if target.classes is not None:
-        options["kept"] = posterior.calibration
-    return task_of(target).calibrate(posterior, rows.encoded, rows.targets, groups, calibrating=calibrating, **options)
+    return calibrate_held_out(posterior, rows.encoded, rows.targets, groups, calibrating=calibrating, **options)
 
 
 def score_facts(report: dict[str, Any]) -> dict[str, float]:

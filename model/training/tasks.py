@@ -1,6 +1,6 @@
 """Regression and classification: the task of a target, and the limits of a number. A new kind of target is a new task.
 
-A `Task` names the observation models of the search, scores fits, and calibrates the chosen one.
+A `Task` names the observation models of the search, and scores fits.
 `model.training.rows` chooses between the tasks.
 
 Limits are as the user gives them, or caps found in the data. A cap shows as a value at the end of the range that is
@@ -24,8 +24,6 @@ from murho.model.distributions.transforms import Limits
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation.class_held_out import calibrate_classes
-from murho.model.evaluation.cross_calibration import calibrate_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,9 +32,7 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
     from murho.model.bbb.rows import RowScorer, TrainingData
-    from murho.model.checkpoint.posterior import Posterior
     from murho.model.distributions.transforms import Standardisation
-    from murho.model.evaluation.cross_calibration import Calibrated
     from murho.model.tables.schema import Target
     from murho.model.training.options import TrainOptions
 
@@ -275,10 +271,6 @@ class Task(Protocol):
         """The distribution of the training targets, for those who show a prediction beside it."""
         ...
 
-    def calibrate(self, posterior: Posterior, *data: Any, **options: Any) -> Calibrated:
-        """Calibration and scores on held-out rows; see `model.evaluation.cross_calibration.calibrate_held_out`."""
-        ...
-
 
 FEWEST_ROWS_FOR_A_MIXTURE = 200
 
@@ -333,10 +325,6 @@ class RegressionTask:
         """The quantiles of the training targets."""
         scores = QuantileScores.fit(targets)
         return None if scores is None else scores.to_json()
-
-    def calibrate(self, posterior: Posterior, *data: Any, **options: Any) -> Calibrated:
-        """Calibrated bands, and their scores."""
-        return calibrate_held_out(posterior, *data, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,10 +394,6 @@ class ClassificationTask:
         """Training rows of each class."""
         counts = np.bincount(targets.astype(np.int64), minlength=len(self.classes))
         return {"classes": dict(zip(self.classes, counts.tolist(), strict=True))}
-
-    def calibrate(self, posterior: Posterior, *data: Any, **options: Any) -> Calibrated:
-        """Calibrated probabilities and prediction sets, and their scores."""
-        return calibrate_classes(posterior, *data, **options)
 
 
 def task_of(target: Target) -> Task:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from murho.cli.batch_prediction import LocalScorer, ServiceScorer, class_prediction_of, lists_as_text, score_table
-from murho.cli.evaluate import class_report_lines
+from murho.cli.evaluate import report_lines
 from murho.cli.predict import require_options
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import evaluate_table
@@ -142,11 +142,11 @@ def test_evaluate_prints_a_report_and_its_json(data: Path, room_checkpoints: Pat
 def test_the_report_says_what_is_odd(rooms: Posterior) -> None:
     report = evaluate_table(rooms, rooms_table(rows=30, seed=3))
     unknown = {"rows": 2, "classes": {"attic": 2}, "accuracy": 0.8}
-    lines = class_report_lines(report | {"unknown": unknown, "calibrated": None})
+    lines = report_lines(report | {"unknown": unknown, "calibrated": None}, None)
     assert any("2 rows more are of classes that the model does not know ('attic' 2)" in line for line in lines)
     assert not any("calibrated" in line for line in lines)
     many = {f"class {number}": report["by_class"][CLASSES[0]] for number in range(30)}
-    lines = class_report_lines(report | {"by_class": many, "confusion": None})
+    lines = report_lines(report | {"by_class": many, "confusion": None}, None)
     assert any(line.startswith("most frequent confusions") for line in lines)
     assert "and 18 more, see --json" in lines
 

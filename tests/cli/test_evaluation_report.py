@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.cli.evaluate import MOST_CATEGORIES, report_lines
+from murho.cli.evaluate import MOST_GROUPS, report_lines
 from murho.model.evaluation.evaluate import evaluate_table
 from tests.model.conftest import make_table
 
@@ -63,7 +63,7 @@ def test_what_is_unknown_is_not_shown(report: dict[str, Any]) -> None:
 def test_many_categories_are_cut_and_small_ones_flagged(report: dict[str, Any]) -> None:
     groups = [
         {"category": f"town {number}", "rows": 99 - number, "few": False, "raw": 0.9, "calibrated": 0.9}
-        for number in range(MOST_CATEGORIES)
+        for number in range(MOST_GROUPS)
     ]
     few = {"category": None, "rows": 3, "few": True, "raw": 1.0, "calibrated": 1.0}
     merged = few | {"merged": 4}

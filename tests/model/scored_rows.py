@@ -34,7 +34,7 @@ def gaussian_posterior(copies: int = 3) -> Posterior:
     """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
     target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
 
-    def drawn(rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None) -> DrawnRows:
+    def drawn(rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         means, noise = rows.double().T
         outputs = torch.stack((means, inverse_softplus(noise - NOISE_FLOOR)), dim=1).expand(copies, -1, -1)
         nowhere = Outside.of(torch.zeros(len(rows), dtype=torch.bool))
@@ -60,7 +60,6 @@ def score_gaussians(
 def scored_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> RowScores:
     """Scores of which only errors, std and whether the row lay inside its bands are known."""
     nothing = np.zeros(len(errors))
-    bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))
-    return RowScores(
-        nothing, errors, nothing, nothing, nothing, nothing, stds, stds, bands, None, np.zeros(len(errors), bool)
-    )
+    bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), {})
+    nowhere = np.zeros(len(errors), bool)
+    return RowScores(nothing, errors, nothing, nothing, nothing, nothing, stds, stds, nowhere, bands, None)

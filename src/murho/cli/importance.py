@@ -107,7 +107,7 @@ def importance(
 
 def _lines(found: Mapping[str, Any], unit: str | None) -> list[str]:
     from murho.cli.shared import table_lines
-    from murho.model.evaluation.metrics import plus_minus
+    from murho.model.evaluation.summary import plus_minus
     from murho.model.report.training_charts import MEASURES, ordered_features
 
     measures = found["measures"]

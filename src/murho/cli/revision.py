@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from murho.cli.shared import table_lines
-from murho.model.evaluation.class_metrics import per_cent
+from murho.model.evaluation.summary import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -423,8 +423,7 @@ def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, wi
 
 
 def _print_outcome(trained: Trained, written: WrittenVersion, described: DataReport, *, as_json: bool) -> None:
-    from murho.model.evaluation.class_metrics import class_summary
-    from murho.model.evaluation.metrics import summary
+    from murho.model.evaluation.summary import summary
     from murho.model.training.options import FullSearch
 
     spec = trained.spec
@@ -442,10 +441,9 @@ def _print_outcome(trained: Trained, written: WrittenVersion, described: DataRep
         return
     interrupted = " (interrupted)" if spec.training["interrupted"] else ""
     target = spec.schema.target
-    scores = summary(spec.metrics, target.unit) if target.classes is None else class_summary(spec.metrics)
     lines = [
         f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
-        *(f"  {line}" for line in scores),
+        *(f"  {line}" for line in summary(spec.metrics, target.unit)),
         f"saved {written.address}{interrupted}",
     ]
     if "full_search" in spec.training:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 
-from murho.model.evaluation.class_metrics import accuracy_of_kept, set_scores, set_scores_by_class
+from murho.model.evaluation.class_metrics import accuracy_of_kept, set_scores
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +31,6 @@ def test_a_weight_is_a_number_of_copies(sets: dict[int, np.ndarray]) -> None:
     weighted = set_scores(sets, LABELS, copies.astype(np.float64))
     for name in ("coverage", "size"):
         assert weighted[name] == pytest.approx(copied[name])
-
-
-def test_sets_are_scored_by_class(sets: dict[int, np.ndarray]) -> None:
-    weights = np.random.default_rng(1).uniform(size=200)
-    found = set_scores_by_class(sets, LABELS, list("abcde"), weights)
-    assert found["e"] is None
-    own = found["b"]
-    assert own is not None
-    rows = LABELS == 1
-    assert own["coverage"]["80"] == pytest.approx(np.average(sets[80][rows, 1], weights=weights[rows]))
 
 
 def test_accuracy_of_the_most_certain_rows() -> None:

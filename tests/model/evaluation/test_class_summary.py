@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from murho.model.evaluation.class_metrics import class_summary, per_cent
+from murho.model.evaluation.summary import per_cent, summary
 
 SETS = {"coverage": {"90": 0.912}, "size": {"90": 1.234}}
 SCORES: dict[str, Any] = {
@@ -22,7 +22,7 @@ SCORES: dict[str, Any] = {
 
 
 def test_a_calibrated_classifier_is_four_short_lines_and_a_note() -> None:
-    assert class_summary(SCORES) == [
+    assert summary(SCORES, None) == [
         "log loss 0.457 ± 0.023 nats   accuracy 81.2 ± 1.2 %   AUC 0.901",
         "calibration error 1.2 % (raw 5.0 %, raw log loss 0.51)",
         "90 % sets hold the class of 91.2 % of the rows; 1.23 classes on average",
@@ -32,18 +32,18 @@ def test_a_calibrated_classifier_is_four_short_lines_and_a_note() -> None:
 
 
 def test_a_model_that_is_right_more_often_than_90_per_cent_says_why_its_sets_are_too() -> None:
-    assert class_summary(SCORES | {"accuracy": 0.97})[-1].startswith("(a set is never empty")
+    assert summary(SCORES | {"accuracy": 0.97}, None)[-1].startswith("(a set is never empty")
 
 
 def test_without_a_calibration_the_probabilities_are_raw() -> None:
     scores = {key: value for key, value in SCORES.items() if key not in ("calibrated", "sets")} | {"auc": None}
-    lines = class_summary(scores)
+    lines = summary(scores, None)
     assert "AUC" not in lines[0]
     assert lines[1] == "probabilities are raw: too few rows to calibrate them"
 
 
 def test_lines_fit_a_terminal() -> None:
-    assert max(map(len, class_summary(SCORES | {"accuracy": 0.97}))) <= 90
+    assert max(map(len, summary(SCORES | {"accuracy": 0.97}, None))) <= 90
 
 
 def test_shares_in_per_cent() -> None:

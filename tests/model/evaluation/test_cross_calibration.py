@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.training_range import Outside
-from murho.model.evaluation import held_out as judging
-from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
-from murho.model.evaluation.metrics import summary
-from murho.model.evaluation.row_scores import score_rows
+from murho.model.evaluation import row_scores
+from murho.model.evaluation.held_out import calibrate_held_out
+from murho.model.evaluation.row_scores import SAMPLES, score_rows
+from murho.model.evaluation.summary import summary
 from murho.model.predictive.target_models import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.tables.schema_inference import columns_from_table
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Rows = tuple[np.ndarray, np.ndarray]
+
+
+def calibrate_and_score(*arguments: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
+    calibrated = calibrate_held_out(*arguments, **options)
+    return calibrated.conformal, calibrated.metrics
 
 
 def labelled(rent: Posterior, rows: int) -> Rows:
@@ -90,7 +95,7 @@ def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch)
     encoded, targets = labelled(rent, 60)
     groups = split_rows(60, 0, members=2).held_out(2)
     _, whole = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
-    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr(row_scores, "MOST_ROWS_PER_PASS", 7)
     _, parts = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
     assert parts["nll"] == pytest.approx(whole["nll"], rel=1e-6)
     assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]
@@ -130,7 +135,11 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, NDArray[
         return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
 
     stand_in = SimpleNamespace(
-        device=torch.device("cpu"), seed=0, drawn=drawn, architecture=SimpleNamespace(members=members)
+        device=torch.device("cpu"),
+        seed=0,
+        drawn=drawn,
+        architecture=SimpleNamespace(members=members),
+        schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
     )
     return cast("Posterior", stand_in), encoded, truth + generator.standard_normal(rows)
 

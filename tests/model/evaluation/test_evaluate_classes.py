@@ -12,7 +12,7 @@ from sklearn import metrics
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation import evaluate_classes
+from murho.model.evaluation import evaluate, row_scores
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables import files
@@ -110,6 +110,8 @@ def test_parts_of_the_rows_add_up(report: dict[str, Any]) -> None:
     assert sum(scores["n"] * scores["log_loss"] for scores in of_classes.values()) / 200.0 == pytest.approx(
         report["log_loss"]
     )
+    covered = sum(scores["n"] * scores["sets"]["coverage"]["80"] for scores in of_classes.values())
+    assert covered / 200.0 == pytest.approx(report["sets"]["coverage"]["80"])
     confusion = np.array(report["confusion"])
     assert confusion.sum() == 200
     assert np.trace(confusion) / 200.0 == report["accuracy"]
@@ -133,8 +135,8 @@ def test_blocks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeyp
 
 
 def test_chunks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate_classes, "ROWS_PER_CHUNK", 33)
-    monkeypatch.setattr(evaluate_classes, "MOST_ROWS_PER_PASS", 10)
+    monkeypatch.setattr(evaluate, "ROWS_PER_CHUNK", 33)
+    monkeypatch.setattr(row_scores, "MOST_ROWS_PER_PASS", 10)
     done: list[int] = []
     parts = evaluate_table(rooms, rooms_table(rows=200, seed=5), advance=done.append)
     assert sum(done) == 200

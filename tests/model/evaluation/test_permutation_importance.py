@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.evaluate import score_columns
 from murho.model.evaluation.importance import choose_rows, permutation_importance
+from murho.model.evaluation.row_scores import score_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table

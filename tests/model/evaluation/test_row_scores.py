@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from murho.model.calibration.conformal import ConformalMap, fit_conformal_map
 from murho.model.errors import OptionError
 from murho.model.evaluation import row_scores as row_scores_module
-from murho.model.evaluation.metrics import PERCENTILES, kolmogorov_smirnov, pit_of
+from murho.model.evaluation.metrics import PERCENTILES, RowWeights, kolmogorov_smirnov, pit_of
 from murho.model.evaluation.row_scores import RowScores, score_rows
 from tests.model.scored_rows import gaussian_posterior, score_gaussians
 
@@ -64,10 +64,8 @@ def test_twice_the_pinball_loss_over_all_levels_is_the_crps(seed: int, scale: fl
     generator = np.random.default_rng(seed)
     means, stds = generator.normal(0.0, scale, 40), scale * generator.uniform(0.5, 2.0, 40)
     row_scores = score_gaussians(means, stds, generator.normal(means, stds))
-    losses = row_scores.raw.pinball / 40.0
-    of_level = dict(zip(row_scores.raw.levels, losses, strict=True))
     # 99 levels are a trapezoidal rule in steps of 1 % without its ends, which are zero or small.
-    crps = 2.0 * sum(of_level[level] for level in PERCENTILES) / 100.0
+    crps = 2.0 * row_scores.raw.pinball_report()["mean"] * len(PERCENTILES) / 100.0
     assert crps == pytest.approx(row_scores.crps.mean(), rel=0.02)
 
 
@@ -94,7 +92,7 @@ def test_chunks_and_parts_change_nothing(rent: Posterior, monkeypatch: pytest.Mo
 
     whole = row_scores(slice(None)).report()
     assert RowScores.joined([row_scores(slice(13)), row_scores(slice(13, None))]).report() == _close(whole)
-    monkeypatch.setattr(row_scores_module, "ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr(row_scores_module, "MOST_ROWS_PER_PASS", 7)
     assert row_scores(slice(None)).report() == _close(whole)
 
 
@@ -103,7 +101,8 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
     counts = generator.integers(1, 4, 300)
     means, stds = generator.normal(size=300), generator.uniform(0.5, 2.0, 300)
     targets = means + stds * generator.normal(size=300)
-    weighted = score_gaussians(means, stds, targets, weights=counts.astype(float)).report()
+    weights = counts.astype(float)
+    weighted = score_gaussians(means, stds, targets, weights=weights).report(RowWeights.of(300, weights))
     repeated = score_gaussians(np.repeat(means, counts), np.repeat(stds, counts), np.repeat(targets, counts)).report()
     assert weighted.pop("n") == 300
     del repeated["n"]

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from murho.model.evaluation.subgroups import coverage_by_category, coverage_by_std, spearman
+from murho.model.evaluation.evaluate import coverage_by_std
+from murho.model.evaluation.metrics import RowWeights
+from murho.model.evaluation.subgroups import scores_by_category, spearman
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.model.scored_rows import scored_rows
 
@@ -28,7 +30,7 @@ def test_rank_correlation_is_scipys_with_ties(first: np.ndarray, second: np.ndar
 def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
     """Forty rows: the ten of smallest std are never inside, the others always."""
     stds = np.linspace(4.0, 0.1, 40)
-    groups = coverage_by_std(scored_rows(errors=2.0 * stds, stds=stds, inside=stds > 1.05))
+    groups = coverage_by_std(scored_rows(errors=2.0 * stds, stds=stds, inside=stds > 1.05), RowWeights.of(40))
     assert [group["rows"] for group in groups] == [4] * 10
     assert [group["raw"] for group in groups] == [0.0, 0.0, 0.5, *[1.0] * 7]
     assert all(group["few"] for group in groups)
@@ -41,7 +43,7 @@ def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
 def test_groups_by_std_are_equal_and_whole(count: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     stds, inside = generator.integers(1, 9, count).astype(float), generator.random(count) < 0.8
-    groups = coverage_by_std(scored_rows(np.ones(count), stds, inside))
+    groups = coverage_by_std(scored_rows(np.ones(count), stds, inside), RowWeights.of(count))
     sizes = [group["rows"] for group in groups]
     assert sum(sizes) == count
     assert max(sizes) - min(sizes) <= 1
@@ -59,8 +61,9 @@ def schema(*features: tuple[str, FeatureKind]) -> Schema:
 def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> None:
     cells = np.array(["a"] * 25 + ["b"] * 30 + ["c"] * 19 + ["never seen"] + [None] * 5, dtype=object)
     inside = np.array([cell in ("b", "c") for cell in cells])
-    groups = coverage_by_category(
-        scored_rows(np.zeros(80), np.ones(80), inside),
+    groups = scores_by_category(
+        {"raw": inside, "calibrated": None},
+        RowWeights.of(80),
         schema(("kind", FeatureKind.CATEGORICAL)),
         {"kind": cells},
     )["kind"]
@@ -74,8 +77,9 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
 
 def test_a_single_small_category_keeps_its_name() -> None:
     cells = np.array(["a"] * 25 + ["b"] * 3, dtype=object)
-    groups = coverage_by_category(
-        scored_rows(np.zeros(28), np.ones(28), np.ones(28, dtype=bool)),
+    groups = scores_by_category(
+        {"raw": np.ones(28, dtype=bool)},
+        RowWeights.of(28),
         schema(("kind", FeatureKind.CATEGORICAL)),
         {"kind": cells},
     )["kind"]
@@ -84,8 +88,9 @@ def test_a_single_small_category_keeps_its_name() -> None:
 
 def test_booleans_are_categories_and_numbers_are_not() -> None:
     columns = {"lift": np.array([1.0, 0.0, np.nan] * 20), "size": np.arange(60.0)}
-    report = coverage_by_category(
-        scored_rows(np.zeros(60), np.ones(60), columns["lift"] == 1.0),
+    report = scores_by_category(
+        {"raw": columns["lift"] == 1.0},
+        RowWeights.of(60),
         schema(("lift", FeatureKind.BOOLEAN), ("size", FeatureKind.NUMERIC)),
         columns,
     )

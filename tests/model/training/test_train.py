@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from murho.model.errors import TableError
-from murho.model.evaluation.cross_calibration import calibrate_held_out
 from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
+from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows
-from murho.model.training import tasks
+from murho.model.training import finishing
 from murho.model.training import train as training
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
@@ -161,7 +161,7 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
             raise KeyboardInterrupt
         return calibrate_held_out(*arguments, **options)
 
-    monkeypatch.setattr(tasks, "calibrate_held_out", interrupted_once)
+    monkeypatch.setattr(finishing, "calibrate_held_out", interrupted_once)
     monkeypatch.setattr(training, "ROWS_IN_A_HURRY", 60)
     notes = Notes()
     trained = train_quickly(make_table(), notes, members=5)
@@ -173,7 +173,7 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
 
 
 def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(finishing, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         train_quickly(make_table())
 

@@ -19,7 +19,7 @@ from murho.model.bbb.priors import PosteriorPrior, flat, sigmas
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import FitError, OptionError
-from murho.model.evaluation.cross_calibration import calibrate_and_score
+from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.splits import Units, single_rows
 from murho.model.training import updating as updating_module
@@ -215,8 +215,8 @@ def test_more_rows_are_cross_fitted_judged_and_calibrate_with_the_earlier_ones(
     assert (spec.metrics == revision.spec.metrics) == (count < 50)
     groups = split_new_rows(count, revision.posterior.seed, 2).held_out(2)
     arguments = (rows.encoded, rows.targets, groups)
-    _, before = calibrate_and_score(revision.posterior, *arguments, calibrating=())
-    _, after = calibrate_and_score(updated.revision.posterior, *arguments, calibrating=())
+    before = calibrate_held_out(revision.posterior, *arguments, calibrating=()).metrics
+    after = calibrate_held_out(updated.revision.posterior, *arguments, calibrating=()).metrics
     assert spec.records["update"]["before"]["nll"] == pytest.approx(before["nll"])
     assert spec.records["update"]["after"]["nll"] == pytest.approx(after["nll"])
     training, validation, options, _ = seen[0]

@@ -1,0 +1,87 @@
+"""Held-out metrics as a few lines for people, and numbers with their standard errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["per_cent", "plus_minus", "summary"]
+
+
+NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
+NEVER_EMPTY = "(a set is never empty, and the likeliest class alone is right more often than 90 %)"
+
+
+def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
+    """Held-out metrics as a few lines for people, each of at most 80 characters if the unit is short.
+
+    What describes the answers that are served comes alone: the scores of raw bands, of other levels and of the judges
+    are in the report and in ``model.json``.
+
+    Args:
+        scores: The ``metrics`` of a checkpoint.
+        unit: The target's unit, if known.
+    """
+    return _of_classes(scores) if "log_loss" in scores else _of_numbers(scores, f" {unit}" if unit else "")
+
+
+def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
+    errors = scores.get("standard_errors", {})
+    shown = [
+        f"{title} {plus_minus(scores[key], errors.get(key))}{suffix if key != 'nll' else ' nats'}"
+        for key, title in (("rmse", "RMSE"), ("crps", "CRPS"), ("nll", "NLL"))
+    ]
+    calibrated = bool(scores.get("calibrated"))
+    bands, of_bands = (of.get("calibrated" if calibrated else "raw", {}) for of in (scores, errors))
+    covered = per_cent(bands["coverage"]["90"], of_bands.get("coverage", {}).get("90"))
+    wide = f" of them, {bands['width']['90']:.4g}{suffix} wide on average" if "width" in bands else ""
+    named = "90 % bands" if calibrated else "90 % bands (raw: too few rows to calibrate)"
+    near = [NEAR] if calibrated and "all_members" in scores else []
+    return ["   ".join(shown), f"{named} cover {covered}{wide}", *_basis(scores), *near]
+
+
+def _of_classes(scores: Mapping[str, Any]) -> list[str]:
+    errors = scores.get("standard_errors", {})
+    auc = "" if scores.get("auc") is None else f"   AUC {scores['auc']:.3f}"
+    first = (
+        f"log loss {plus_minus(scores['log_loss'], errors.get('log_loss'))} nats   "
+        f"accuracy {per_cent(scores['accuracy'], errors.get('accuracy'))}{auc}"
+    )
+    if not scores.get("calibrated"):
+        return [first, "probabilities are raw: too few rows to calibrate them", *_basis(scores)]
+    raw, sets = scores["raw"], scores["sets"]
+    return [
+        first,
+        f"calibration error {per_cent(scores['ece'])} (raw {per_cent(raw['ece'])}, raw log loss {raw['log_loss']:.4g})",
+        f"90 % sets hold the class of {per_cent(sets['coverage']['90'])} of the rows; {sets['size']['90']:.2f} classes "
+        "on average",
+        *_basis(scores),
+        NEVER_EMPTY if scores["accuracy"] > 0.9 else NEAR,
+    ]
+
+
+def _basis(scores: Mapping[str, Any]) -> list[str]:
+    """Which members the scores are of, as lines for people; none for scores that do not say."""
+    described, members = scores.get("members", 0), scores.get("all_members", 0)
+    if "judges" in scores:
+        return [f"(estimated for all {members} members by the {scores['judges']['members']} that have not seen a row)"]
+    if described == 1 < members:
+        return [f"(scores of a single member, that has not seen the row: all {members} do better)"]
+    return [f"(scores of the {described} of {members} members that have not seen a row)"] if described < members else []
+
+
+def plus_minus(value: float, error: float | None) -> str:
+    """``2.69 ± 0.11``: a value and its standard error, of which two digits are shown; four of the value without it."""
+    if error is None or not (np.isfinite(error) and error > 0.0):
+        return f"{value:.4g}"
+    decimals = max(0, 1 - int(np.floor(np.log10(error))))
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def per_cent(share: float, error: float | None = None) -> str:
+    """``98.8 ± 0.6 %``: a share and, if it is known and not 0, its standard error."""
+    return f"{plus_minus(100.0 * share, 100.0 * error)} %" if error else f"{100.0 * share:.1f} %"
