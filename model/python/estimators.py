@@ -35,7 +35,7 @@ from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.cells import canonical_category
 from murho.model.tables.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
-from murho.model.training.rows import OF_NUMBERS
+from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
 if TYPE_CHECKING:

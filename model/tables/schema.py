@@ -3,17 +3,13 @@
 Tables and requests reach the encoder as canonical columns (`Columns`). Numeric, boolean (0 or 1) and date (days since
 1970-01-01 UTC, fractional) columns are float64 ``[B]`` with NaN for missing. Categorical columns are object ``[B]`` of
 ``str`` or ``None``.
-
-The training options use the kinds of columns, and ``murho train --help`` reads those options. So this module imports no
-pyarrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +17,7 @@ from pydantic import Field
 
 from murho.model.json_validation import Stored
 from murho.model.tables.cells import format_date
+from murho.model.tables.overrides import ColumnOverride, FeatureKind
 from murho.model.tables.readings import (
     DateReading,
     Reading,
@@ -41,30 +38,6 @@ __all__ = [
     "with_unit",
     "written",
 ]
-
-
-class FeatureKind(StrEnum):
-    """The kind of a column's cells."""
-
-    NUMERIC = "numeric"
-    CATEGORICAL = "categorical"
-    BOOLEAN = "boolean"
-    DATE = "date"
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnOverride:
-    """Kind and unit of a column, given by the user.
-
-    Attributes:
-        kind: Replaces the inferred kind.
-        unit: Unit of the numbers, shown in answers.
-    """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # a misspelt key of a TOML file is an error
-
-    kind: FeatureKind | None = None
-    unit: str | None = None
 
 
 Name: TypeAlias = Annotated[str, Field(min_length=1)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from murho.model.errors import OptionError
-from murho.model.tables.schema import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
+from murho.model.tables.overrides import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

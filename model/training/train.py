@@ -19,7 +19,8 @@ from murho.model.tables.schema import Schema
 from murho.model.training.candidate_fits import note_of_unread
 from murho.model.training.candidates import TimeToFinish
 from murho.model.training.finishing import Trained, finish
-from murho.model.training.rows import learnable_rows, prepare_table, rows_for_budget
+from murho.model.training.prepared_table import prepare_table, rows_for_budget
+from murho.model.training.rows import learnable_rows
 from murho.model.training.search import search, trial
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
-    from murho.model.training.rows import PreparedTable
+    from murho.model.training.prepared_table import PreparedTable
 
 __all__ = [
     "Trained",

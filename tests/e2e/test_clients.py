@@ -25,8 +25,8 @@ IDLE = 10_000
 
 def raw(body: dict[str, Any]) -> bytes:
     content = json.dumps(body).encode()
-    head = f"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
-    return head.encode() + b"\r\n" + content
+    head = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
 def connect(service: Service) -> socket.socket:

@@ -118,7 +118,7 @@ def test_a_client_that_leaves_and_one_in_a_hurry_stop_waiting(service: Service, 
     absent = sorted(set(NAMES) - loaded(service))
     for name in absent:
         with socket.create_connection(("127.0.0.1", service.port)) as leaving:
-            head = f"POST /models/{name}/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            head = f"POST /models/{name}/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             leaving.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
     hurried = httpx.post(
         f"{service.address}/models/{absent[-1]}/predict", json=ask.body, headers={"x-request-timeout": "0.001"}

@@ -69,7 +69,7 @@ def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: 
     result = run("update", "cars", data, "--version", 1, "--checkpoints", workplace, "--epochs", 20, "--seed", 3)
     saved = re.search(r"^saved .*/cars/(\d+)$", result.stdout, flags=re.MULTILINE)
     assert saved, result.output
-    facts = facts_of(workplace, saved[1])["update"]
+    facts = facts_of(workplace, saved[1])["records"]["update"]
     assert facts["from_version"] == "1"
     assert facts["seed"] == 3
     assert facts["epochs"] <= 20
@@ -93,7 +93,7 @@ def test_update_and_prune_print_one_json_object(workplace: Path) -> None:
     assert {"nll", "crps"} <= set(updated["update"]["before"])
     pruned = json.loads(run("prune", "cars", *where, "--fraction", 0.5).stdout)
     assert {"checkpoint", "name", "version", "pruning", "metrics"} == set(pruned)
-    assert pruned["pruning"] == facts_of(workplace, pruned["version"])["pruning"]
+    assert pruned["pruning"] == facts_of(workplace, pruned["version"])["records"]["pruning"]
     assert int(pruned["version"]) == int(updated["version"]) + 1
 
 

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from murho.cli.shared import CheckpointsOption, DeviceOption, JsonOption, naming, print_json, print_lines
 from murho.model.errors import OptionError
-from murho.model.tables.schema import ColumnOverride
+from murho.model.tables.overrides import ColumnOverride
 from murho.model.training.options import TrainOptions, flag, make_options, option_texts, problem_text
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def train(
     store.check_writable(chosen_name)
     from murho.model.tables.columns import release_memory
     from murho.model.tables.files import open_table
-    from murho.model.training.rows import prepare_table, rows_for_budget
+    from murho.model.training.prepared_table import prepare_table, rows_for_budget
 
     table = open_table(data)
     with naming(data):

@@ -27,7 +27,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.estimator_parameters import RENAMED
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import make_options
-from murho.model.training.rows import OF_NUMBERS
+from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 from murho.service.checkpoints.loader import Loader
 from murho.service.checkpoints.on_demand import at_hand

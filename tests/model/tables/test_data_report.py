@@ -12,7 +12,7 @@ import pytest
 from murho.model.tables.data_report import report_lines
 from murho.model.tables.files import read_table
 from murho.model.training.options import make_options
-from murho.model.training.rows import prepare_table
+from murho.model.training.prepared_table import prepare_table
 from tests.support import ROOT
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from murho.model.tables.files import StoredTable, open_table, read_table, store_
 from murho.model.tables.formats import notes_of
 from murho.model.training import rows as rows_module
 from murho.model.training.options import make_options
-from murho.model.training.rows import prepare_table, rows_for_budget
+from murho.model.training.prepared_table import prepare_table, rows_for_budget
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.training.options import make_options
-from murho.model.training.rows import LearnableRows, learnable_rows, prepare_table
+from murho.model.training.prepared_table import prepare_table
+from murho.model.training.rows import LearnableRows, learnable_rows
 from tests.model.conftest import make_table
 
 

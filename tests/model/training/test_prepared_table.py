@@ -10,7 +10,7 @@ from murho.model.errors import TableError
 from murho.model.tables.data_report import report_lines
 from murho.model.tables.formats import with_notes
 from murho.model.training.options import make_options
-from murho.model.training.rows import prepare_table
+from murho.model.training.prepared_table import prepare_table
 
 ROWS = 60
 TABLE = with_notes(

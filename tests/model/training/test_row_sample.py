@@ -9,7 +9,7 @@ import pytest
 from murho.model.tables.splits import MOST_HELD_OUT
 from murho.model.training import rows as rows_module
 from murho.model.training.options import TrainOptions, make_options
-from murho.model.training.rows import (
+from murho.model.training.prepared_table import (
     PreparedTable,
     held_out_within_budget,
     prepare_table,

@@ -15,7 +15,7 @@ from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.options import make_options
-from murho.model.training.rows import choose_classes, prepare_table
+from murho.model.training.prepared_table import choose_classes, prepare_table
 from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes
 

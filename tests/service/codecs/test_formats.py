@@ -138,7 +138,8 @@ def test_a_missing_cell_is_accepted_where_it_can_be_imputed(kind: str) -> None:
     features = tuple(replace(feature, imputed=not feature.missing) for feature in NUMBERS.features)
     columns = {"Weight": [3000.0, None], "Horsepower": [100.0, 50.0]}
     body = npy([[3000.0, 100.0], [np.nan, 50.0]]) if kind == NPY else WRITERS[kind](pa.table(columns))
-    model = FakeModel(schema=replace(NUMBERS, features=features))
+    model = FakeModel(schema=NUMBERS)
+    model.schema = replace(NUMBERS, features=features)
     asked: list[list[float]] = []
     plain = model.predict
 

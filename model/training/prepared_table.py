@@ -1,0 +1,315 @@
+"""The table of a training, before any row is learned from: its classes and schema, and as many rows as fit the budget.
+
+A mistake in a table or an option is told from here, before PyTorch is imported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murho.model.errors import OptionError, TableError
+from murho.model.tables.columns import rows_of
+from murho.model.tables.data_report import describe_table
+from murho.model.tables.inference import NO_HINTS, hints_of_table
+from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema_inference import (
+    classes_of,
+    columns_from_table,
+    holds_classes,
+    labels_from_table,
+    plan_columns,
+    read_targets,
+    require_column,
+    row_weights,
+)
+from murho.model.tables.splits import MOST_HELD_OUT
+from murho.model.training.options import default_budget, flag, quick_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from murho.model.tables.data_report import DataReport
+    from murho.model.tables.inference import ReadingHints
+    from murho.model.tables.schema import Columns
+    from murho.model.tables.schema_inference import ColumnPlan
+    from murho.model.training.options import TrainOptions
+
+__all__ = [
+    "PreparedTable",
+    "choose_classes",
+    "held_out_within_budget",
+    "left_out_groups",
+    "prepare_table",
+    "rows_for_budget",
+    "rows_within_budget",
+    "say_if_few_numbers",
+]
+
+
+OF_NUMBERS = {
+    "noise": "auto",
+    "noise_sigma": None,
+    "transform": "auto",
+    "target_minimum": None,
+    "target_maximum": None,
+}
+"""Options that only numbers have, and the values that say nothing."""
+FEW_ROWS_OF_A_CLASS = 10
+SHOWN = 12
+FEW_NUMBERS = 10
+"""A number with at most so many different values may be meant as classes, so the user is told how to say so."""
+
+
+def choose_classes(
+    table: pa.Table,
+    target: str,
+    options: TrainOptions,
+    say: Callable[[str], None],
+    hints: ReadingHints = NO_HINTS,
+) -> tuple[str, ...] | None:
+    """The classes of a training's target, sorted; None: it is predicted as a number.
+
+    It is what ``--task`` says, else classes for text and truth values.
+
+    Args:
+        table: The table.
+        target: The predicted column.
+        options: Options of the training.
+        say: Gets what the user should know about the choice.
+        hints: What decides where cells leave open how they are to be read.
+
+    Raises:
+        TableError: The target doesn't exist, or has fewer than two classes, or too many.
+        OptionError: An option of numbers is given for classes, or the target's declared kind fits no task.
+    """
+    require_column(table, target, "the target")
+    declared = options.columns[target].kind if target in options.columns else None
+    classes = options.task == "classification"
+    if options.task == "auto":
+        of_kind = {FeatureKind.CATEGORICAL: True, FeatureKind.BOOLEAN: True, FeatureKind.NUMERIC: False}
+        classes = of_kind[declared] if declared in of_kind else holds_classes(table, target, hints)
+    if not classes:
+        if options.task == "regression" and holds_classes(table, target, hints):
+            raise TableError(
+                f"the target {target!r} is text or truth values, not numbers: leave out --task regression to predict "
+                "its classes"
+            )
+        if options.encoding == "mixed":
+            raise OptionError(
+                f"--encoding mixed is for classes, and {target!r} is a number: give auto, standard or piecewise"
+            )
+        return None
+    if declared is FeatureKind.NUMERIC and options.task == "classification":
+        raise OptionError(f"--task classification: the column {target!r} is declared numeric; declare it categorical")
+    labels = labels_from_table(table, target)
+    found = classes_of(labels, target)
+    _require_options(options, len(found))
+    _describe(labels, target, say)
+    return found
+
+
+def _require_options(options: TrainOptions, classes: int) -> None:
+    """Check that no option is given that only numbers have."""
+    given = [name for name, value in OF_NUMBERS.items() if getattr(options, name) != value]
+    if given:
+        raise OptionError(
+            f"{flag(given[0])} is for a target that is a number; this one has {classes} classes: leave it out, or give "
+            "--task regression if the target is a number"
+        )
+
+
+def _describe(labels: NDArray[np.object_], target: str, say: Callable[[str], None]) -> None:
+    """Tell the user how many rows each class has, and which classes have too few to be learned well."""
+    counts = Counter(label for label in labels.tolist() if label is not None)
+    listed = ", ".join(f"{name!r} {count:,}" for name, count in counts.most_common(SHOWN))
+    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    say(f"the target {target!r} has {len(counts)} classes, with rows: {listed}{more}")
+    rare = {name: count for name, count in counts.items() if count < FEW_ROWS_OF_A_CLASS}
+    if rare:
+        shown = ", ".join(f"{name!r} ({count})" for name, count in sorted(rare.items())[:SHOWN])
+        say(
+            f"classes with fewer than {FEW_ROWS_OF_A_CLASS} rows: {shown}{', …' if len(rare) > SHOWN else ''}; "
+            "their probabilities rest on little"
+        )
+
+
+def say_if_few_numbers(targets: NDArray[np.float64], target: str, say: Callable[[str], None]) -> None:
+    """Tell the user how to predict classes where a number has few different values.
+
+    Args:
+        targets: ``[N]``, NaN where missing.
+        target: Name of the target.
+        say: Gets the message.
+    """
+    numbers = np.unique(targets[~np.isnan(targets)])
+    if 1 < len(numbers) <= FEW_NUMBERS and len(numbers) ** 2 < len(targets):
+        shown = ", ".join(f"{number:g}" for number in numbers)
+        say(
+            f"the target {target!r} has {len(numbers)} different numbers ({shown}): it is predicted as a number; "
+            "--task classification predicts a probability of each instead"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedTable:
+    """A table, and what was inferred of it.
+
+    Attributes:
+        given: The table as it was given, N rows.
+        table: The same without the column of weights.
+        plan: Features, target and columns left out.
+        targets: ``[N]``, the target's unit or class indices; NaN where missing.
+        weights: Weights of the rows, ``[N]``; None if all are equal.
+        weight: The column of weights, or None.
+        notes: What the user should know about the choice of a number or of classes, a line each.
+        rows: Index of each row in the file, ascending, where these are a sample of its rows; None: they are all.
+    """
+
+    given: pa.Table
+    table: pa.Table
+    plan: ColumnPlan
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64] | None
+    weight: str | None
+    notes: tuple[str, ...] = ()
+    rows: NDArray[np.int64] | None = None
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Canonical columns of the features, ``[N]`` each; made when they are asked for, so that a sample is enough."""
+        return columns_from_table(self.table, self.plan)
+
+    def left_out_lines(self) -> list[str]:
+        """A line for each column that is no feature, with the reason."""
+        return [f"left out column {column!r}: {reason}" for column, reason in self.plan.left_out.items()]
+
+    def report(self) -> DataReport:
+        """The data report."""
+        return describe_table(self.given, self.plan, self.targets, weight=self.weight)
+
+
+def left_out_groups(options: TrainOptions) -> tuple[str, ...]:
+    """The group columns that are no features."""
+    return () if options.keep_groups else options.group
+
+
+def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> PreparedTable:
+    """Infer features, targets and weights.
+
+    Args:
+        table: The table, as `model.tables.files.read_table` or `model.tables.files.open_table` returns it.
+        target: The predicted column.
+        options: Validated options.
+
+    Raises:
+        TableError: The table can't be used; column and row are named.
+        OptionError: An option names a column that is not there or can't be used so.
+    """
+    given, weights = table, None
+    if options.weight is not None:
+        weights = row_weights(table, options.weight, target=target)
+        table = table.drop_columns([options.weight])
+    said: list[str] = []
+    ignored = [name for name in options.ignore if name != options.weight]
+    hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=ignored)
+    classes = choose_classes(table, target, options, said.append, hints)
+    plan = plan_columns(
+        table,
+        target,
+        ignore=ignored,
+        groups=left_out_groups(options),
+        overrides={name: given for name, given in options.columns.items() if name != options.weight},
+        classes=classes,
+        hints=hints,
+    )
+    targets = read_targets(table, plan.target)
+    if classes is None and options.task == "auto":
+        say_if_few_numbers(targets, target, said.append)
+    return PreparedTable(given, table, plan, targets, weights, options.weight, tuple(said))
+
+
+FEWEST_SAMPLED_ROWS = 20_000
+ROWS_A_SECOND = 500
+"""Rows that one second of a budget is enough for."""
+FEWEST_HELD_OUT = 2_000
+HELD_OUT_A_SECOND = 40
+"""Rows that judge the fits and calibrate, for each second; each takes some milliseconds in all."""
+FEWEST_OF_A_CLASS = 50
+"""Rows of a class that are taken first: a class without a row could not be learned."""
+SAMPLE_SEED = 40
+"""Added to the seed of the training."""
+
+
+def rows_within_budget(rows: int, options: TrainOptions) -> int:
+    """How many of a table's rows a training uses: all of them without ``--budget`` and ``--quick``.
+
+    Args:
+        rows: Rows with a target, N.
+        options: Options of the training. The seconds of a quick one are reference seconds, those of a budget are the
+            user's number: neither depends on the machine.
+    """
+    if options.budget is None and not options.quick:
+        return rows
+    return min(rows, max(FEWEST_SAMPLED_ROWS, round(ROWS_A_SECOND * _seconds(rows, options))))
+
+
+def held_out_within_budget(prepared: PreparedTable, options: TrainOptions) -> int:
+    """Most rows that judge and calibrate: fewer than `MOST_HELD_OUT` where the rows are a sample."""
+    if prepared.rows is None:
+        return MOST_HELD_OUT
+    seconds = _seconds(len(prepared.targets), options)
+    return min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, round(HELD_OUT_A_SECOND * seconds)))
+
+
+def _seconds(rows: int, options: TrainOptions) -> float:
+    return options.budget or quick_budget(default_budget(rows))
+
+
+def rows_for_budget(prepared: PreparedTable, options: TrainOptions) -> PreparedTable:
+    """The rows that the budget is enough for, in the order of the table; ``prepared`` itself if these are all.
+
+    They are drawn at random among the rows with a target, by the seed of the training, and a note says so.
+
+    Args:
+        prepared: The table, N rows.
+        options: Options of the training.
+    """
+    if prepared.rows is not None:
+        return prepared
+    usable = ~np.isnan(prepared.targets)
+    if prepared.weights is not None:
+        usable &= prepared.weights > 0.0
+    labelled = np.flatnonzero(usable)
+    count = rows_within_budget(len(labelled), options)
+    if count == len(labelled):
+        return prepared
+    order = np.random.default_rng(options.seed + SAMPLE_SEED).permutation(labelled)
+    if prepared.plan.target.classes is not None:
+        order = _rare_classes_first(order, prepared.targets[order])
+    rows = np.sort(order[:count])
+    note = f"learns from {count:,} of {len(labelled):,} rows, drawn at random: what the time is enough for"
+    return replace(
+        prepared,
+        given=rows_of(prepared.given, rows),
+        table=rows_of(prepared.table, rows),
+        targets=prepared.targets[rows],
+        weights=None if prepared.weights is None else prepared.weights[rows],
+        notes=(*prepared.notes, note),
+        rows=rows,
+    )
+
+
+def _rare_classes_first(order: NDArray[np.int64], classes: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The same rows, the first `FEWEST_OF_A_CLASS` of each class before all others."""
+    first = np.zeros(len(order), dtype=bool)
+    for label in np.unique(classes):
+        first[np.flatnonzero(classes == label)[:FEWEST_OF_A_CLASS]] = True
+    return np.concatenate((order[first], order[~first]))
