@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from murho.cli.batch_prediction import LocalScorer, ServiceScorer, class_prediction_of, lists_as_text, score_table
-from murho.cli.evaluate import report_lines
+from murho.cli.evaluation_report import report_lines
 from murho.cli.predict import require_options
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import evaluate_table

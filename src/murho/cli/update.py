@@ -52,10 +52,10 @@ def update(
     from murho.model.checkpoint.stores import store_at
     from murho.model.runtime import check_device, resolve_device, use_threads_for_fitting
     from murho.model.tables.files import require_file
-    from murho.model.training.updating import LEARNING_RATE, UpdateOptions
+    from murho.model.training.options import UPDATE_LEARNING_RATE, UpdateOptions
 
     # First what can be said at once; then the imports that take seconds.
-    options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
+    options = UpdateOptions(epochs, UPDATE_LEARNING_RATE if learning_rate is None else learning_rate, seed)
     check_device(device)
     store = store_at(checkpoints)
     source = store.find(name, version)

@@ -9,9 +9,10 @@ import pytest
 
 from murho.model.report.facts import facts_of_pruning, facts_of_spec, facts_of_training, facts_of_update
 from murho.model.report.files import pruning_report, update_report
+from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision, labelled_rows
-from murho.model.training.updating import UpdateOptions, update
+from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table
 
 if TYPE_CHECKING:

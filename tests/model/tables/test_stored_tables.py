@@ -14,7 +14,7 @@ from murho.model.errors import MurhoError
 from murho.model.tables import files, formats
 from murho.model.tables.files import StoredTable, open_table, read_table, store_csv
 from murho.model.tables.formats import notes_of
-from murho.model.training import rows as rows_module
+from murho.model.training import prepared_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table, rows_for_budget
 
@@ -181,7 +181,7 @@ def test_a_line_end_within_a_cell_stays_whole_wherever_a_block_ends(
 
 
 def test_a_training_samples_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "FEWEST_SAMPLED_ROWS", 20)
+    monkeypatch.setattr(prepared_table, "FEWEST_SAMPLED_ROWS", 20)
     readable = {name: cells for name, cells in ODD.items() if "late" not in name and "last_row" not in name}
     path = written(tmp_path, csv_of(readable | PLAIN))
     options = make_options({"budget": 0.01})

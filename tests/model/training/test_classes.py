@@ -17,9 +17,10 @@ from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
+from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision, labelled_rows
-from murho.model.training.updating import Updated, UpdateOptions, update
+from murho.model.training.updating import Updated, update
 from tests.model.conftest import Notes, present
 from tests.model.rooms import CLASSES, rooms_table
 

@@ -14,9 +14,10 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
+from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision, labelled_rows
-from murho.model.training.updating import UpdateOptions, update
+from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table, train_quickly
 from tests.model.rooms import rooms_table, train_rooms
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from murho.model.tables.splits import MOST_HELD_OUT
-from murho.model.training import rows as rows_module
+from murho.model.training import prepared_table
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.prepared_table import (
     PreparedTable,
@@ -46,7 +46,7 @@ def test_rows_are_left_out_only_where_the_time_is_short(given: dict[str, object]
 
 
 def test_rows_with_a_target_are_drawn_by_the_seed_in_the_order_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "FEWEST_SAMPLED_ROWS", 50)
+    monkeypatch.setattr(prepared_table, "FEWEST_SAMPLED_ROWS", 50)
     options = make_options({"budget": 0.1, "seed": 4})
     first, second = (rows_for_budget(prepared(options), options) for _ in range(2))
     assert first.rows is not None
@@ -62,7 +62,7 @@ def test_rows_with_a_target_are_drawn_by_the_seed_in_the_order_of_the_table(monk
 
 
 def test_rare_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "FEWEST_SAMPLED_ROWS", 80)
+    monkeypatch.setattr(prepared_table, "FEWEST_SAMPLED_ROWS", 80)
     options = make_options({"budget": 0.1})
     whole = prepared(options, classes=True)
     sample = rows_for_budget(whole, options)
@@ -80,10 +80,10 @@ def test_a_training_within_its_budget_uses_all_rows() -> None:
 
 
 def test_a_training_on_a_sample_names_rows_as_the_file_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "FEWEST_SAMPLED_ROWS", 100)
+    monkeypatch.setattr(prepared_table, "FEWEST_SAMPLED_ROWS", 100)
     notes = Notes()
     options = make_options({"epochs": 3, "hidden": (4,), "members": 2, "quick": True})
-    monkeypatch.setattr(rows_module, "ROWS_A_SECOND", 1)
+    monkeypatch.setattr(prepared_table, "ROWS_A_SECOND", 1)
     trained = train(make_table(rows=400), "rent", options, reporter=notes)
     assert trained.spec.training["rows"] == len(trained.evidence.row_numbers) == 100
     assert trained.evidence.row_numbers.max() > 100

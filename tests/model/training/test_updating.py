@@ -23,11 +23,11 @@ from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.splits import Units, single_rows
 from murho.model.training import updating as updating_module
-from murho.model.training.options import make_options
+from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision, labelled_rows
 from murho.model.training.train import train
-from murho.model.training.updating import PosteriorShift, Updated, UpdateOptions, split_new_rows, temperature_of, update
+from murho.model.training.updating import PosteriorShift, Updated, split_new_rows, temperature_of, update
 from tests.model.conftest import Notes, make_table, present, train_quickly
 
 if TYPE_CHECKING:

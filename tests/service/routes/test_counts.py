@@ -15,11 +15,11 @@ from murho.model.errors import OptionError, TableError
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
-from murho.model.training.options import make_options
+from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.revisions import Revision, labelled_rows
 from murho.model.training.tasks import suits
 from murho.model.training.train import train
-from murho.model.training.updating import UpdateOptions, update
+from murho.model.training.updating import update
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.model.conftest import Notes
