@@ -115,16 +115,17 @@ def create_app(
     registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
     scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
+    load_version = partial(load_warm, source, seconds=settings.load_timeout)
     cache: ModelCache | None = None
     if settings.loaded_models:
-        cache = ModelCache(partial(load_warm, source), settings.loaded_models, telemetry.loading.noticed)
+        cache = ModelCache(load_version, settings.loaded_models, telemetry.loading.noticed)
         telemetry.loading.watch(cache)
     loader = Loader(
         source,
         registry,
         policy,
         lambda outcome: telemetry.reloads.labels(outcome).inc(),
-        None if cache is None else cache.listed,
+        load_version if cache is None else cache.listed,
     )
 
     def changed(before: Snapshot, snapshot: Snapshot) -> None:

@@ -167,6 +167,12 @@ class Settings(BaseSettings):
         description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s "
         "(more comes than can be computed); more are answered 429.",
     )
+    load_timeout: float = Field(
+        default=120.0,
+        gt=0,
+        description="The most seconds that loading a version takes; one that takes longer is refused, the others are "
+        "served.",
+    )
     request_timeout: float = Field(
         default=60.0, gt=0, description="Seconds from a request's arrival to its answer; then 504."
     )

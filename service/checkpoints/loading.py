@@ -1,8 +1,11 @@
-"""Loading one version: into memory, checked and warm; and what a failure says about the version."""
+"""Loading one version: into memory, checked and warm, within a time; and what a failure says about the version."""
 
 from __future__ import annotations
 
 import errno
+import math
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,6 +13,8 @@ import structlog
 from murho.model.errors import MurhoError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.source import CheckpointSource
     from murho.service.scheduling.jobs import ModelLike
@@ -33,15 +38,25 @@ class LoadingError(MurhoError):
         self.passing, self.short = passing, short
 
 
-def load_warm(source: CheckpointSource, reference: CheckpointReference) -> ModelLike:
+def load_warm(source: CheckpointSource, reference: CheckpointReference, seconds: float = math.inf) -> ModelLike:
     """Returns a version, checked and as fast at the first request as at the next.
 
+    Args:
+        source: Where checkpoints come from.
+        reference: The version.
+        seconds: The most time that it may take; infinite: it is loaded in the calling thread.
+
     Raises:
-        LoadingError: It can't be loaded.
+        LoadingError: It can't be loaded, or takes longer.
     """
-    try:
+
+    def work() -> ModelLike:
         model = source.load(reference)
         model.warm_up()
+        return model
+
+    try:
+        return work() if math.isinf(seconds) else _within(seconds, work)
     except MurhoError as error:
         raise LoadingError(
             str(error), passing=isinstance(error, StorageError), short=_short(error.__cause__)
@@ -51,7 +66,34 @@ def load_warm(source: CheckpointSource, reference: CheckpointReference) -> Model
         log.exception("checkpoint failed", model=reference.name, version=reference.version)
         reason = f"loading failed unexpectedly with {type(error).__name__}: {error}"
         raise LoadingError(reason, short=_short(error)) from error
-    return model
+
+
+def _within(seconds: float, work: Callable[[], ModelLike]) -> ModelLike:
+    """Works in a thread of its own, with as many PyTorch threads as the calling one, and leaves it when time is up.
+
+    A file system that does not answer can't be interrupted; other versions are served meanwhile.
+    """
+    import torch
+
+    from murho.model.runtime import use_threads
+
+    threads = torch.get_num_threads()
+    result: Future[ModelLike] = Future()
+
+    def run() -> None:
+        try:
+            use_threads(threads)
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="loading", daemon=True).start()
+    try:
+        return result.result(seconds)
+    except TimeoutError as error:
+        if result.done():  # the error is the work's own
+            raise
+        raise LoadingError(f"it was not loaded within {seconds:g} seconds (setting load_timeout)") from error
 
 
 def _short(error: BaseException | None) -> bool:

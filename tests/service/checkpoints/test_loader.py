@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 
 from murho.model.errors import CheckpointError
 from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.loading import LoadingError, load_warm
 from murho.service.checkpoints.registry import Registry
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
 from murho.service.version_policy import VersionPolicy
@@ -18,6 +20,7 @@ from tests.service.support import FakeModel, FakeSource
 if TYPE_CHECKING:
     from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.kept_versions import Outcome
+    from murho.service.scheduling.jobs import ModelLike
 
 
 class Bench:
@@ -305,3 +308,29 @@ def test_a_bad_version_does_not_come_back_from_being_unloaded() -> None:
     with pytest.raises(CheckpointRefusedError, match="wrong hash"):
         bench.loader.load("cars")
     assert bench.registry.snapshot.unloaded == ("cars",)
+
+
+def test_a_version_that_hangs_is_refused_in_time_and_the_others_are_served() -> None:
+    source, hung = FakeSource(FakeModel("hangs"), FakeModel("works")), threading.Event()
+
+    def load(reference: CheckpointReference) -> ModelLike:
+        source.before = hang if reference.name == "hangs" else lambda: None
+        return load_warm(source, reference, seconds=0.5)
+
+    def hang() -> None:
+        hung.wait()
+
+    try:
+        snapshot = Loader(source, Registry("here"), load=load).refresh()
+    finally:
+        hung.set()
+    assert set(snapshot.models) == {"works"}
+    assert [(each.name, each.reason) for each in snapshot.refused] == [
+        ("hangs", "it was not loaded within 0.5 seconds (setting load_timeout)")
+    ]
+
+
+def test_an_error_of_a_version_with_a_time_limit_is_its_own() -> None:
+    source = FakeSource(("cars", "1", "wrong hash"))
+    with pytest.raises(LoadingError, match="wrong hash"):
+        load_warm(source, source.list()[0], seconds=60)
