@@ -6,6 +6,7 @@ import errno
 import math
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -49,14 +50,10 @@ def load_warm(source: CheckpointSource, reference: CheckpointReference, seconds:
     Raises:
         LoadingError: It can't be loaded, or takes longer.
     """
-
-    def work() -> ModelLike:
-        model = source.load(reference)
-        model.warm_up()
-        return model
-
+    load = partial(source.load, reference)
     try:
-        return work() if math.isinf(seconds) else _within(seconds, work)
+        model = load() if math.isinf(seconds) else _within(seconds, load)
+        model.warm_up()  # here: the calling thread gets warm, too
     except MurhoError as error:
         raise LoadingError(
             str(error), passing=isinstance(error, StorageError), short=_short(error.__cause__)
@@ -66,6 +63,7 @@ def load_warm(source: CheckpointSource, reference: CheckpointReference, seconds:
         log.exception("checkpoint failed", model=reference.name, version=reference.version)
         reason = f"loading failed unexpectedly with {type(error).__name__}: {error}"
         raise LoadingError(reason, short=_short(error)) from error
+    return model
 
 
 def _within(seconds: float, work: Callable[[], ModelLike]) -> ModelLike:
