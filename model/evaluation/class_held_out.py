@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.calibration.class_map import fit_class_map
-from murho.model.calibration.classes import ClassCalibration, pooled_map, pooled_sets
-from murho.model.calibration.prediction_sets import fit_prediction_sets
+from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
+from murho.model.calibration.conformal import POOLED
 from murho.model.evaluation.class_metrics import SET_COVERAGES, scores_by_kind, set_scores
 from murho.model.evaluation.metrics import RowArrays
 from murho.model.evaluation.row_scores import judge_groups, numbers_of
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.calibration.class_map import ClassMap
+    from murho.model.calibration.classes import ClassMap
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.evaluation.metrics import RowWeights
@@ -105,24 +104,29 @@ def calibrate_classes(
     codes = targets[judged.rows]
     labels = torch.from_numpy(codes.astype(np.int64))
 
-    def counts(rows: NDArray[np.bool_]) -> dict[str, Any]:
-        chosen = weights.of_rows(rows)
-        return {
-            "weights": torch.from_numpy(chosen.shares) if weights.weighted else None,
-            "units": chosen.units if weights.grouped else None,
-        }
+    def weights_of(chosen: RowWeights) -> Tensor | None:
+        return torch.from_numpy(chosen.shares) if chosen.weighted else None
 
     def fitted_map(rows: NDArray[np.bool_]) -> ClassMap:
-        logs, of_rows = torch.from_numpy(judged.raw[rows]).log(), counts(rows)
-        if earlier is not None:
-            return pooled_map(earlier.map, logs, labels[rows], weights=of_rows["weights"])
-        return fit_class_map(logs, labels[rows], **of_rows)
+        return fit_class_map(
+            torch.from_numpy(judged.raw[rows]).log(),
+            labels[rows],
+            weights=weights_of(weights.of_rows(rows)),
+            earlier=None if earlier is None else earlier.map,
+            earlier_rows=0 if earlier is None else earlier.rows,
+        )
 
     def fitted(rows: NDArray[np.bool_], probabilities: Tensor, mapped: ClassMap) -> ClassCalibration:
-        given = probabilities[rows], labels[rows]
-        if earlier is not None:
-            return ClassCalibration(mapped, pooled_sets(earlier.sets, *given, **counts(rows)))
-        return ClassCalibration(mapped, fit_prediction_sets(*given, **counts(rows), method=method))
+        chosen = weights.of_rows(rows)
+        sets = fit_prediction_sets(
+            probabilities[rows],
+            labels[rows],
+            weights=weights_of(chosen),
+            units=chosen.units if chosen.grouped else None,
+            method=method if earlier is None else POOLED,
+            earlier=None if earlier is None else earlier.sets,
+        )
+        return ClassCalibration(mapped, sets)
 
     calibration, served = None, None
     sets = dict[int, "NDArray[np.bool_]"]()

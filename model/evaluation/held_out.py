@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from murho.model.bbb.rows import ensemble_score
-from murho.model.calibration.conformal import CROSS, SPLIT, fit_conformal_map, pooled_map
+from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.distributions.mixtures import normal_cdf
 from murho.model.evaluation.class_held_out import calibrate_classes
 from murho.model.evaluation.metrics import (
@@ -276,10 +276,14 @@ class _Maps:
             units = chosen.count if chosen.grouped else None
         if narrowing is None and self.method == CROSS:
             narrowing = 1.0  # one judge a row: nothing tells what the other members add
-        scores = self.judged.scores[rows]
-        if self.earlier is not None:
-            return pooled_map(self.earlier, scores, narrowing=narrowing, weights=weights, units=units)
-        return fit_conformal_map(scores, method=self.method, narrowing=narrowing, weights=weights, units=units)
+        return fit_conformal_map(
+            self.judged.scores[rows],
+            method=self.method if self.earlier is None else POOLED,
+            narrowing=narrowing,
+            weights=weights,
+            units=units,
+            earlier=self.earlier,
+        )
 
 
 NARROWEST = 0.5

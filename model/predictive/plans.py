@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.calibration.class_map import ClassMap
-    from murho.model.calibration.classes import ClassCalibration
+    from murho.model.calibration.classes import ClassCalibration, ClassMap
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.training_range import Outside

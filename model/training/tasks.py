@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
-    from murho.model.bbb.rows import RowScorer, TrainingData
+    from murho.model.bbb.rows import TrainingData
     from murho.model.distributions.transforms import Standardisation
     from murho.model.tables.schema import Target
     from murho.model.training.options import TrainOptions
@@ -209,8 +209,11 @@ def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, option
     )
 
 
-class Task(Protocol):
-    """What differs in a training between kinds of targets.
+FEWEST_ROWS_FOR_A_MIXTURE = 200
+
+
+class RegressionTask:
+    """What differs in a training where the target is a number.
 
     Attributes:
         name: Its name, as ``--task`` and the service say it.
@@ -218,65 +221,9 @@ class Task(Protocol):
         mixes_encodings: Whether members may read different inputs.
         levels_noise: Whether early in a fit noisy rows pull as hard as others (``beta`` of
             `model.bbb.likelihood.Likelihood.gradient`), which is not the gradient of the free energy.
+        classes: The classes of the target; None: it is a number.
+        class_count: C, or None.
     """
-
-    name: ClassVar[str]
-    scores_in_loss: ClassVar[int]
-    mixes_encodings: ClassVar[bool]
-    levels_noise: ClassVar[bool]
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        """The classes of the target; None: it is a number."""
-        ...
-
-    @property
-    def class_count(self) -> int | None:
-        """C, or None."""
-        ...
-
-    def limits(
-        self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
-    ) -> Limits | None:
-        """Limits of the target; None: there are none."""
-        ...
-
-    def first_likelihood(self, options: TrainOptions) -> str:
-        """The observation model that the search starts from."""
-        ...
-
-    def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
-        """The dimensions of the search that only this task has."""
-        ...
-
-    def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> RowScorer:
-        """Scores held-out rows of a fit.
-
-        Args:
-            likelihood: Its observation model.
-            standardisation: Of the targets in the fit.
-            spread: Standard deviation of the targets.
-        """
-        ...
-
-    def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
-        """The observation model of the chosen fit, for ``model.json``."""
-        ...
-
-    def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:
-        """The rule for rows beyond the training rows, from the training targets."""
-        ...
-
-    def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
-        """The distribution of the training targets, for those who show a prediction beside it."""
-        ...
-
-
-FEWEST_ROWS_FOR_A_MIXTURE = 200
-
-
-class RegressionTask:
-    """The target is a number; see `model.training.tasks.Task`."""
 
     name: ClassVar[str] = "regression"
     scores_in_loss: ClassVar[int] = 2
@@ -288,17 +235,17 @@ class RegressionTask:
     def limits(
         self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
     ) -> Limits | None:
-        """Given limits, and caps that the targets show; the noise has to go with both."""
+        """Given limits, and caps that the targets show; the noise has to go with both. None: there are none."""
         limits = target_limits(targets, name, options, say)
         require_noise_for(options, targets, name, limits)
         return limits
 
     def first_likelihood(self, options: TrainOptions) -> str:
-        """Heteroscedastic noise, unless the user has chosen another."""
+        """The observation model that the search starts from: heteroscedastic noise, unless the user chose another."""
         return "heteroscedastic" if options.noise == "auto" else options.noise
 
     def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
-        """The transform of the target, and its noise."""
+        """The dimensions of the search that only this task has: the transform of the target, and its noise."""
         # Noise of one size in the target's unit has no single size after a logarithm.
         if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
             yield SearchDimension("transform", ("log",))
@@ -309,27 +256,33 @@ class RegressionTask:
             yield SearchDimension("noise", tuple(kind for kind in others if suits(kind, targets, data.limits, options)))
 
     def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> NumberScorer:
-        """Scores by NLL and CRPS."""
+        """Scores held-out rows of a fit by NLL and CRPS.
+
+        Args:
+            likelihood: Its observation model.
+            standardisation: Of the targets in the fit.
+            spread: Standard deviation of the targets.
+        """
         return NumberScorer(cast("NumericLikelihood", likelihood), standardisation, spread)
 
     def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
-        """The noise, with a wide component where it takes one."""
+        """The observation model of the chosen fit, for ``model.json``, with a wide component where it takes one."""
         wide = WideRule.after(len(data.split.learned)) if likelihood.wide_tails else None
         return LikelihoodSpec(**likelihood.to_json(), wide=wide)
 
     def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:
-        """Function values stay within reach of the training targets."""
+        """The rule for rows beyond the training rows: function values stay within reach of the training targets."""
         return BeyondRule(targets=(float(targets.min()), float(targets.max())))
 
     def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
-        """The quantiles of the training targets."""
+        """The quantiles of the training targets, for those who show a prediction beside them."""
         scores = QuantileScores.fit(targets)
         return None if scores is None else scores.to_json()
 
 
 @dataclass(frozen=True, slots=True)
 class ClassificationTask:
-    """The target is one of C classes; see `model.training.tasks.Task`.
+    """The same where the target is one of C classes; see `RegressionTask`.
 
     Attributes:
         classes: Their names, sorted.
@@ -394,6 +347,9 @@ class ClassificationTask:
         """Training rows of each class."""
         counts = np.bincount(targets.astype(np.int64), minlength=len(self.classes))
         return {"classes": dict(zip(self.classes, counts.tolist(), strict=True))}
+
+
+Task: TypeAlias = RegressionTask | ClassificationTask
 
 
 def task_of(target: Target) -> Task:

@@ -68,7 +68,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
 
 def _method(calibration: ConformalMap | ClassCalibration) -> str:
     """Returns how the answers are calibrated: for classes the map of their probabilities."""
-    return calibration.map.method if isinstance(calibration, ClassCalibration) else calibration.method
+    return "vector scaling" if isinstance(calibration, ClassCalibration) else calibration.method
 
 
 def _target(model: ModelLike) -> dict[str, Any]:
@@ -153,13 +153,9 @@ def _reliability(calibration: ConformalMap) -> dict[str, list[float]]:
     A raw band reaches from score -z to z. The map says which nominal score has z as its calibrated score: there lies
     the probability that it really had.
     """
-    above, outward = np.array(calibration.observed), np.array(calibration.nominal)
-    below = -above if calibration.lower is None else np.array(calibration.lower)
-    calibrated = np.concatenate([below[::-1], [calibration.centre], above])
-    nominal = np.concatenate([-outward[::-1], [0.0], outward])
     levels = np.linspace(0.02, 0.98, RELIABILITY_POINTS)
     edges = normal_quantile((1.0 + levels) / 2.0)
-    upper, lower = (normal_cdf(np.interp(edge, calibrated, nominal)) for edge in (edges, -edges))
+    upper, lower = (normal_cdf(np.interp(edge, calibration.observed, calibration.nominal)) for edge in (edges, -edges))
     return {"levels": [round(float(x), 4) for x in levels], "raw": [round(float(x), 4) for x in upper - lower]}
 
 

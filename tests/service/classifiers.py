@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from murho.model.bbb.network import Architecture
-from murho.model.calibration.class_map import ClassMap
-from murho.model.calibration.classes import ClassCalibration
-from murho.model.calibration.prediction_sets import fit_prediction_sets
+from murho.model.calibration.classes import ClassCalibration, ClassMap, fit_prediction_sets
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
@@ -56,7 +54,7 @@ def class_spec(schema: Schema = CLASS_SCHEMA, *, calibrated: bool = True) -> Mod
     probabilities = torch.randn(HELD_OUT_ROWS, classes, generator=chance, dtype=torch.float64).mul(2.0).softmax(dim=1)
     labels = torch.multinomial(probabilities, 1, generator=chance)[:, 0]
     calibration = ClassCalibration(
-        ClassMap("temperature", (0.7,), rows=HELD_OUT_ROWS), fit_prediction_sets(probabilities, labels)
+        ClassMap((0.7,) * classes, (0.0,) * classes, 0.001), fit_prediction_sets(probabilities, labels)
     )
     outputs = 1 if classes == 2 else classes
     return spec_of(

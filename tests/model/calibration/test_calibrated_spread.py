@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from murho.model.calibration.conformal import CENTRAL, CalibratedSpread, ConformalMap
+from tests.model.maps import odd_map
 
 CPU = torch.device("cpu")
-HALVING = ConformalMap((1.0, 3.0), (0.5, 1.5), 60)
-DOUBLING = ConformalMap((1.0, 3.0), (2.0, 6.0), 60)
-BENT = ConformalMap((0.5, 1.0, 2.0, 3.0), (0.4, 1.3, 1.9, 4.0), 100)
-ODD_ROW = ConformalMap((0.5, 1.0, 2.0, 2.9), (0.5, 1.0, 2.0, 8.0), 300)
+HALVING = odd_map((1.0, 3.0), (0.5, 1.5), 60)
+DOUBLING = odd_map((1.0, 3.0), (2.0, 6.0), 60)
+BENT = odd_map((0.5, 1.0, 2.0, 3.0), (0.4, 1.3, 1.9, 4.0), 100)
+ODD_ROW = odd_map((0.5, 1.0, 2.0, 2.9), (0.5, 1.0, 2.0, 8.0), 300)
 NEITHER = torch.tensor([False, True])
 
 

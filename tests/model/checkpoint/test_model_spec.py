@@ -13,7 +13,6 @@ import pytest
 
 from murho.model.bbb.network import Architecture
 from murho.model.bbb.priors import GaussianPrior
-from murho.model.calibration.conformal import ConformalMap
 from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
 from murho.model.checkpoint.spec import FILE_FIELDS, LikelihoodSpec, ModelSpec
 from murho.model.distributions.mixtures import WideRule
@@ -23,6 +22,7 @@ from murho.model.errors import CheckpointError
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision
 from tests.model.conftest import make_table, train_quickly
+from tests.model.maps import odd_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,13 +80,11 @@ FACTS: dict[str, Any] = {
     },
     "beyond": {"targets": [100.0, 2000.0], "rule": "edge"},
     "calibration": {
-        "nominal": [1.0, 2.0],
-        "observed": [1.1, 2.5],
+        "nominal": [-2.0, -1.0, 0.0, 1.0, 2.0],
+        "observed": [-2.5, -1.1, 0.0, 1.1, 2.5],
         "rows": 60,
         "method": "split-conformal",
         "narrowing": None,
-        "lower": None,
-        "centre": 0.0,
     },
     "default_seed": 7,
     "training": {"rows": 200, "temperature": 0.3, "options": {"hidden": [8]}, "weather": "fine"},
@@ -125,7 +123,7 @@ def test_every_part_is_read() -> None:
     assert spec.schema.target.name == "rent"
     assert spec.encoder.width == 2
     assert spec.beyond == BeyondRule((100.0, 2000.0))
-    assert spec.calibration == ConformalMap((1.0, 2.0), (1.1, 2.5), 60)
+    assert spec.calibration == odd_map((1.0, 2.0), (1.1, 2.5), 60)
     assert (spec.default_seed, spec.rows_learned, spec.temperature) == (7, 200, 0.3)
     assert (spec.created, spec.murho) == (FACTS["created"], "0.1.0")
 
@@ -319,7 +317,7 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
         (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected rising"),
         (
             _with("calibration", "observed", value=[2.0]),
-            "calibration.observed: expected as many numbers as nominal, 2",
+            "calibration.observed: expected as many numbers as nominal, 5",
         ),
         (_with("default_seed", value=None), "default_seed: expected a valid integer, found null"),
         (_with("default_seed", value="7"), "default_seed: expected a valid integer"),

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.calibration.conformal import ConformalMap
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.training_range import FURTHEST_TARGET, BeyondRule
 from murho.model.evaluation.metrics import pit_of
@@ -18,6 +17,7 @@ from murho.model.evaluation.row_scores import score_rows
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
+from tests.model.maps import odd_map
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from murho.model.training.train import Trained
 
 BAND = (2.5, 97.5)
-NARROWING = ConformalMap((1.0, 2.0), (0.5, 1.2), 60)
-WIDENING = ConformalMap((1.0, 2.0), (1.5, 3.0), 60)
+NARROWING = odd_map((1.0, 2.0), (0.5, 1.2), 60)
+WIDENING = odd_map((1.0, 2.0), (1.5, 3.0), 60)
 
 
 @pytest.fixture(scope="module", params=["heteroscedastic", "mixture"])

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.calibration.conformal import ConformalMap, fit_conformal_map
+from murho.model.calibration.conformal import fit_conformal_map
 from murho.model.errors import OptionError
 from murho.model.evaluation import row_scores as row_scores_module
 from murho.model.evaluation.metrics import PERCENTILES, RowWeights, kolmogorov_smirnov, pit_of
 from murho.model.evaluation.row_scores import RowScores, score_rows
+from tests.model.maps import odd_map
 from tests.model.scored_rows import gaussian_posterior, score_gaussians
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_calibrated_bands_go_through_the_map() -> None:
 
 
 def test_std_and_its_ratio_to_the_errors_are_those_of_answers() -> None:
-    calibration = ConformalMap((1.0, 3.0), (2.0, 6.0), 60)
+    calibration = odd_map((1.0, 3.0), (2.0, 6.0), 60)
     arrays = np.zeros(2), np.ones(2), np.array([1.0, -1.0])
     row_scores = score_gaussians(*arrays, calibration)
     np.testing.assert_allclose(row_scores.std, 2.0, rtol=1e-6)

@@ -23,6 +23,7 @@ from murho.model.predictive.engine import Engine
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.target_models import TargetModel
+from tests.model.maps import odd_map
 from tests.model.mixture_references import bisect, spelt_out, tail
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ CPU = torch.device("cpu")
 MEMBERS, SAMPLES = 3, 20
 NOISES = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
 TRANSFORMS: dict[str, Transform] = {"none": Identity(), "log": Logarithm(0.25, 3.0)}
-CALIBRATION = ConformalMap((0.5, 1.0, 2.0, 3.0), (0.4, 1.3, 1.9, 4.0), 100)
-NARROWING = ConformalMap((1.0, 3.0), (0.7, 2.1), 100)
+CALIBRATION = odd_map((0.5, 1.0, 2.0, 3.0), (0.4, 1.3, 1.9, 4.0), 100)
+NARROWING = odd_map((1.0, 3.0), (0.7, 2.1), 100)
 LEVELS = tuple(0.5 * step for step in range(1, 200))
 PLAIN = PredictOptions(samples=SAMPLES, percentiles=(1.0, 5.0, 50.0, 97.5))
 EVERYTHING = replace(PLAIN, thresholds=(-1.0, 0.5, 1.5, 4.0), draws=True)

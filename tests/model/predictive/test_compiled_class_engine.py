@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.registry import make_likelihood
-from murho.model.calibration.class_map import fit_class_map
-from murho.model.calibration.classes import ClassCalibration
-from murho.model.calibration.prediction_sets import fit_prediction_sets
+from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
 from murho.model.encoding.training_range import Outside
 from murho.model.predictive.compiled.loader import load
 from murho.model.predictive.compiled_engine import CompiledClassEngine, select_engine

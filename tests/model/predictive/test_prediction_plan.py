@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -11,17 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.predictive import Predictive
 from murho.model.encoding.training_range import Outside
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
+from tests.model.maps import odd_map
+
+if TYPE_CHECKING:
+    from murho.model.calibration.conformal import ConformalMap
 
 CPU = torch.device("cpu")
 LEVELS = (2.5, 50.0, 97.5)
 Z = NormalDist().inv_cdf(0.975)
-HALVING = ConformalMap((1.0, 3.0), (0.5, 1.5), 60)
-DOUBLING = ConformalMap((1.0, 3.0), (2.0, 6.0), 60)
+HALVING = odd_map((1.0, 3.0), (0.5, 1.5), 60)
+DOUBLING = odd_map((1.0, 3.0), (2.0, 6.0), 60)
 MEANS, STDS = np.array([10.0, -20.0, 30.0, 0.0]), np.array([1.0, 2.0, 0.5, 4.0])
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.calibration.conformal import ConformalMap
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_spec
 from murho.service.app import create_app
 from murho.service.settings import Settings
+from tests.model.maps import odd_map
 from tests.service.classifiers import Classifier
 from tests.service.support import SCHEMA, AppClient, FakeModel, FakeSource, make_client
 
@@ -46,7 +46,7 @@ def told() -> FakeModel:
         encoder=encoder,
         architecture=replace(model.spec.architecture, inputs=encoder.width),
         training={"rows": ROWS, "targets": targets.to_json(), "candidates": [{"nll": 2.0, "stage": "trial", "x": 1}]},
-        calibration=ConformalMap((0.5, 1.0, 2.0), (1.0, 2.0, 4.0), rows=50),
+        calibration=odd_map((0.5, 1.0, 2.0), (1.0, 2.0, 4.0), rows=50),
     )
     return model
 

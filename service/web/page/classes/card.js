@@ -11,11 +11,9 @@ const JUDGED = [['log_loss', 'Log loss'], ['brier', 'Brier score'], ['ece', 'ECE
 export const metrics = [['accuracy', 'Accuracy', '%'], ['balanced_accuracy', 'Balanced accuracy', '%'], ['log_loss', 'Log loss', 'nats'], ['brier', 'Brier score', ''],
   ['auc', 'AUC', ''], ['ece', 'Calibration error (ECE)', '']];
 
-const METHODS = { none: 'as they are', beta: 'Beta map', temperature: 'temperature', matrix: 'matrix scaling' };
-
 /** What was fitted, for the first line of the card. */
 export const facts = ({ calibration, target }) => [
-  calibration && `probabilities calibrated on ${count(calibration.rows)} held-out rows (${METHODS[calibration.method] ?? calibration.method})`, `${target.classes.length} classes`];
+  calibration && `probabilities calibrated on ${count(calibration.rows)} held-out rows (${calibration.method})`, `${target.classes.length} classes`];
 
 /** Scores of raw and of calibrated probabilities; null where the checkpoint does not say. */
 function judged({ metrics: { raw, calibrated } }) {
