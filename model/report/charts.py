@@ -148,7 +148,7 @@ def _layer(rows: Iterable[Mapping[str, Any]], mark: str | dict[str, Any], **chan
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
 
 
-REFERENCE = {"type": "rule", "style": "reference"}
+REFERENCE = {"type": "rule", "color": MUTED, "strokeDash": [5, 4], "strokeWidth": 1.2}
 """The mark of a line to compare with."""
 
 
@@ -169,7 +169,6 @@ def _styled(**chart: Any) -> dict[str, Any]:
             "circle": {"color": BLUE, "opacity": 0.9, "size": 60},
             "line": {"strokeWidth": 2},
             "rule": {"color": INK},
-            "style": {"reference": {"stroke": MUTED, "strokeDash": [5, 4], "strokeWidth": 1.2}},
             "axis": {**text, **axis, "titlePadding": 8, "labelFlush": False},
             "legend": {**text, "orient": "top", "title": None, "symbolSize": 90, "labelLimit": 400},
             "title": {"color": INK, "fontSize": 13, "fontWeight": "normal", "anchor": "start"},
@@ -185,7 +184,7 @@ def _allowed(share: float, rows: float) -> dict[str, float]:
 
 def _diagonal(domain: Sequence[float], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     ends = [{x["field"]: end, y["field"]: end} for end in domain]
-    return _layer(ends, {"type": "line", "style": "reference"}, x=x, y=y)
+    return _layer(ends, REFERENCE | {"type": "line"}, x=x, y=y)
 
 
 def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
@@ -320,13 +319,14 @@ def _coverage(held_out: Mapping[str, Any]) -> Chart | None:
 
 def _class_parts(held_out: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The classes, the most frequent first, and the categories, with the coverage of their 90 % sets."""
+    kind = "calibrated" if held_out["calibrated"] else "raw"
     parts = [
-        {"part": name, "rows": scores["n"], "calibrated": scores["sets"]["coverage"]["90"]}
+        {"part": name, "rows": scores["n"], kind: scores["sets"]["coverage"]["90"]}
         for name, scores in sorted(held_out["by_class"].items(), key=lambda item: -item[1]["n"])
         if scores["n"]
     ]
     return parts + [
-        {"part": f"{name}: {_part_name(part)}", "rows": part["rows"], "calibrated": part["coverage"]}
+        {"part": f"{name}: {_part_name(part)}", "rows": part["rows"], kind: part["coverage"]}
         for name, categories in held_out["by_category"].items()
         for part in categories
     ]
@@ -523,9 +523,11 @@ def _curves(training: Mapping[str, Any]) -> Chart | None:
             for epoch, value in zip(fit["epoch"], fit[name], strict=True)
             if value is not None
         ]
-        # No line from the end of a fit to the begin of the next.
-        colour = _colours("curve", dict(curves.values()))
-        lines = _layer(rows, {"type": "line", "clip": True}, x=x, y=y, detail="fit", color=colour)
+        # No line from the end of a fit to the begin of the next; and where two curves are the same, both are seen.
+        channels = {"detail": "fit", "color": _colours("curve", dict(curves.values()))}
+        dashes = {"domain": [label for label, _ in curves.values()], "range": [[1, 0], [6, 4]]}
+        channels["strokeDash"] = {"field": "curve", "type": "nominal", "scale": dashes, "legend": None}
+        lines = _layer(rows, {"type": "line", "clip": True}, x=x, y=y, **channels)
         joints = [_layer([{"epoch": end} for end in ends[1:-1]], REFERENCE, x=x)] if ends[1:-1] else []
         return {"width": 290, "height": 230, "title": title, "layer": [lines, *joints]}
 
@@ -554,5 +556,5 @@ def _curves(training: Mapping[str, Any]) -> Chart | None:
         "Training curves",
         "Left: the fit to the rows; validation that falls and levels off is good, a rise at the end means "
         f"overfitting. Right: the free energy, that likelihood plus the KL from the prior{factor}.{joint}",
-        _styled(hconcat=panels, spacing=30, resolve={"scale": {"color": "independent"}}),
+        _styled(hconcat=panels, spacing=30, resolve={"scale": {"color": "independent", "strokeDash": "independent"}}),
     )
