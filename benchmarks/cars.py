@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.fits import Silence
 from benchmarks.results import ROOT, facts, parse_options, table, write_json
 from murho.cli.train import read_config
-from murho.model.evaluation.evaluate import evaluate_rows
+from murho.model.evaluation.judging import judge_encoded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.files import read_table
@@ -44,7 +44,7 @@ def measure(seed: int) -> dict[str, Any]:
         seed: Seed of the choice of held-out cars and of the fit.
 
     Returns:
-        The report of `model.evaluation.evaluate.evaluate_rows`, with ``far_ratio``, the median epistemic_std of the
+        `model.evaluation.numbers.JudgedNumbers.report`, with ``far_ratio``, the median epistemic_std of the
         held-out cars at three times their weight over the median at their own weight; ``seconds`` of the training.
     """
     config = read_config(EXAMPLES / "cars.toml")
@@ -64,7 +64,7 @@ def measure(seed: int) -> dict[str, Any]:
     near, far = (posterior.predict(rows, PredictOptions()).epistemic_std for rows in (columns, heavy))
     if near is None or far is None:
         raise AssertionError("256 samples have a spread")
-    report = evaluate_rows(posterior, posterior.encoder.encode(columns), target_from_table(held_out, target))
+    report = judge_encoded(posterior, posterior.encoder.encode(columns), target_from_table(held_out, target)).report()
     return report | {"far_ratio": float(np.median(far) / np.median(near)), "seconds": seconds}
 
 

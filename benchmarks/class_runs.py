@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.peer_runs import INNER_SHARE, features_of, start
 from benchmarks.peers import CALIBRATOR
 from benchmarks.peers.class_task import Calibrated, ClassAnswer, ClassTask, ToCalibrate
-from murho.model.evaluation.class_metrics import class_scores
+from murho.model.evaluation.classes import class_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

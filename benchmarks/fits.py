@@ -20,7 +20,7 @@ import orjson
 from benchmarks.datasets import SETS, read_set
 from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
-from murho.model.evaluation.evaluate import evaluate_rows
+from murho.model.evaluation.judging import judge_encoded
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
@@ -178,13 +178,13 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
     """Scores of labelled rows.
 
     Returns:
-        The report of `model.evaluation.evaluate.evaluate_rows`, with ``quantiles``: ``raw`` and ``calibrated``, each
+        `model.evaluation.numbers.JudgedNumbers.report`, with ``quantiles``: ``raw`` and ``calibrated``, each
         the scores of `benchmarks.distributions.quantile_scores`.
     """
     truth = target_from_table(test, target)
     with use_threads_for_fitting("cpu"):
         rows = posterior.encoder.encode(columns_from_table(test, posterior.schema))
-        report = evaluate_rows(posterior, rows, truth)
+        report = judge_encoded(posterior, rows, truth).report()
         report["quantiles"] = {
             "raw": quantile_scores(quantiles_of(posterior, rows, calibrated=False), truth),
             "calibrated": quantile_scores(quantiles_of(posterior, rows, calibrated=True), truth),

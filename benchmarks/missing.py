@@ -22,7 +22,7 @@ from benchmarks.datasets import SETS, TABULAR, Split, chosen_sets, read_set, spl
 from benchmarks.fits import Job, fit_all, sources, timed_fit
 from benchmarks.results import facts, table, write_json
 from murho.model.errors import MurhoError
-from murho.model.evaluation.evaluate import evaluate_in_full
+from murho.model.evaluation.judging import judge_columns
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 
@@ -80,7 +80,7 @@ def measure_blanked(job: Job, data: Path) -> dict[str, Any]:
     with use_threads_for_fitting("cpu"):
         for share in shares:
             columns = columns_from_table(blanked(test, dataset.target, share, TEST_SEED), posterior.schema)
-            report = evaluate_in_full(posterior, columns, truth)
+            report = judge_columns(posterior, columns, truth).report()
             alarms = {
                 warning.row for warning in posterior.input_warnings(columns) if "is missing" not in warning.message
             }

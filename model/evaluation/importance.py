@@ -1,18 +1,15 @@
-"""Permutation importance of features, and a cheap screen before it.
-
-A cheap screen before permutation importance: the features whose shuffle moves the mu-only networks most.
-"""
+"""Permutation importance of features, and a cheap screen before it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from murho.model.bbb.rows import select_rows
 from murho.model.errors import OptionError
-from murho.model.evaluation.class_metrics import row_log_loss
-from murho.model.evaluation.row_scores import score_columns
+from murho.model.evaluation.classes import row_log_loss
+from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import ignore_rows
 
@@ -40,9 +37,6 @@ MOST_ROWS = 1_000
 """Most rows that are shuffled; of more, some are taken by chance."""
 SCORES = ("crps", "log_loss")
 """Measures that need targets: the score of numbers, and that of classes."""
-
-Measured: TypeAlias = "dict[str, NDArray[np.float64]]"
-"""Measure → a value of each row, ``[N]`` or ``[N, C]``."""
 
 
 def choose_rows(count: int, most: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -82,7 +76,7 @@ def permutation_importance(
         repeats: Shuffles of each feature, at least 1.
         most_rows: At least 2.
         seed: Seed of the rows and of the shuffles; or their source, from which `choose_rows` has drawn the rows.
-        samples: S, the draws behind each answer, at least 1.
+        samples: S, the draws behind each answer; 0: of the mu-only networks the answers alone are measured.
         features: Names of the features to shuffle; None: all.
         advance: Called with the number of rows of each finished shuffle.
 
@@ -101,78 +95,66 @@ def permutation_importance(
     if repeats < 1:
         raise OptionError(f"--repeats must be at least 1, not {repeats}")
     generator = np.random.default_rng(seed)
-    if count > most_rows:
-        chosen = choose_rows(count, most_rows, generator)
-        columns, count = select_rows(columns, chosen), most_rows
-        targets = None if targets is None else targets[chosen]
-    plain = _measure(posterior, columns, targets, samples)
+    chosen = choose_rows(count, most_rows, generator)
+    columns, count = select_rows(columns, chosen), len(chosen)
+    truth = None if targets is None else targets[chosen]
+    plain = _measure(posterior, columns, truth, samples)
     found = []
     for feature in posterior.schema.features:
         if features is not None and feature.name not in features:
             continue
-        moved: dict[str, NDArray[np.float64]] = {name: np.zeros(count) for name in plain}
+        moved = {name: np.zeros(count) for name in plain}
         for _ in range(repeats):
             shuffled = {**columns, feature.name: columns[feature.name][generator.permutation(count)]}
-            for name, values in _measure(posterior, shuffled, targets, samples).items():
-                moved[name] += _moved(name, values, plain[name]) / repeats
+            for name, values in _measure(posterior, shuffled, truth, samples).items():
+                change = (values - plain[name]).reshape(count, -1)
+                moved[name] += (change if name in SCORES else np.square(change)).sum(axis=1) / repeats
             advance(count)
         entries = {name: _estimate(name, values) for name, values in moved.items()}
         found.append({"name": feature.name, "kind": str(feature.kind), **entries})
     return {"rows": count, "repeats": repeats, "measures": list(plain), "features": found}
 
 
-def _measure(posterior: Posterior, columns: Columns, targets: NDArray[np.float64] | None, samples: int) -> Measured:
-    """The measures of all rows, in the order in which they are shown."""
-    options = PredictOptions(samples=samples, percentiles=())
+def _measure(
+    posterior: Posterior, columns: Columns, targets: NDArray[np.float64] | None, samples: int
+) -> dict[str, NDArray[np.float64]]:
+    """Measure → a value of each row, ``[N]`` or ``[N, C]``, in the order in which they are shown."""
+    answer: Any = posterior.predict(columns, PredictOptions(samples=samples, percentiles=()))
     if posterior.schema.target.classes is not None:
-        named = posterior.predict(columns, options)
-        if named.epistemic_entropy is None:
-            raise ValueError("an answer with draws has an epistemic entropy")
-        losses = {} if targets is None else {"log_loss": row_log_loss(named.probabilities, targets.astype(np.int64))}
-        return {"probabilities": named.probabilities, **losses, "epistemic_entropy": named.epistemic_entropy}
-    answer = posterior.predict(columns, options)
-    if answer.epistemic_std is None:
-        raise ValueError("an answer with draws has an epistemic standard deviation")
-    scores = {} if targets is None else {"crps": score_columns(posterior, columns, targets, samples).crps}
-    return {"mean": answer.mean, **scores, "epistemic_std": answer.epistemic_std}
-
-
-def _moved(name: str, values: NDArray[np.float64], plain: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a shuffle adds to the average of a row, ``[N]``: the increase of a score, or the square of a change."""
-    change = values - plain
-    if name in SCORES:
-        return change
-    squares: NDArray[np.float64] = np.square(change).reshape(len(change), -1).sum(axis=1)
-    return squares
+        measured = {"probabilities": answer.probabilities}
+        if targets is not None:
+            measured["log_loss"] = row_log_loss(answer.probabilities, targets.astype(np.int64))
+        doubt = {"epistemic_entropy": answer.epistemic_entropy}
+    else:
+        measured = {"mean": answer.mean}
+        if targets is not None:
+            judged: Any = judge_columns(posterior, columns, targets, samples)
+            measured["crps"] = judged.values["crps"]
+        doubt = {"epistemic_std": answer.epistemic_std}
+    return measured | (doubt if samples else {})
 
 
 def _estimate(name: str, moved: NDArray[np.float64]) -> dict[str, float]:
+    """The importance by a measure, and its standard error, from what shuffles add to the average of each row."""
     mean, error = float(moved.mean()), float(moved.std(ddof=1)) / len(moved) ** 0.5
     if name in SCORES:
         return {"value": mean, "standard_error": error}
-    root = mean**0.5
-    return {"value": root, "standard_error": error / (2.0 * root) if root > 0.0 else 0.0}
+    return {"value": mean**0.5, "standard_error": error / max(2.0 * mean**0.5, 1e-300)}
 
 
 CELLS = 2_000_000
 """Cells of the shuffled rows of all features: they decide how many rows a screen takes. About a second."""
 FEWEST_ROWS, MOST_SCREENED_ROWS = 10, 200
-CELLS_OF_A_PASS = 500_000
-"""Cells of the rows that go through the networks together: some megabytes, however many features there are."""
 
 
-def screened_features(posterior: Posterior, columns: Columns, most: int, *, seed: int = 0) -> list[str]:
-    """The features worth judging by draws: those that move the mu-only networks' answers most.
-
-    Each feature is shuffled once among a few rows. The screen costs no draws, and the rows of many features go through
-    the networks in one pass: for 500 features it takes as long as judging a few of them by draws.
+def screened_features(posterior: Posterior, columns: Columns, most: int) -> list[str]:
+    """The features worth judging by draws: those whose shuffle among a few rows moves the mu-only networks most.
 
     Args:
         posterior: The posterior, as it is served.
         columns: Canonical columns of the rows, ``[n]`` each, n at least 2; of 200 or fewer of them, the fewer the more
             features there are.
         most: Features to return at most.
-        seed: Seed of the rows and of the shuffles.
 
     Returns:
         Names in the order of the schema; all of them, without a screen, where there are no more than ``most``.
@@ -180,26 +162,8 @@ def screened_features(posterior: Posterior, columns: Columns, most: int, *, seed
     names = [feature.name for feature in posterior.schema.features]
     if len(names) <= most:
         return names
-    generator = np.random.default_rng(seed)
-    count = len(columns[names[0]])
-    rows = min(count, MOST_SCREENED_ROWS, max(FEWEST_ROWS, CELLS // len(names) ** 2))
-    few = select_rows({name: columns[name] for name in names}, np.sort(generator.choice(count, rows, replace=False)))
-    plain = _answers(posterior, few)
-    moved: dict[str, float] = {}
-    in_a_pass = max(1, CELLS_OF_A_PASS // (rows * len(names)))
-    for start in range(0, len(names), in_a_pass):
-        of_pass = names[start : start + in_a_pass]
-        stacked = {name: np.tile(column, len(of_pass)) for name, column in few.items()}
-        for place, name in enumerate(of_pass):
-            stacked[name][place * rows : (place + 1) * rows] = few[name][generator.permutation(rows)]
-        changes = _answers(posterior, stacked).reshape(len(of_pass), *plain.shape) - plain
-        moved |= dict(zip(of_pass, np.square(changes).reshape(len(of_pass), -1).sum(axis=1).tolist(), strict=True))
-    kept = set(sorted(names, key=lambda name: -moved[name])[:most])
+    rows = min(MOST_SCREENED_ROWS, max(FEWEST_ROWS, CELLS // len(names) ** 2))
+    found = permutation_importance(posterior, columns, repeats=1, most_rows=rows, samples=0)
+    moved = {feature["name"]: feature[found["measures"][0]]["value"] for feature in found["features"]}
+    kept = sorted(names, key=lambda name: -moved[name])[:most]
     return [name for name in names if name in kept]
-
-
-def _answers(posterior: Posterior, columns: Columns) -> NDArray[np.float64]:
-    """The mu-only mean of each row, ``[B]``, or its probabilities, ``[B, C]``."""
-    answer = posterior.predict(columns, PredictOptions(samples=0, percentiles=()))
-    found: NDArray[np.float64] = answer.mean if posterior.schema.target.classes is None else answer.probabilities
-    return found

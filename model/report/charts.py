@@ -1,53 +1,84 @@
-"""The charts of a report in their order, each with a caption that says what is good; here those of held-out rows."""
+"""The charts of a report in their order, as Vega-Lite, each with a caption that says what is good.
+
+Specifications are plain dictionaries, without altair: the page of the service draws the same ones. `model.report.page`
+replaces each colour by a variable of the page's style, so that one picture fits a light and a dark page. In PNG files
+they stay as they are.
+"""
 
 from __future__ import annotations
 
-import math
+import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from murho.model.report.chart_style import (
-    BAND,
-    BLUE,
-    GREY,
-    INK,
-    KINDS,
-    ORANGE,
-    PAPER,
-    Chart,
-    category,
-    colours,
-    dashed,
-    layer,
-    mark,
-    named,
-    quantity,
-    styled,
-)
-from murho.model.report.training_charts import (
-    candidate_chart,
-    category_name,
-    curve_chart,
-    doubt_chart,
-    importance_figure,
-    pruning_figure,
-    weight_chart,
-)
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "COLOURS",
+    "MEASURES",
+    "MOST_BARS",
+    "PAPER",
     "Chart",
     "charts",
+    "importance_chart",
+    "named",
+    "ordered_features",
+    "pruning_chart",
 ]
 
+INK, MUTED, RULE, PAPER = "#1f2a37", "#5b6675", "#e3e7ec", "#fffffe"
+BLUE, ORANGE, GREY, BAND = "#1862b0", "#c8590d", "#98a2ae", "#cfe0f4"
+COLOURS = {
+    INK: "ink",
+    MUTED: "muted",
+    RULE: "rule",
+    PAPER: "paper",
+    BLUE: "blue",
+    ORANGE: "orange",
+    GREY: "grey",
+    BAND: "band",
+}
+"""Colour → name of the style variable that stands for it."""
+KINDS = {"calibrated": BLUE, "raw": ORANGE}
+"""Kind of answers → its colour, in the order of legends."""
 MOST_GROUPS = 25
+MOST_FEATURES = 12
+MOST_BARS = 20
+"""Bars of a chart of importance; a report judges no more features."""
 TWO_SIGMA = 1.96
-POINTS = 400
-"""Number of points from which on they are drawn small and thin."""
-GREY_AREA = "The grey area is what chance alone allows in 95 % of cases."
-SHARES = {"format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}
 UNIT = (0.0, 1.0)
+GREY_AREA = "The grey area is what chance alone allows in 95 % of cases."
+MEASURES = {
+    "mean": "change of the mean",
+    "crps": "increase of the CRPS",
+    "epistemic_std": "change of epistemic_std",
+    "probabilities": "change of the probabilities",
+    "log_loss": "increase of the log loss",
+    "epistemic_entropy": "change of epistemic_entropy",
+}
+"""Measure of importance → what a chart or table calls it."""
+UNITS = {"probabilities": None, "log_loss": "nats", "epistemic_entropy": "nats"}
+"""Unit of a measure where it is not that of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart of a report.
+
+    Attributes:
+        name: Name of its PNG file, without the extension.
+        section: Section of the report: ``changes``, ``predictions``, ``doubt`` or ``training``.
+        title: What it shows.
+        caption: What to look for and what is good, in one to three sentences.
+        specification: The Vega-Lite specification, with its data.
+    """
+
+    name: str
+    section: str
+    title: str
+    caption: str
+    specification: dict[str, Any]
 
 
 def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Chart]:
@@ -55,32 +86,105 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
 
     Args:
         facts: The facts of a report, `model.report.facts`.
-        rows: Rows to show, `model.report.held_out_facts`; None: the chart of predictions has bins in place of points.
+        rows: Rows to show, `model.report.facts.shown_rows`; None: the chart of predictions has bins in place of points.
     """
-    made: list[Chart | None] = [pruning_figure(facts)]
-    if facts["held_out"] is not None:
-        if "classes" in facts["target"]:
-            made += [_class_reliability(facts), _confusion(facts), _kept(facts), _sets(facts)]
+    held_out, revision, made = facts["held_out"], facts["revision"], list[Chart | None]()
+    if revision is not None and revision["kind"] == "pruning":
+        made.append(
+            Chart(
+                "pruning",
+                "changes",
+                "Weights that were removed",
+                "A weight whose mean is small against its standard deviation is mostly noise. Good prunings end well "
+                "left of 1; what lies to the right carries what the network knows.",
+                pruning_chart(revision),
+            )
+        )
+    if held_out is not None:
+        if "by_class" in held_out:
+            made += [_class_reliability(held_out), _confusion(held_out)]
         else:
-            points = [] if rows is None else rows["points"]
-            made += [_predicted(facts, points), _reliability(facts), _pit(facts)]
-            made += [_by_std(facts), _spread(facts), _by_category(facts)]
-    made += [doubt_chart(facts), importance_figure(facts), weight_chart(facts), curve_chart(facts)]
-    made.append(candidate_chart(facts))
+            made += [_predicted(facts, [] if rows is None else rows["points"]), _reliability(held_out)]
+        made.append(_coverage(held_out))
+    made += [_doubt(facts["doubt"]), _importance(facts), _curves(facts["training"])]
     return [chart for chart in made if chart is not None]
 
 
-def _allowed(share: float, error: float) -> dict[str, float]:
-    """What chance allows in 95 % of cases: two standard errors about a share."""
-    return {"lower": max(0.0, share - TWO_SIGMA * error), "upper": min(1.0, share + TWO_SIGMA * error)}
+def named(name: str, unit: str | None) -> str:
+    """A name with its unit in brackets, if it has one."""
+    return f"{name} ({unit})" if unit else name
 
 
-def _by_chance(share: float, rows: float) -> dict[str, float]:
-    return _allowed(share, math.sqrt(share * (1.0 - share) / max(1.0, rows)))
+def _quantity(
+    field: str, title: str | None = None, domain: Sequence[float] | None = None, **axis: Any
+) -> dict[str, Any]:
+    """The encoding of a number.
+
+    Args:
+        field: Field of the data.
+        title: Title of the axis; None: another layer gives it.
+        domain: Ends of the axis; None: those of the data.
+        axis: Further options of the axis.
+    """
+    scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
+    made: dict[str, Any] = {"field": field, "type": "quantitative", "scale": scale}
+    return made if title is None else made | {"axis": {"title": title, **axis}}
+
+
+def _category(field: str, title: str | None = None, **axis: Any) -> dict[str, Any]:
+    """The encoding of a category, in the order of the data, with options of the axis."""
+    return {"field": field, "type": "ordinal", "sort": None, "axis": {"title": title, "grid": False, **axis}}
+
+
+def _colours(field: str, palette: Mapping[str, str], **legend: Any) -> dict[str, Any]:
+    """The encoding of a category by colour, with options of the legend."""
+    scale = {"domain": list(palette), "range": list(palette.values())}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": {"title": None, **legend}}
+
+
+def _layer(rows: Iterable[Mapping[str, Any]], mark: str | dict[str, Any], **channels: Any) -> dict[str, Any]:
+    """Rows of data, drawn by a mark; a channel is an encoding or the name of a field."""
+    encoding = {name: {"field": made} if isinstance(made, str) else made for name, made in channels.items()}
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+
+
+REFERENCE = {"type": "rule", "color": MUTED, "strokeDash": [5, 4], "strokeWidth": 1.2}
+"""The mark of a line to compare with."""
+
+
+def _styled(**chart: Any) -> dict[str, Any]:
+    """A whole chart, with font, colours and padding, and the looks of marks that are not said otherwise."""
+    text = {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12.5}
+    axis = {"titleFontWeight": "normal", "gridColor": RULE, "domainColor": GREY, "tickColor": GREY, "labelLimit": 260}
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "background": PAPER,
+        "padding": 8,
+        **chart,
+        "config": {
+            "font": "DejaVu Sans, Verdana, sans-serif",
+            "view": {"stroke": None},
+            "area": {"color": GREY, "opacity": 0.3},
+            "bar": {"color": BLUE, "opacity": 0.85},
+            "circle": {"color": BLUE, "opacity": 0.9, "size": 60},
+            "line": {"strokeWidth": 2},
+            "rule": {"color": INK},
+            "axis": {**text, **axis, "titlePadding": 8, "labelFlush": False},
+            "legend": {**text, "orient": "top", "title": None, "symbolSize": 90, "labelLimit": 400},
+            "title": {"color": INK, "fontSize": 13, "fontWeight": "normal", "anchor": "start"},
+        },
+    }
+
+
+def _allowed(share: float, rows: float) -> dict[str, float]:
+    """What chance allows in 95 % of cases: two standard errors about a share of so many independent rows."""
+    error = TWO_SIGMA * (share * (1.0 - share) / max(1.0, rows)) ** 0.5
+    return {"lower": max(0.0, share - error), "upper": min(1.0, share + error)}
 
 
 def _diagonal(domain: Sequence[float], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    return layer([{x["field"]: end, y["field"]: end} for end in domain], dashed("line"), x=x, y=y)
+    ends = [{x["field"]: end, y["field"]: end} for end in domain]
+    return _layer(ends, REFERENCE | {"type": "line"}, x=x, y=y)
 
 
 def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
@@ -90,278 +194,185 @@ def _kinds(found: Mapping[str, Any]) -> dict[str, str]:
 
 def _predicted(facts: Mapping[str, Any], points: Sequence[Mapping[str, float]]) -> Chart:
     """Predicted mean against the observed target, with the mean 90 % band; as points, else in bins."""
-    bins = [
-        {
-            "predicted": part["predicted"],
-            **dict(zip(("lower", "upper"), part["band"], strict=True)),
-            **dict(zip(("low", "observed", "high"), part["observed"], strict=True)),
-        }
-        for part in facts["held_out"]["agreement"]
-    ]
-    shown = [value for part in bins for value in part.values()]
+    bins = facts["held_out"]["agreement"]
+    shown = [part[name] for part in bins for name in ("predicted", "lower", "upper", "low", "high")]
     shown += [point[name] for point in points for name in ("predicted", "observed")]
     margin = 0.03 * (max(shown) - min(shown))
     domain = (min(shown) - margin, max(shown) + margin)
     title = named(facts["target"]["name"], facts["target"]["unit"])
-    x = quantity("predicted", f"predicted mean of {title}", domain)
-    y = quantity("observed", f"observed {title}", domain)
+    x = _quantity("predicted", f"predicted mean of {title}", domain)
+    y = _quantity("observed", f"observed {title}", domain)
     area = bins if len(bins) > 1 else [bins[0] | {"predicted": end} for end in domain]
-    layers = [
-        layer(area, mark("area", BAND, opacity=0.8), x=x, y=quantity("lower", domain=domain), y2="upper"),
-        _diagonal(domain, x, y),
-    ]
+    band = {"type": "area", "color": BAND, "opacity": 0.8}
+    layers = [_layer(area, band, x=x, y=_quantity("lower", domain=domain), y2="upper"), _diagonal(domain, x, y)]
     if points:
         rows = [
             {**point, "where": "inside" if point["lower"] <= point["observed"] <= point["upper"] else "outside"}
             for point in points
         ]
-        where = colours("where", {"inside": BLUE, "outside": ORANGE}, labelExpr="datum.label + ' its own 90 % band'")
-        size, opacity = (14, 0.6) if len(rows) > POINTS else (26, 0.75)
-        layers.append(layer(rows, mark("circle", size=size, opacity=opacity), x=x, y=y, color=where))
+        where = _colours("where", {"inside": BLUE, "outside": ORANGE}, labelExpr="datum.label + ' its own 90 % band'")
+        layers.append(_layer(rows, {"type": "circle", "size": 20, "opacity": 0.7}, x=x, y=y, color=where))
         dots = "Each dot is a row."
     else:
-        layers += [
-            layer(bins, mark("rule", BLUE, strokeWidth=1.6), x=x, y=quantity("low", domain=domain), y2="high"),
-            layer(bins, mark("circle", BLUE, size=55, opacity=1), x=x, y=y),
-        ]
+        spread = {"type": "rule", "color": BLUE, "strokeWidth": 1.6}
+        layers.append(_layer(bins, spread, x=x, y=_quantity("low", domain=domain), y2="high"))
+        layers.append(_layer(bins, "circle", x=x, y=y))
         dots = "In bins of the prediction, a dot is the median of what was observed, and its line holds 90 % of it."
-    kind = next(iter(_kinds(facts["held_out"]["pit"])))
     return Chart(
         "predicted",
         "predictions",
         "Predicted and observed",
         f"{dots} Good predictions lie along the dashed diagonal, and about one row in ten outside its 90 % band; "
-        f"the light area is the mean {kind} band.",
-        styled(width=420, height=420, layer=layers),
+        "the light area is the mean band.",
+        _styled(width=420, height=420, layer=layers),
     )
 
 
-def _reliability(facts: Mapping[str, Any]) -> Chart:
+def _reliability(held_out: Mapping[str, Any]) -> Chart:
     """Observed share of the rows against the nominal level, of percentiles and of central bands."""
-    held_out = facts["held_out"]
-    levels = [0.0, *held_out["reliability"]["levels"], 1.0]
-    x = quantity("level", "nominal level", UNIT, **SHARES)
-    y = quantity("observed", "observed share of rows", UNIT, **SHARES)
-    chance = [{"level": level, **_by_chance(level, held_out["independent"])} for level in levels]
-    panels = []
-    for name, title in (("percentiles", "below the percentile"), ("bands", "inside the central band")):
-        values = held_out["reliability"][name]
+    levels = [place / 20.0 for place in range(21)]
+    x = _quantity("level", "nominal level", UNIT, format="%")
+    y = _quantity("observed", "observed share of rows", UNIT, format="%")
+    chance = [{"level": level, **_allowed(level, held_out["independent"])} for level in levels]
+    kinds, panels = _kinds(held_out), []
+    for name, title in (("quantiles", "below the percentile"), ("bands", "inside the central band")):
         rows = [
             {"level": level, "observed": seen, "kind": kind}
-            for kind, observed in values.items()
-            for level, seen in zip(levels, [0.0, *observed, 1.0], strict=True)
+            for kind in kinds
+            for level, seen in zip(levels, [0.0, *held_out[kind]["reliability"][name], 1.0], strict=True)
         ]
-        lines = layer(rows, mark("line", strokeWidth=2.2), x=x, y=y, color=colours("kind", _kinds(values)))
-        area = layer(chance, mark("area", GREY, opacity=0.3), x=x, y=quantity("lower", domain=UNIT), y2="upper")
-        panels.append({"width": 290, "height": 290, "title": f"rows {title}", "layer": [area, lines]})
+        layers = [
+            _layer(chance, "area", x=x, y=_quantity("lower", domain=UNIT), y2="upper"),
+            _layer(rows, "line", x=x, y=y, color=_colours("kind", kinds)),
+        ]
+        panels.append({"width": 290, "height": 290, "title": f"rows {title}", "layer": layers})
     return Chart(
         "reliability",
         "predictions",
         "Reliability",
         "The share of rows below each percentile, and inside each central band, against the share that was "
         f"promised. Good curves follow the diagonal: above it, bands (right) are too wide. {GREY_AREA}",
-        styled(hconcat=panels, spacing=30),
+        _styled(hconcat=panels, spacing=30),
     )
 
 
-def _class_reliability(facts: Mapping[str, Any]) -> Chart:
-    """How often the likeliest class was right, against its probability."""
-    found = facts["held_out"]["reliability"]
-    palette = _kinds(found)
-    rows = [
-        {**part, **_by_chance(part["stated"], part["rows"]), "kind": kind}
-        for kind, bins in found.items()
-        for part in bins
-    ]
-    first = [row for row in rows if row["kind"] == next(iter(palette))]
-    x = quantity("stated", "probability of the likeliest class", UNIT, format="%")
-    y = quantity("observed", "share of rows that are of it", UNIT, format="%")
-    # The area tells the rows: a dot of a few rows, however far off, means little.
-    size = {"field": "share", "type": "quantitative", "scale": {"domain": UNIT, "range": [25, 900]}, "legend": None}
-    chance = mark("rule", GREY, strokeWidth=7, opacity=0.35)
+def _class_reliability(held_out: Mapping[str, Any]) -> Chart:
+    """How often the likeliest class was right, against its probability, in tenths of the rows."""
+    rows = [part | _allowed(part["confidence"], part["rows"]) for part in held_out["by_confidence"]]
+    x = _quantity("confidence", "probability of the likeliest class", UNIT, format="%")
+    y = _quantity("accuracy", "share of rows that are of it", UNIT, format="%")
+    chance = {"type": "rule", "color": GREY, "strokeWidth": 7, "opacity": 0.35}
     layers = [
         _diagonal(UNIT, x, y),
-        layer(first, chance, x=x, y=quantity("lower", domain=UNIT), y2="upper"),
-        layer(rows, mark("circle", opacity=0.8), x=x, y=y, color=colours("kind", palette), size=size),
+        _layer(rows, chance, x=x, y=_quantity("lower", domain=UNIT), y2="upper"),
+        _layer(rows, "circle", x=x, y=y),
     ]
     return Chart(
         "reliability",
         "predictions",
         "Reliability",
-        "How often the likeliest class was right, against the probability that it was given. Good dots lie along "
-        "the diagonal; below it the model is too sure. The larger a dot, the more rows it stands for, and the grey "
-        "bars are what chance alone allows in 95 % of cases.",
-        styled(width=380, height=380, layer=layers),
+        "How often the likeliest class was right in each tenth of the rows, against the probability that it was given. "
+        "Good dots lie along the diagonal; below it the model is too sure. The grey bars are what chance alone allows "
+        "in 95 % of cases.",
+        _styled(width=380, height=380, layer=layers),
     )
 
 
-def _pit(facts: Mapping[str, Any]) -> Chart:
-    """Histogram of the probability integral transform, calibrated and raw."""
-    found = facts["held_out"]["pit"]
-    highest = 1.05 * max(0.12, *(share for shares in found.values() for share in shares))
-    x = quantity("from", "PIT of the observed value", UNIT, grid=False, tickCount=5)
-    y = quantity("share", "share of rows", (0.0, highest), format="%", tickCount=5)
-    panels = []
-    for kind, colour in _kinds(found).items():
-        count = len(found[kind])
-        rows = [{"from": n / count, "to": (n + 1) / count, "share": share} for n, share in enumerate(found[kind])]
-        flat = [{"from": 0, "to": 1, **_by_chance(1.0 / count, facts["held_out"]["independent"])}]
-        bars = layer(rows, mark("rect", colour, opacity=0.8), x=x, x2="to", y=y, y2={"datum": 0})
-        chance = mark("rect", GREY, opacity=0.4)
-        area = layer(flat, chance, x=x, x2="to", y=quantity("lower", domain=(0.0, highest)), y2="upper")
-        panels.append({"width": 290, "height": 200, "title": kind, "layer": [bars, area]})
-    return Chart(
-        "pit",
-        "predictions",
-        "Probability integral transform",
-        "Where the observed values lie in their predicted distributions. Flat is good; a hill in the middle means "
-        f"bands that are too wide, high ends too narrow ones, a slope a bias. {GREY_AREA}",
-        styled(hconcat=panels, spacing=30),
-    )
-
-
-def _coverage(
-    groups: Sequence[Mapping[str, Any]], title: str, along: dict[str, Any], *, vertical: bool = False
-) -> dict[str, Any]:
-    """Dots of the coverage at 90 % of each group, with the range that chance allows and a rule at 90 %.
-
-    Args:
-        groups: Each with ``group``, ``calibrated`` and ``raw`` coverage (None: there is none), and its standard error
-            by ``chance``.
-        title: Title of the axis of coverage.
-        along: The axis of groups.
-        vertical: Whether coverage goes up; else it goes to the right.
-    """
-    of_group, of_share = ("x", "y") if vertical else ("y", "x")
-    chance = [{"group": group["group"], **_allowed(0.9, group["chance"])} for group in groups]
-    dots = [
-        {"group": group["group"], "kind": kind, "coverage": group[kind]} for group in groups for kind in _kinds(group)
-    ]
-    lowest = min(0.7, *(dot["coverage"] - 0.03 for dot in dots))
-    domain = (max(0.0, round(lowest, 2)), 1.0)
-    share = quantity("coverage", title, domain, format="%", tickCount=6)
-    colour = colours("kind", _kinds(groups[0]))
-    beside = {"xOffset": {"field": "kind", "type": "nominal", "sort": list(KINDS)}} if vertical else {}
-
-    def drawn(rows: Sequence[Mapping[str, Any]], how: dict[str, Any], field: str, **channels: Any) -> dict[str, Any]:
-        return layer(rows, how, **{of_share: share | {"field": field}}, **channels)
-
-    ranges = mark("bar", GREY, opacity=0.3, size=26 if vertical else 16)
-    return styled(
-        width=420,
-        height=230 if vertical else {"step": 22},
-        layer=[
-            drawn(chance, ranges, "lower", **{of_group: along, f"{of_share}2": "upper"}),
-            drawn([{"nominal": 0.9}], dashed("rule", INK), "nominal"),
-            drawn(dots, mark("circle", size=70, opacity=0.95), "coverage", **{of_group: along}, color=colour, **beside),
-        ],
-    )
-
-
-def _by_std(facts: Mapping[str, Any]) -> Chart:
-    """Coverage of 90 % bands in tenths of the rows by predicted standard deviation."""
-    groups = [{**group, "group": place} for place, group in enumerate(facts["held_out"]["by_std"], start=1)]
-    title = "tenth of the rows, from the smallest to the largest predicted std"
-    return Chart(
-        "coverage-by-std",
-        "predictions",
-        "Coverage where the model is sure, and where it is not",
-        "Dots near 90 % from left to right are good: bands are then honest both for rows that the model calls easy "
-        f"and for those that it calls hard. {GREY_AREA}",
-        _coverage(
-            groups,
-            "coverage of 90 % bands",
-            category("group", title=title, labelAngle=0, grid=False),
-            vertical=True,
-        ),
-    )
-
-
-def _spread(facts: Mapping[str, Any]) -> Chart:
-    """Predicted standard deviation against the RMSE in tenths of the rows."""
-    unit, groups = facts["target"]["unit"], facts["held_out"]["by_std"]
-    domain = (0.0, 1.06 * max(group[name] for group in groups for name in ("rms_std", "rmse")))
-    x = quantity("rms_std", named("predicted std, raw", unit), domain, tickCount=6)
-    y = quantity("rmse", named("RMSE of the mean", unit), domain, tickCount=6)
-    layers = [_diagonal(domain, x, y), layer(groups, mark("circle", BLUE, size=80, opacity=0.95), x=x, y=y)]
-    return Chart(
-        "spread",
-        "predictions",
-        "Does the predicted spread tell the error?",
-        "Each dot is a tenth of the rows. Dots along the diagonal are good; a flat line would mean that the "
-        "predicted standard deviation does not tell easy rows from hard ones.",
-        styled(width=290, height=290, layer=layers),
-    )
-
-
-def _by_category(facts: Mapping[str, Any]) -> Chart | None:
-    """Coverage of 90 % bands by category of each categorical and boolean feature; None without such features."""
-    groups = [
-        {**group, "group": f"{feature}: {category_name(group)} ({group['rows']})"}
-        for feature, parts in facts["held_out"]["by_category"].items()
-        for group in parts
-    ][:MOST_GROUPS]
-    if not groups:
+def _coverage(held_out: Mapping[str, Any]) -> Chart | None:
+    """Coverage at 90 % in parts of the rows: by std or class, and by category; None where there are no parts."""
+    if "by_class" in held_out:
+        what, parts = "90 % prediction sets", _class_parts(held_out)
+    else:
+        what = "90 % bands"
+        parts = [
+            {"part": f"std {low:.3g} to {high:.3g}", **part}
+            for part in held_out["coverage_by_std"]
+            for low, high in [part["std"]]
+        ]
+        by_category = held_out["coverage_by_category"]
+        parts += [{"part": f"{name}: {_part_name(part)}", **part} for name in by_category for part in by_category[name]]
+    if not parts:
         return None
-    along = category("group", [group["group"] for group in groups], labelLimit=260, grid=False)
-    return Chart(
-        "coverage-by-category",
-        "predictions",
-        "Coverage by category",
-        "The number of rows is in brackets. Look for dots outside of the grey range: bands are then too narrow "
-        "(left) or too wide (right) for this group.",
-        _coverage(groups, "coverage of 90 % bands", along),
-    )
-
-
-def _sets(facts: Mapping[str, Any]) -> Chart | None:
-    """How often the 90 % prediction sets hold each class; None without sets."""
-    found = sorted(facts["held_out"]["by_class"].items(), key=lambda item: -item[1]["n"])
-    groups = [
-        {"group": f"{name} ({part['n']:,})", "calibrated": part["in_set"], "chance": math.sqrt(0.09 / part["n"])}
-        for name, part in found[:MOST_GROUPS]
-        if part["in_set"] is not None
+    rows, kinds = parts[:MOST_GROUPS], _kinds(parts[0])
+    worth = held_out["independent"] / held_out["n"]
+    chance = [{"part": _counted(row), **_allowed(0.9, worth * row["rows"])} for row in rows]
+    dots = [{"part": _counted(row), "kind": kind, "coverage": row[kind]} for row in rows for kind in kinds]
+    domain = (max(0.0, min(0.7, *(dot["coverage"] - 0.03 for dot in dots))), 1.0)
+    x = _quantity("coverage", f"rows whose {what} hold the truth", domain, format="%", tickCount=6)
+    y = _category("part")
+    allowed = {"type": "bar", "color": GREY, "opacity": 0.3, "size": 16}
+    layers = [
+        _layer(chance, allowed, x=x | {"field": "lower"}, x2="upper", y=y),
+        _layer([{"coverage": 0.9}], REFERENCE, x=x),
+        _layer(dots, "circle", x=x, y=y, color=_colours("kind", kinds)),
     ]
-    if not groups:
-        return None
-    along = category("group", [group["group"] for group in groups], labelLimit=260, grid=False)
     return Chart(
-        "sets",
+        "coverage",
         "predictions",
-        "Prediction sets by class",
-        "How often the 90 % prediction set of a row holds its class; the number of rows is in brackets. Dots in "
-        "the grey range or right of it are good.",
-        _coverage(groups, "rows of the class whose 90 % set holds it", along),
+        "Coverage of parts of the rows",
+        f"How often the {what} hold the truth, with the number of rows in brackets: where the model is sure and where "
+        "it is not, and by category. Look for dots left of the grey range, which is what chance alone allows in 95 % "
+        "of cases: there the model is too sure.",
+        _styled(width=420, height={"step": 22}, layer=layers),
     )
 
 
-def _confusion(facts: Mapping[str, Any]) -> Chart:
+def _class_parts(held_out: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The classes, the most frequent first, and the categories, with the coverage of their 90 % sets."""
+    kind = "calibrated" if held_out["calibrated"] else "raw"
+    parts = [
+        {"part": name, "rows": scores["n"], kind: scores["sets"]["coverage"]["90"]}
+        for name, scores in sorted(held_out["by_class"].items(), key=lambda item: -item[1]["n"])
+        if scores["n"]
+    ]
+    return parts + [
+        {"part": f"{name}: {_part_name(part)}", "rows": part["rows"], kind: part["coverage"]}
+        for name, categories in held_out["by_category"].items()
+        for part in categories
+    ]
+
+
+def _counted(part: Mapping[str, Any]) -> str:
+    return f"{part['part']} ({part['rows']:,})"
+
+
+def _part_name(part: Mapping[str, Any]) -> str:
+    """The name of a part of the rows, for people: of a category, or of a range of a feature."""
+    if "merged" in part:
+        return f"{part['merged']} small ones"
+    if "category" in part:
+        return {None: "missing", True: "yes", False: "no"}.get(part["category"], str(part["category"]))
+    # Of a date, year and month: a label has little room.
+    low, high = (f"{end:.4g}" if isinstance(end, float) else str(end)[:7] for end in (part["from"], part["to"]))
+    return low if low == high else f"{low} to {high}"
+
+
+def _confusion(held_out: Mapping[str, Any]) -> Chart | None:
     """Rows by their class and the class that was predicted; the colour is the share within the class."""
-    confusion = facts["held_out"]["confusion"]
-    classes = confusion["classes"]
+    classes, confusion = list(held_out["by_class"]), held_out["confusion"]
+    if len(classes) > MOST_GROUPS:
+        return None
     cells = [
-        {"class": name, "predicted": other, "rows": count, "share": count / max(1, sum(counts))}
-        for name, counts in zip(classes, confusion["counts"], strict=True)
+        {"class": name, "predicted": other, "rows": count, "share": count / max(1.0, sum(counts))}
+        for name, counts in zip(classes, confusion, strict=True)
         for other, count in zip(classes, counts, strict=True)
     ]
     place = {
-        "x": category(
-            "predicted",
-            classes,
-            "predicted class",
-            orient="top",
-            labelAngle=-45 if len(classes) > 4 else 0,
-            domain=False,
-        ),
-        "y": category("class", classes, "class", domain=False),
+        "x": _category("predicted", "predicted class", orient="top", labelAngle=-45 if len(classes) > 4 else 0),
+        "y": _category("class", "class"),
     }
     shade = {"field": "share", "type": "quantitative", "scale": {"domain": UNIT, "range": [0.03, 1]}, "legend": None}
     ink = {"condition": {"test": "datum.share > 0.5", "value": PAPER}, "value": INK}
-    count = {"field": "rows", "type": "quantitative", "format": ",d"}
     side = {"step": max(26, min(64, 420 // len(classes)))}
     layers = [
-        layer(cells, mark("rect", BLUE, stroke=PAPER, strokeWidth=1), **place, opacity=shade),
-        layer([cell for cell in cells if cell["rows"]], mark("text", fontSize=12), **place, text=count, color=ink),
+        _layer(cells, {"type": "rect", "color": BLUE, "stroke": PAPER}, **place, opacity=shade),
+        _layer(
+            [cell for cell in cells if cell["rows"]],
+            {"type": "text", "fontSize": 12},
+            **place,
+            text={"field": "rows", "type": "quantitative", "format": ",.4~g"},
+            color=ink,
+        ),
     ]
     return Chart(
         "confusion",
@@ -369,22 +380,181 @@ def _confusion(facts: Mapping[str, Any]) -> Chart:
         "Confusion",
         "Rows by their class (down) and the class that was predicted (across); the colour is the share within the "
         "class. Good models have colour on the diagonal alone.",
-        styled(width=side, height=side, layer=layers),
+        _styled(width=side, height=side, layer=layers),
     )
 
 
-def _kept(facts: Mapping[str, Any]) -> Chart:
-    """Accuracy against the share of rows that is kept when the least certain ones are set aside."""
-    kept = [{"kept": int(share) / 100.0, "accuracy": value} for share, value in facts["held_out"]["kept"].items()]
-    least = min(row["accuracy"] for row in kept)
-    x = quantity("kept", "share of rows kept, the most certain ones", UNIT, format="%")
-    y = quantity("accuracy", "accuracy", (max(0.0, least - 0.25 * (1.0 - least) - 0.01), 1.0), format="%")
-    curve = mark("line", BLUE, strokeWidth=1.8, point={"size": 40, "filled": True})
+def _doubt(doubt: Mapping[str, Any] | None) -> Chart | None:
+    """The epistemic share of the uncertainty along each feature; features in which it differs most come first."""
+    if doubt is None:
+        return None
+
+    def difference(feature: Mapping[str, Any]) -> float:
+        shares = [part["share"] for part in feature["bins"] if part["rows"] >= 5] or [0.0]
+        return float(max(shares) - min(shares))
+
+    highest = max(part["share"] for feature in doubt["features"] for part in feature["bins"])
+    share = _quantity("share", "", (0.0, min(1.0, 1.12 * highest + 0.01)), format="%", tickCount=4)
+    x = _category("bin", labelAngle=-45, labelLimit=110, labelFontSize=10.5)
+    panels = []
+    for feature in sorted(doubt["features"], key=difference, reverse=True)[:MOST_FEATURES]:
+        rows = [{"bin": _part_name(part), "share": part["share"]} for part in feature["bins"]]
+        layers = [_layer(rows, "bar", x=x, y=share), _layer([{"share": doubt["share"]}], REFERENCE, y=share)]
+        title = named(feature["name"], feature["unit"])
+        panels.append({"title": title, "width": 175, "height": 120, "layer": layers})
     return Chart(
-        "kept",
+        "doubt",
+        "doubt",
+        "Where doubt comes from",
+        f"The part of the predicted {doubt['of']} that is epistemic, in tenths of the rows along each feature; the "
+        f"dashed line is its mean, {100.0 * doubt['share']:.0f} %. Where bars are high, more rows like these would "
+        "make predictions sharper; where they are low, what is left is noise.",
+        _styled(concat=panels, columns=3, spacing={"row": 22, "column": 26}),
+    )
+
+
+def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The features, the most important first: by the score if there is one, else by the first measure."""
+    measures = importance["measures"]
+    first = measures[1] if len(measures) == 3 else measures[0]
+    return sorted(importance["features"], key=lambda feature: -float(feature[first]["value"]))
+
+
+def importance_chart(importance: Mapping[str, Any], unit: str | None) -> dict[str, Any]:
+    """The importance of each feature by each measure, with two standard errors each way, as Vega-Lite.
+
+    Args:
+        importance: What `model.evaluation.importance` returns.
+        unit: The unit of the target; None: it has none.
+    """
+    panels = []
+    for place, measure in enumerate(importance["measures"]):
+        rows = []
+        for feature in ordered_features(importance)[:MOST_BARS]:
+            value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
+            rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
+        y = _category("feature", labels=place == 0, ticks=False, domain=False)
+        title = named(MEASURES[measure], UNITS.get(measure, unit))
+        x = _quantity("value", title, tickCount=4) | {"scale": {"zero": True}}
+        layers = [
+            _layer(rows, {"type": "bar", "height": 12}, x=x, y=y),
+            _layer(rows, "rule", x=x | {"field": "low"}, x2="high", y=y),
+        ]
+        panels.append({"width": 185, "height": {"step": 22}, "layer": layers})
+    return _styled(hconcat=panels, spacing=18)
+
+
+def _importance(facts: Mapping[str, Any]) -> Chart | None:
+    """The importance of features for the answers; None where it was not judged."""
+    importance = facts["importance"]
+    if importance is None:
+        return None
+    judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
+    if judged < of_features:
+        screened = (
+            f" Judged are {judged} of {of_features} features, those that move the mean networks most in a quick "
+            "screen; `murho importance NAME DATA` judges all."
+        )
+    return Chart(
+        "importance",
         "predictions",
-        "Does the model know when it does not know?",
-        "The accuracy of the rows that are left when the least certain ones are set aside. A curve that rises to "
-        "the left is good: where the model is sure, it is right.",
-        styled(width=420, height=260, layer=[layer(kept, curve, x=x, y=y), layer(kept[-1:], dashed("rule"), y=y)]),
+        "What predictions depend on",
+        f"How far answers for {importance['rows']} rows move when the cells of one feature are shuffled among "
+        "them, as a root mean square, with two standard errors each way. Features that tell the same share "
+        f"their importance.{screened}",
+        importance_chart(importance, facts["target"]["unit"]),
+    )
+
+
+def pruning_chart(record: Mapping[str, Any], title: str | None = None) -> dict[str, Any]:
+    """Histogram of the removed and the kept weights, with a rule at the highest ratio that was removed, as Vega-Lite.
+
+    Args:
+        record: What `model.training.pruning.Cut.to_json` says.
+        title: Name and version of the checkpoint, where the chart is to stand alone.
+    """
+    histogram, parts = record["histogram"], {"removed": GREY, "kept": BLUE}
+    edges = histogram["edges"]
+    bars = [
+        {"from": low, "to": high, "weights": count, "part": part}
+        for part in parts
+        for low, high, count in zip(edges, edges[1:], histogram[part], strict=False)
+        if count
+    ]
+    x = {
+        "field": "from",
+        "type": "quantitative",
+        "bin": "binned",
+        "scale": {"type": "log", "domain": [edges[0], edges[-1]]},
+        "axis": {"title": "signal-to-noise ratio |mu| / sigma of a weight", "grid": False, "format": "~g"},
+    }
+    y = _quantity("weights", "weights", format=",d", tickCount=5) | {"scale": {"zero": True}}
+    at = [{"from": min(max(record["threshold"], edges[0]), edges[-1])}]
+    words = {"type": "text", "color": ORANGE, "y": 10, "dx": 7, "align": "left", "fontSize": 12}
+    place = {"field": "from", "type": "quantitative"}
+    layers = [
+        _layer(bars, {"type": "bar", "opacity": 1}, x=x, x2="to", y=y, color=_colours("part", parts)),
+        _layer(at, {"type": "rule", "color": ORANGE, "strokeWidth": 1.6}, x=place),
+        _layer(at, words | {"text": f"removed up to {record['threshold']:.2g}"}, x=place),
+    ]
+    if title is None:
+        return _styled(width=560, height=200, layer=layers)
+    removed, held = record["removed"], record["held"]
+    told = [f"{removed:,} of {record['weights'] - held:,} weights removed, those of the lowest ratio"]
+    if held:
+        told.append(f"not shown: {held:,} weights that set the uncertainty beyond the training range, all kept")
+    heading = {"text": f"Signal-to-noise ratio of the weights: {title}", "subtitle": told, "fontSize": 16}
+    return _styled(width=720, height=320, layer=layers, title=heading | {"subtitleColor": MUTED, "offset": 10})
+
+
+def _curves(training: Mapping[str, Any]) -> Chart | None:
+    """Negative log likelihood, KL and free energy over the epochs of the fits that were kept; None without curves."""
+    fits, temperature = training["curves"], training["temperature"]
+    if not fits:
+        return None
+    ends = list(itertools.accumulate((fit["epoch"][-1] for fit in fits), initial=0))
+    x = _quantity("epoch", "epoch", (0, ends[-1]), tickCount=6, grid=False)
+
+    def panel(title: str, y: dict[str, Any], curves: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+        rows = [
+            {"epoch": start + epoch, "value": value, "curve": label, "fit": place}
+            for place, (start, fit) in enumerate(zip(ends, fits, strict=False))
+            for name, (label, _) in curves.items()
+            for epoch, value in zip(fit["epoch"], fit[name], strict=True)
+            if value is not None
+        ]
+        # No line from the end of a fit to the begin of the next; and where two curves are the same, both are seen.
+        channels = {"detail": "fit", "color": _colours("curve", dict(curves.values()))}
+        dashes = {"domain": [label for label, _ in curves.values()], "range": [[1, 0], [6, 4]]}
+        channels["strokeDash"] = {"field": "curve", "type": "nominal", "scale": dashes, "legend": None}
+        lines = _layer(rows, {"type": "line", "clip": True}, x=x, y=y, **channels)
+        joints = [_layer([{"epoch": end} for end in ends[1:-1]], REFERENCE, x=x)] if ends[1:-1] else []
+        return {"width": 290, "height": 230, "title": title, "layer": [lines, *joints]}
+
+    factor = "" if temperature == 1.0 else f"; the fit counts the KL {temperature:.3g} times, its temperature"
+    stages = [fit["stage"] for fit in fits[1:]]
+    joint = f" A dashed line is where the next fit begins: {', then '.join(stages)}." if stages else ""
+    if "update" in stages:
+        joint += " The KL of an update is from the posterior before it."
+    # The KL falls by powers of ten, and the free energy may be negative.
+    energy = _quantity("value", "nats per row", values=[-100, -10, -1, 0, 1, 10, 100, 1000])
+    panels = [
+        panel(
+            "negative log likelihood",
+            _quantity("value", "nats per row, standardised"),
+            {"nll": ("training", BLUE), "validation": ("validation, rows not seen", ORANGE)},
+        ),
+        panel(
+            "free energy and its KL",
+            energy | {"scale": {"type": "symlog", "constant": 1}},
+            {"free_energy": ("free energy", INK), "kl": ("KL", BLUE)},
+        ),
+    ]
+    return Chart(
+        "curves",
+        "training",
+        "Training curves",
+        "Left: the fit to the rows; validation that falls and levels off is good, a rise at the end means "
+        f"overfitting. Right: the free energy, that likelihood plus the KL from the prior{factor}.{joint}",
+        _styled(hconcat=panels, spacing=30, resolve={"scale": {"color": "independent", "strokeDash": "independent"}}),
     )

@@ -1,46 +1,42 @@
 """The facts of a report, as plain JSON: assembled after a training, stored beside the checkpoint, and read again.
 
 They hold summaries, curves and histograms, some tens of kilobytes whatever the size of the table, and no row of it.
-`report_facts` is for whoever shows them, such as the page of the service.
+`report_facts` is for whoever shows them, such as the page of the service. Rows of the user's table, the points of the
+scatter and those that surprised the model most (`shown_rows`), are data of the one who trains: they are in the page and
+its pictures alone, never in the stored facts, and ``--no-report-rows`` leaves them out.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from murho.model.bbb.rows import select_rows
+from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import permutation_importance, screened_features
-from murho.model.evaluation.subgroups import category_parts
+from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
+from murho.model.evaluation.rows import BAND, category_features, category_parts
 from murho.model.files import parse_json, read_bounded
-from murho.model.predictive.prediction import ClassPrediction, PredictOptions
-from murho.model.report.held_out_facts import GROUPED_KINDS, held_out_facts, part_name
-from murho.model.report.training_charts import MOST_BARS, PRUNING, UPDATE
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.report.charts import MOST_BARS
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind
-from murho.model.training.pruning import HISTOGRAM_EDGES, extrapolation_inputs, held_weights, signal_to_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from murho.model.bbb.fit_types import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.evaluation.class_held_out import HeldOutClasses
-    from murho.model.evaluation.held_out import HeldOutRows
-    from murho.model.predictive.prediction import Prediction
+    from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Feature
-    from murho.model.training.candidates import Attempt
     from murho.model.training.finishing import Evidence
     from murho.model.training.pruning import Pruned
     from murho.model.training.revisions import LabelledRows
@@ -50,59 +46,50 @@ if TYPE_CHECKING:
 __all__ = [
     "FACTS_PATH",
     "FORMAT",
-    "curve_points",
-    "curves",
-    "doubt_facts",
     "facts_of_data",
-    "facts_of_pruning",
+    "facts_of_revision",
     "facts_of_spec",
     "facts_of_training",
-    "facts_of_update",
     "report_facts",
+    "shown_rows",
     "stored_facts",
-    "weight_facts",
 ]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout of the facts; those of another one are not read."""
 FACTS_PATH = PurePosixPath("report/facts.json")
 """Where the facts lie in the directory of a version."""
 MOST_BYTES = 8 * 2**20
 """The largest file of facts that is read: several requests may read one at once."""
-SCORES = (
-    *("n", "rmse", "mae", "r2", "nll", "crps"),
-    *("accuracy", "log_loss", "brier", "auc", "ece", "sets"),
-    *("raw", "calibrated"),
-)
-"""Scores of labelled rows that a report shows: those of numbers, those of classes, and what both have."""
 BINS = 20
 MOST_CATEGORIES = 12
-MOST_POINTS = 150
+MOST_EPOCHS = 150
 """Most epochs of a curve that are kept, evenly spaced: as many as a chart can show."""
-MOST_ROWS = 1_000
-DOUBT_BINS = 10
-MOST_DOUBT_CATEGORIES = 10
+ROWS_OF_DOUBT = 1_000
 ROWS_OF_IMPORTANCE, DRAWS_OF_IMPORTANCE = 200, 64
 PREDICTIONS_OF_IMPORTANCE = 4_000
 """Rows times shuffles times features whose importance is judged, about a second: `murho importance` takes more."""
+BINS_OF_AGREEMENT = 15
+QUANTILES = (0.05, 0.5, 0.95)
+MOST_POINTS, MOST_SURPRISING = 1_000, 10
 
 
-def facts_of_spec(spec: ModelSpec, tensors: Mapping[str, Tensor] | None = None) -> dict[str, Any]:
+def facts_of_spec(spec: ModelSpec) -> dict[str, Any]:
     """What a checkpoint without a stored report tells: no held-out rows, no curves, no distributions.
 
     Args:
         spec: The specification.
-        tensors: Its tensors on the CPU, for the ``weights``; None: without.
 
     Returns:
         The keys of all facts of a report, None where there is nothing to tell: ``format``, ``created`` and ``murho``;
         ``source``, the file of labelled rows that they are of, None if these are the held-out rows of the training;
-        ``target``, ``table`` and ``training``; ``scores``, as ``model.json`` has them, `held_out`
-        (`model.report.held_out_facts`), ``doubt`` (`doubt_facts`), ``importance``
-        (`model.evaluation.importance`) and ``weights`` (`weight_facts`); and ``revision``, what an update or a
-        pruning changed (`facts_of_update`, `facts_of_pruning`).
+        ``target``, ``table`` and ``training``; ``scores``, as ``model.json`` has them; ``held_out``, what
+        `murho evaluate` tells (`model.evaluation.rows.JudgedRows.in_full`) and, of numbers, the ``agreement`` of
+        predictions with what was observed; ``doubt``, the epistemic share of the uncertainty along each feature;
+        ``importance`` (`model.evaluation.importance`); and ``revision``, what an update or a pruning changed
+        (`facts_of_revision`).
     """
-    return plain(
+    return _plain(
         {
             "format": FORMAT,
             "created": spec.created,
@@ -115,7 +102,6 @@ def facts_of_spec(spec: ModelSpec, tensors: Mapping[str, Tensor] | None = None) 
             "held_out": None,
             "doubt": None,
             "importance": None,
-            "weights": None if tensors is None else weight_facts(spec, tensors),
             "revision": None,
         }
     )
@@ -124,27 +110,17 @@ def facts_of_spec(spec: ModelSpec, tensors: Mapping[str, Tensor] | None = None) 
 def facts_of_training(trained: Trained) -> dict[str, Any]:
     """The facts of a training that has just ended."""
     spec, evidence = trained.spec, trained.evidence
-    learned = select_rows(evidence.columns, evidence.learned)
-    of_held_out = select_rows(evidence.columns, evidence.held_out.rows)
-    return facts_of_spec(spec, trained.tensors) | plain(
-        {
-            "target": _target(spec, evidence.targets),
-            "table": _table(spec, learned),
-            "training": _training(spec, evidence),
-            "held_out": held_out_facts(evidence.held_out, spec.schema, of_held_out),
-            "doubt": doubt_facts(trained.posterior, learned),
-            "importance": _importance(trained.posterior, learned),
-        }
-    )
+    made = {
+        "target": _target(spec, evidence.targets),
+        "table": _table(spec, evidence.columns),
+        "training": _training(spec, evidence),
+        **_told_by(trained.posterior, evidence.columns, evidence.held_out),
+    }
+    return facts_of_spec(spec) | _plain(made)
 
 
 def facts_of_data(
-    posterior: Posterior,
-    stored: Mapping[str, Any],
-    columns: Columns,
-    rows: HeldOutRows | HeldOutClasses,
-    scores: Mapping[str, Any],
-    source: str,
+    posterior: Posterior, stored: Mapping[str, Any], columns: Columns, judged: JudgedRows, source: str
 ) -> dict[str, Any]:
     """The facts of a checkpoint, with those of labelled rows in place of those of the held-out rows.
 
@@ -152,85 +128,48 @@ def facts_of_data(
         posterior: The posterior.
         stored: Facts of the checkpoint.
         columns: Canonical columns of the rows, ``[n]`` each.
-        rows: Predictions for them.
-        scores: Their scores, as `murho evaluate` reports them.
+        judged: The rows, judged.
         source: Name of their file.
     """
-    return dict(stored) | plain(
-        {
-            "source": source,
-            "target": _target(posterior.spec, rows.targets),
-            "scores": {key: scores[key] for key in SCORES if key in scores},
-            "held_out": held_out_facts(rows, posterior.schema, columns),
-            "doubt": doubt_facts(posterior, columns),
-            "importance": _importance(posterior, columns),
-        }
-    )
+    made = {"source": source, "target": _target(posterior.spec, judged.targets), "scores": judged.report()}
+    return dict(stored) | _plain(made | _told_by(posterior, columns, judged))
 
 
-def facts_of_update(updated: Updated, rows: LabelledRows, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of an updated version.
+def facts_of_revision(
+    kind: str, revised: Updated | Pruned, rows: LabelledRows | None, before: Mapping[str, Any], history: Sequence[Epoch]
+) -> dict[str, Any]:
+    """The facts of an updated or pruned version.
 
     Args:
-        updated: The outcome.
-        rows: The new rows.
-        before: The facts of the version that it was made from (`report_facts`).
-
-    Returns:
-        The facts of a report. Table, target and candidates are those of the training. The curves go on with the fit of
-        the update. Held-out rows and doubt are those of the new rows; without held-out ones, the scores are those of
-        the version before. ``revision`` has ``kind``, what ``model.json`` says of the update, and the full ``scores``
-        of both versions on the new rows.
-    """
-    spec = updated.revision.spec
-    record = spec.records["update"]
-    fit = [{"stage": UPDATE, **curve_points(updated.history)}] if updated.history else []
-    training = {
-        **before["training"],
-        "curves": [*(before["training"]["curves"] or []), *fit] or None,
-        "calibration_rows": None if spec.calibration is None else spec.calibration.rows,
-    }
-    return facts_of_spec(spec, updated.revision.tensors) | plain(
-        {
-            "target": before["target"],
-            "table": {**before["table"], "rows": record["total_rows"]},
-            "training": training,
-            **_judged(updated.revision.posterior, rows, updated.judged if updated.held_out else None),
-            **({"scores": updated.after} if updated.held_out else {}),
-            "revision": {"kind": UPDATE, **record, "scores": {"before": updated.before, "after": updated.after}},
-        }
-    )
-
-
-def facts_of_pruning(pruned: Pruned, rows: LabelledRows | None, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a pruned version.
-
-    Args:
-        pruned: The outcome.
+        kind: ``update`` or ``pruning``.
+        revised: The outcome.
         rows: The labelled rows that it was judged by; None: there were none.
         before: The facts of the version that it was made from (`report_facts`).
+        history: The epochs of the fit; none of a pruning.
 
     Returns:
-        The facts of a report, as `facts_of_update` has them. Without rows there are neither scores nor held-out rows:
-        those of the whole network are not true of this one. ``revision`` has the histogram of the weights.
+        The facts of a report. Target, table and candidates are those of the training; the curves go on with the fit of
+        an update. Held-out rows and doubt are those of the labelled rows. Where an update held none out, the scores are
+        those of the version before; a pruning without rows has neither scores nor held-out rows: those of the whole
+        network are not true of it. ``revision`` has ``kind``, what ``model.json`` says of it, and the full ``scores``
+        of both versions on the labelled rows.
     """
-    spec = pruned.revision.spec
-    scores = None if pruned.before is None else {"before": pruned.before, "after": pruned.after}
-    return facts_of_spec(spec) | plain(
-        {
-            **{key: before[key] for key in ("target", "table", "training")},
-            **({} if rows is None else _judged(pruned.revision.posterior, rows, pruned.judged)),
-            "revision": {"kind": PRUNING, **spec.records["pruning"], "scores": scores},
-        }
-    )
-
-
-def _judged(posterior: Posterior, rows: LabelledRows, judged: HeldOutRows | HeldOutClasses | None) -> dict[str, Any]:
-    """What labelled rows say: of the predictions, where they were judged, and of doubt."""
-    held_out = None
-    if judged is not None:
-        held_out = held_out_facts(judged, posterior.schema, select_rows(rows.columns, judged.rows))
-    return {"held_out": held_out, "doubt": doubt_facts(posterior, rows.columns)}
+    spec = revised.revision.spec
+    record, fits = spec.records[kind], before["training"]["curves"] or []
+    made = facts_of_spec(spec)
+    made["training"] = {
+        **before["training"],
+        "calibration_rows": made["training"]["calibration_rows"],
+        "curves": [*fits, *([_curve(kind, history)] if history else [])] or None,
+    }
+    made["target"], made["table"] = before["target"], before["table"] | {"rows": spec.rows_learned}
+    scores = None
+    if rows is not None:
+        judged = revised.judged if record.get("held_out", True) else None
+        made |= _told_by(revised.revision.posterior, rows.columns, judged)
+        made |= {} if judged is None else {"scores": revised.after}
+        scores = {"before": revised.before, "after": revised.after}
+    return _plain(made | {"revision": {"kind": kind, **record, "scores": scores}})
 
 
 def stored_facts(directory: Path) -> dict[str, Any] | None:
@@ -258,30 +197,26 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
     Raises:
         CheckpointError: There are no facts, and the checkpoint can't be read either.
     """
-    stored = stored_facts(directory)
-    if stored is not None:
-        return stored
-    if spec is not None:
-        return facts_of_spec(spec)
     from murho.model.checkpoint.checkpoint import read_stored
 
-    checkpoint = read_stored(directory)
-    return facts_of_spec(checkpoint.spec, checkpoint.tensors)
+    return stored_facts(directory) or facts_of_spec(spec or read_stored(directory).spec)
 
 
-def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts with numbers that JSON has, rounded to six digits: a chart shows no more."""
     return {key: _rounded(value) for key, value in facts.items()}
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return plain(value)
-    if isinstance(value, list | tuple):
-        return [_rounded(part) for part in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
+    match value:
+        case dict():
+            return _plain(value)
+        case list() | tuple():
+            return [_rounded(part) for part in value]
+        case float():
+            return float(f"{value:.6g}") if math.isfinite(value) else None
+        case other:
+            return other
 
 
 def _target(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, Any]:
@@ -315,47 +250,42 @@ def _table(spec: ModelSpec, columns: Columns | None) -> dict[str, Any]:
         ``rows`` that were learned from, ``left_out_rows``, ``left_out`` (column → reason), ``advice``, and
         ``features``, each as `Feature.describe`, with ``missing_share``, and ``counts`` of its bins or categories.
     """
-    training = spec.training
+    training, with_categories = spec.training, category_features(spec.schema)
+    features = []
+    for feature in spec.schema.features:
+        facts = feature.describe()
+        if columns is not None:
+            column = columns[feature.name]
+            missing = is_missing(column)
+            if feature in with_categories:
+                counts = [len(rows) for _, rows in category_parts(feature, column)[:MOST_CATEGORIES]]
+            else:
+                counts = _counts(column[~missing].astype(np.float64))
+            facts |= {"missing_share": float(missing.mean()), "counts": counts}
+        features.append(facts)
     return {
         "rows": training.get("rows"),
         "left_out_rows": training.get("left_out_rows", 0),
         "left_out": dict(spec.schema.left_out),
         "advice": [piece.get("message", "") for piece in training.get("advice", [])],
-        "features": [
-            {**feature.describe(), **({} if columns is None else _distribution(feature, columns[feature.name]))}
-            for feature in spec.schema.features
-        ],
+        "features": features,
     }
 
 
-def _distribution(feature: Feature, column: NDArray[Any]) -> dict[str, Any]:
-    missing = is_missing(column)
-    present = column[~missing]
-    if feature.kind is FeatureKind.CATEGORICAL:
-        counts = [rows for _, rows in Counter(present.tolist()).most_common(MOST_CATEGORIES)]
-    elif feature.kind is FeatureKind.BOOLEAN:
-        counts = [int((present == value).sum()) for value in (True, False)]
-    else:
-        counts = _counts(present.astype(np.float64))
-    return {"missing_share": float(missing.mean()), "counts": counts}
-
-
 def _training(spec: ModelSpec, evidence: Evidence | None) -> dict[str, Any]:
-    """How the checkpoint was made.
+    """How the checkpoint was made; ``candidates`` are those of ``model.json``.
 
     Args:
         spec: Its specification.
-        evidence: What the training knows besides; None: without curves.
-
-    Returns:
-        ``seconds, members, hidden, noise, transform, encoding, prior, temperature, seed, parameters, interrupted``,
-        ``candidates`` with ``chosen`` for the kept one, and ``curves`` (`curves`; None without evidence).
+        evidence: What the training knows besides, for the ``curves`` of the kept fit and, if it continued the full
+            fit, of that one before it; None: there are none.
     """
-    training = spec.training
-    candidates = [dict(candidate) for candidate in training.get("candidates", [])]
-    kept = _chosen(candidates, training, evidence)
-    for number, candidate in enumerate(candidates):
-        candidate["chosen"] = number == kept
+    training, fits = spec.training, []
+    if evidence is not None:
+        chosen = evidence.chosen
+        full = [of for of in evidence.attempts if of.stage == "full" and of is not chosen]
+        fits = [*(full[-1:] if chosen.stage == "settling" else []), chosen]
+    candidates = training.get("candidates", [])
     sizes = (math.prod(shape) for name, shape in spec.architecture.shapes().items() if name.endswith(".mu"))
     return {
         "seconds": training.get("seconds"),
@@ -365,41 +295,25 @@ def _training(spec: ModelSpec, evidence: Evidence | None) -> dict[str, Any]:
         "parameters": 2 * sum(sizes),
         "noise": spec.likelihood.kind,
         "transform": spec.target.transform.kind,
-        "encoding": candidates[kept]["encoding"] if kept is not None else None,
+        "encoding": next((candidate["encoding"] for candidate in candidates if candidate.get("chosen")), None),
         "prior": training.get("options", {}).get("prior"),
         "temperature": spec.temperature,
         "seed": spec.default_seed,
-        "calibration_rows": training.get("calibration_rows"),
+        "calibration_rows": None if spec.calibration is None else spec.calibration.rows,
         "candidates": candidates,
-        "curves": None if evidence is None else curves(evidence.attempts, evidence.chosen),
+        "curves": [_curve(fit.stage, fit.history) for fit in fits if fit.history] or None,
     }
 
 
-def _chosen(candidates: Sequence[Any], training: Any, evidence: Evidence | None) -> int | None:
-    """Number of the kept candidate; without evidence the last one of its temperature."""
-    if evidence is not None:
-        return next((n for n, attempt in enumerate(evidence.attempts) if attempt is evidence.chosen), None)
-    fitting = [n for n, candidate in enumerate(candidates) if candidate["temperature"] == training.get("temperature")]
-    return fitting[-1] if fitting else None
+def _curve(stage: str, history: Sequence[Epoch]) -> dict[str, Any]:
+    """``stage`` of a fit, and the lists ``epoch, free_energy, nll, kl, validation`` (None before the first one).
 
-
-def curves(attempts: Sequence[Attempt], chosen: Attempt) -> list[dict[str, Any]]:
-    """The epochs of the kept fit and, if it continued the full fit, of that one before it.
-
-    Returns:
-        One entry a fit: ``stage``, and the lists ``epoch, free_energy, nll, kl, validation``, all in nats per row of
-        standardised targets; ``validation`` is None before the first one.
+    All are in nats per row of standardised targets.
     """
-    before = [attempt for attempt in attempts if attempt.stage == "full" and attempt is not chosen and attempt.history]
-    fits = [*(before[-1:] if chosen.stage == "settling" else []), chosen]
-    return [{"stage": attempt.stage, **curve_points(attempt.history)} for attempt in fits if attempt.history]
-
-
-def curve_points(history: Sequence[Epoch]) -> dict[str, list[Any]]:
-    """The curves of one fit, as `curves` lists them, from all its epochs."""
-    places = np.unique(np.linspace(0, len(history) - 1, min(MOST_POINTS, len(history))).round().astype(int))
+    places = np.unique(np.linspace(0, len(history) - 1, min(MOST_EPOCHS, len(history))).round().astype(int))
     epochs = [history[place] for place in places]
     return {
+        "stage": stage,
         "epoch": [epoch.number for epoch in epochs],
         "free_energy": [epoch.free_energy for epoch in epochs],
         "nll": [epoch.negative_log_likelihood for epoch in epochs],
@@ -408,7 +322,48 @@ def curve_points(history: Sequence[Epoch]) -> dict[str, list[Any]]:
     }
 
 
-def doubt_facts(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str, Any]:
+def _told_by(posterior: Posterior, columns: Columns, judged: JudgedRows | None) -> dict[str, Any]:
+    """What rows tell of the predictions, where they were judged, of doubt and of the importance of features.
+
+    Args:
+        posterior: The posterior, as it is served.
+        columns: Canonical columns of the rows, ``[N]`` each.
+        judged: Some of them, judged; None: there are none.
+    """
+    held_out = None
+    if judged is not None:
+        held_out = judged.in_full(posterior.schema, select_rows(columns, judged.rows))
+        if isinstance(judged, JudgedNumbers):
+            held_out["agreement"] = _agreement(judged)
+    return {
+        "held_out": held_out,
+        "doubt": _doubt(posterior, columns),
+        "importance": _importance(posterior, columns),
+    }
+
+
+def _agreement(judged: JudgedNumbers) -> list[dict[str, Any]]:
+    """Parts of ten rows or more, by the predicted mean: what was predicted in each, and what was observed."""
+    lower, upper = _band(judged)
+    found = []
+    for part in np.array_split(np.argsort(judged.mean), max(1, min(BINS_OF_AGREEMENT, len(judged) // 10))):
+        means = {"predicted": judged.mean, "lower": lower, "upper": upper}
+        observed = np.quantile(judged.targets[part], QUANTILES).tolist()
+        found.append(
+            {name: float(values[part].mean()) for name, values in means.items()}
+            | dict(zip(("low", "observed", "high"), observed, strict=True))
+        )
+    return found
+
+
+def _band(judged: JudgedNumbers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the 90 % bands that answers give, ``[n]`` each, the target's unit."""
+    place = 2 * COVERAGES.index(BAND)
+    lower, upper = judged.mean + judged.served.ends[:, place : place + 2].T
+    return lower, upper
+
+
+def _doubt(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str, Any]:
     """The epistemic share of the variance, or entropy, of what the posterior answers for some rows.
 
     Args:
@@ -422,25 +377,29 @@ def doubt_facts(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dic
         ``rows`` and ``share``.
     """
     count = len(next(iter(columns.values())))
-    if count > MOST_ROWS:
-        columns = select_rows(columns, np.sort(np.random.default_rng(seed).choice(count, MOST_ROWS, replace=False)))
-    parts = _uncertainty(posterior.predict(columns, PredictOptions(percentiles=())))
+    chosen = np.sort(np.random.default_rng(seed).choice(count, min(count, ROWS_OF_DOUBT), replace=False))
+    columns = select_rows(columns, chosen)
+    answer: Any = posterior.predict(columns, PredictOptions(percentiles=()))
+    of_classes = posterior.schema.target.classes is not None
+    epistemic, total = (
+        (answer.epistemic_entropy, answer.entropy) if of_classes else (answer.epistemic_std**2, answer.std**2)
+    )
 
-    def share(rows: slice | NDArray[np.int64]) -> float:
-        epistemic, total = parts[:, rows].sum(axis=1)
-        return float(epistemic / total) if total > 0.0 else 0.0
+    def share(rows: Any) -> float:
+        whole = total[rows].sum()
+        return float(epistemic[rows].sum() / whole) if whole > 0.0 else 0.0
 
     return {
-        "of": "variance" if posterior.schema.target.classes is None else "entropy",
-        "rows": parts.shape[1],
+        "of": "entropy" if of_classes else "variance",
+        "rows": len(chosen),
         "share": share(slice(None)),
         "features": [
             {
                 "name": feature.name,
                 "unit": feature.unit,
                 "bins": [
-                    {**place, "rows": len(rows), "share": share(rows)}
-                    for place, rows in _bins(feature, columns[feature.name])
+                    {**part, "rows": len(rows), "share": share(rows)}
+                    for part, rows in _parts(feature, columns[feature.name])
                 ],
             }
             for feature in posterior.schema.features
@@ -448,63 +407,26 @@ def doubt_facts(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dic
     }
 
 
-def _uncertainty(answer: Prediction | ClassPrediction) -> NDArray[np.float64]:
-    """Epistemic and whole variance of every row, of classes its entropy, ``[2, n]``."""
-    if isinstance(answer, ClassPrediction):
-        if answer.entropy is None or answer.epistemic_entropy is None:
-            raise ValueError("an answer with draws has both parts of the entropy")
-        return np.stack((answer.epistemic_entropy, answer.entropy))
-    if answer.epistemic_std is None or answer.aleatoric_std is None:
-        raise ValueError("an answer with draws has both parts of the standard deviation")
-    return np.stack((answer.epistemic_std**2, answer.epistemic_std**2 + answer.aleatoric_std**2))
-
-
-def _bins(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.int64]]]:
-    """Bins of a feature with their rows: tenths of the rows, or its largest categories; missing cells come last."""
-    if feature.kind in GROUPED_KINDS:
-        parts = [(part_name(part), part.rows) for part in category_parts(feature, column)]
-        return sorted(parts[:MOST_DOUBT_CATEGORIES], key=lambda part: part[0] == {"category": None})
+def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.intp]]]:
+    """Rows by the largest categories of a feature, or in tenths by its values; missing cells come last."""
+    if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN):
+        parts = category_parts(feature, column)[:MOST_CATEGORIES]
+        return sorted(parts, key=lambda part: part[0] == {"category": None})
     missing = is_missing(column)
-    present = np.flatnonzero(~missing)
-    found: list[tuple[dict[str, Any], NDArray[np.int64]]] = []
-    if len(present):
-        values = column[present].astype(np.float64)
-        edges = np.unique(np.quantile(values, np.linspace(0.0, 1.0, DOUBT_BINS + 1)))
-        places = np.searchsorted(edges[1:-1], values, side="right")
-        for place in np.unique(places):
-            inside = values[places == place]
-            ends = [_shown(feature, float(end)) for end in (inside.min(), inside.max())]
-            found.append(({"from": ends[0], "to": ends[1]}, present[places == place]))
-    if missing.any():
-        found.append(({"category": None}, np.flatnonzero(missing)))
-    return found
-
-
-def _shown(feature: Feature, value: float) -> float | str:
-    return format_date(value) if feature.kind is FeatureKind.DATE else value
-
-
-def weight_facts(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The signal-to-noise ratios ``|mu| / sigma`` of the weights (`model.training.pruning`).
-
-    Args:
-        spec: The specification of the checkpoint.
-        tensors: Its tensors by name, on the CPU.
-
-    Returns:
-        ``edges`` of the bins and ``counts`` in them, without held weights: those of inputs that are zero for every
-        training row, and of inputs that their member does not read.
-    """
-    names = [f"layers.{index}.weight" for index in range(len(spec.architecture.layers))]
-    inputs = extrapolation_inputs(spec.encoder)
-    held = torch.cat([part.flatten() for part in held_weights(tensors, spec.architecture, inputs)])
-    ratios = torch.cat([signal_to_noise(tensors[f"{n}.mu"], tensors[f"{n}.rho"]).flatten() for n in names])
-    free = ratios[~held].numpy()
-    logs = np.clip(np.log10(np.maximum(free, 1e-30)), HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
-    return {
-        "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
-        "counts": np.histogram(logs, HISTOGRAM_EDGES)[0].tolist(),
-    }
+    present, gone = np.flatnonzero(~missing), np.flatnonzero(missing)
+    values = column[present].astype(np.float64)
+    found: list[tuple[dict[str, Any], NDArray[np.intp]]] = []
+    # Rows of the same value are in the same part.
+    edges = np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9))) if len(values) else values
+    places = np.searchsorted(edges, values, side="right")
+    for place in np.unique(places):
+        rows = present[places == place]
+        ends = {"from": float(column[rows].min()), "to": float(column[rows].max())}
+        if feature.kind is FeatureKind.DATE:
+            found.append(({name: format_date(end) for name, end in ends.items()}, rows))
+        else:
+            found.append((ends, rows))
+    return [*found, *([({"category": None}, gone)] if len(gone) else [])]
 
 
 def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None:
@@ -515,8 +437,7 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
     count, of_features = len(next(iter(columns.values()))), len(posterior.schema.features)
     if count < 2:
         return None
-    rows = min(count, ROWS_OF_IMPORTANCE)
-    features = screened_features(posterior, columns, MOST_BARS)
+    rows, features = min(count, ROWS_OF_IMPORTANCE), screened_features(posterior, columns, MOST_BARS)
     found = permutation_importance(
         posterior,
         columns,
@@ -526,3 +447,68 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
         features=features,
     )
     return found | {"of_features": of_features}
+
+
+def shown_rows(
+    judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: NDArray[np.int64], *, seed: int = 0
+) -> dict[str, Any]:
+    """The rows that a report shows.
+
+    Args:
+        judged: n rows.
+        posterior: The posterior that they were judged by.
+        columns: Canonical columns of all rows, ``[N]`` each.
+        numbers: Number of each of them in the user's table, from 1, ``[N]``.
+        seed: Seed of the choice of points where there are too many.
+
+    Returns:
+        ``points``, each with ``predicted``, ``observed``, ``lower`` and ``upper``; of classes there are none. And
+        ``surprising``: the rows furthest out in their predicted distributions, or those whose own class was given the
+        least probability. Each has ``row``, ``cells`` (feature → text), ``observed`` and ``predicted``. Of
+        numbers it also has the band and ``one_in``: one row in so many should lie as far out. Of classes it has
+        ``probability``, of the observed class, and ``certainty``, of the predicted one.
+    """
+    count, points = len(judged), np.arange(0)
+    told: dict[str, NDArray[Any]]
+    if isinstance(judged, JudgedClasses):
+        names, served, labels = np.array(posterior.schema.target.classes, dtype=object), judged.served, judged.labels
+        rarity = served[np.arange(count), labels]
+        told = {"observed": names[labels], "predicted": names[served.argmax(axis=1)]}
+        told |= {"probability": rarity, "certainty": served.max(axis=1)}
+    elif isinstance(judged, JudgedNumbers):
+        lower, upper = _band(judged)
+        rarity = 2.0 * np.minimum(judged.served.pit, 1.0 - judged.served.pit)
+        told = {"observed": judged.targets, "predicted": judged.mean, "lower": lower, "upper": upper}
+        told["one_in"] = 1.0 / np.maximum(rarity, 1e-9)
+        points = np.sort(np.random.default_rng(seed).choice(count, min(count, MOST_POINTS), replace=False))
+
+    def records(rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+        cells = zip(*(column[rows].tolist() for column in told.values()), strict=True)
+        return [dict(zip(told, of_row, strict=True)) for of_row in cells]
+
+    rarest = np.argsort(rarity, kind="stable")[:MOST_SURPRISING]
+    return {
+        "points": records(points),
+        "surprising": [
+            record
+            | {
+                "row": int(numbers[row]),
+                "cells": {of.name: _cell(of, columns[of.name][row]) for of in posterior.schema.features},
+            }
+            for row, record in zip(judged.rows[rarest], records(rarest), strict=True)
+        ],
+    }
+
+
+def _cell(feature: Feature, value: Any) -> str:
+    if value is None or value != value:
+        return "missing"
+    match feature.kind:
+        case FeatureKind.CATEGORICAL:
+            return str(value)
+        case FeatureKind.BOOLEAN:
+            return "yes" if value else "no"
+        case FeatureKind.DATE:
+            return format_date(float(value))
+        case _:
+            return f"{value:.6g}"

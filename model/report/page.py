@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
 from murho.model.evaluation.summary import plus_minus
-from murho.model.report.chart_style import COLOURS, PAPER, named
-from murho.model.report.charts import charts
-from murho.model.report.training_charts import candidate_name
+from murho.model.report.charts import COLOURS, PAPER, charts, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from murho.model.report.chart_style import Chart
+    from murho.model.report.charts import Chart
 
 __all__ = [
     "HOW_TO_GET_CHARTS",
@@ -77,7 +75,7 @@ class Drawing:
         return picture
 
     def element(self) -> str:
-        """An SVG element, without background, for a page that defines the variables of `chart_style.COLOURS`."""
+        """An SVG element, without background, for a page that defines the variables of `COLOURS`."""
         drawn = re.sub(rf'<rect width="[^"]*" height="[^"]*" fill="{PAPER}"/>', "", self.picture, count=1)
         for colour, name in COLOURS.items():
             drawn = drawn.replace(colour, f"var(--{name})")
@@ -97,7 +95,7 @@ def html_page(
         name: Name of the checkpoint, and its version if it is known.
         facts: The facts of the report.
         drawn: Its charts.
-        rows: Rows to show, `model.report.held_out_facts`; None: no rows.
+        rows: Rows to show, `model.report.facts.shown_rows`; None: no rows.
     """
     pages = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -109,7 +107,6 @@ def html_page(
     )
     pages.filters |= {
         "named": named,
-        "candidate": candidate_name,
         "count": lambda value: f"{value:,}",
         "end": lambda value: value if isinstance(value, str) else f"{value:.6g}",
         "error": lambda value, error: plus_minus(value, error or None) if _known(value) else None,

@@ -24,8 +24,7 @@ from murho.model.bbb.rows import Rows, select_rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.errors import FitError
-from murho.model.evaluation.held_out import calibrate_held_out
-from murho.model.evaluation.row_scores import SAMPLES
+from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.predictive.compiled_engine import engine_worth
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit_types import Fit
     from murho.model.bbb.rows import TrainingData
-    from murho.model.evaluation.held_out import HeldOutRows
+    from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Schema
     from murho.model.tables.splits import HeldOut
     from murho.model.training.candidates import Attempt, Candidate, Reporter, SearchResult
@@ -63,8 +62,7 @@ class Evidence:
         columns: Canonical columns of the features, ``[N]`` each, of the rows with a target.
         targets: ``[N]``, the target's unit.
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
-        learned: Rows that the networks have learned from, of the N.
-        held_out: Predictions for the held-out rows.
+        held_out: The held-out rows, judged.
         attempts: All fits of the search, in order.
         chosen: The fit that was kept, one of the attempts.
     """
@@ -72,8 +70,7 @@ class Evidence:
     columns: Columns
     targets: NDArray[np.float64]
     row_numbers: NDArray[np.int64]
-    learned: NDArray[np.int64]
-    held_out: HeldOutRows
+    held_out: JudgedRows
     attempts: tuple[Attempt, ...]
     chosen: Attempt
 
@@ -257,9 +254,7 @@ def finish(
     if result.full_search is not None:
         training["full_search"] = result.full_search.to_json()
     spec = spec.made_now(calibration=calibrated.conformal, metrics=calibrated.metrics, training=training)
-    evidence = Evidence(
-        data.columns, targets, rows.row_numbers, split.learned, calibrated.held_out, result.attempts, result.best
-    )
+    evidence = Evidence(data.columns, targets, rows.row_numbers, calibrated.held_out, result.attempts, result.best)
     return Trained(tensors, Posterior(spec, tensors, engine=engine), evidence)
 
 
@@ -279,7 +274,7 @@ def _facts_of_search(result: SearchResult) -> dict[str, Any]:
         "stopped": result.fit.stopped,
         "interrupted": result.interrupted,
         "temperature": result.candidate.temperature,
-        "candidates": [attempt.to_json() for attempt in result.attempts],
+        "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
     }
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.network import Architecture
     from murho.model.encoding.encoder import Encoder
-    from murho.model.evaluation.held_out import Calibrated, HeldOutRows
+    from murho.model.evaluation.held_out import Calibrated
+    from murho.model.evaluation.rows import JudgedRows
     from murho.model.training.revisions import LabelledRows
 
 __all__ = [
@@ -242,7 +243,7 @@ class Pruned:
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     calibration: str
-    judged: HeldOutRows | None
+    judged: JudgedRows | None
 
 
 def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None) -> Pruned:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from murho.model.bbb.fit_types import Epoch
     from murho.model.bbb.network import Architecture
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.evaluation.held_out import HeldOutRows
+    from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.splits import Units
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import UpdateOptions
@@ -251,7 +251,7 @@ class Updated:
     after: dict[str, Any]
     held_out: bool
     calibration: str
-    judged: HeldOutRows
+    judged: JudgedRows
     history: tuple[Epoch, ...]
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from murho.model.report.chart_style import COLOURS
-from murho.model.report.charts import charts
+from murho.model.report.charts import COLOURS, charts
 from murho.model.report.facts import facts_of_spec
 
 if TYPE_CHECKING:

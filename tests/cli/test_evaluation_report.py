@@ -29,7 +29,7 @@ def test_it_says_units_and_every_part(report: dict[str, Any]) -> None:
     lines = report_lines(report, "EUR")
     text = "\n".join(lines)
     assert f"RMSE {report['rmse']:.4g} EUR" in lines[0]
-    for part in ("CRPS", "R²", "central bands (EUR)", "interval score", "pinball loss", "PIT", "Spearman"):
+    for part in ("CRPS", "R²", "central bands (EUR)", "interval score", "calibration error", "PIT", "Spearman"):
         assert part in text
     assert line(lines, "90 % band by std (EUR)").split()[-2:] == ["raw", "calibrated"]
     for feature in ("district", "lift"):
@@ -62,10 +62,10 @@ def test_what_is_unknown_is_not_shown(report: dict[str, Any]) -> None:
 
 def test_many_categories_are_cut_and_small_ones_flagged(report: dict[str, Any]) -> None:
     groups = [
-        {"category": f"town {number}", "rows": 99 - number, "few": False, "raw": 0.9, "calibrated": 0.9}
+        {"category": f"town {number}", "rows": 99 - number, "raw": 0.9, "calibrated": 0.9}
         for number in range(MOST_GROUPS)
     ]
-    few = {"category": None, "rows": 3, "few": True, "raw": 1.0, "calibrated": 1.0}
+    few = {"category": None, "rows": 3, "raw": 1.0, "calibrated": 1.0}
     merged = few | {"merged": 4}
     lines = report_lines(report | {"coverage_by_category": {"town": [*groups, few, merged]}}, None)
     assert lines[-1] == "and 2 more, see --json"

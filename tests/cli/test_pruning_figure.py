@@ -11,7 +11,7 @@ import pytest
 from murho.cli.figures import check_figure, draw_figure
 from murho.cli.revision import histogram_lines
 from murho.model.errors import OptionError
-from murho.model.report.training_charts import pruning_chart
+from murho.model.report.charts import pruning_chart
 from murho.model.training.pruning import Cut, Layer
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None
     histogram, rule, _ = drawn["layer"]
     heights = {"removed": 0, "kept": 0}
     for bar in histogram["data"]["values"]:
-        heights[bar["part"]] += bar["top"] - bar["base"]
+        heights[bar["part"]] += bar["weights"]
         assert bar["from"] < bar["to"]
     assert heights == {"removed": sum(REMOVED), "kept": sum(KEPT)}
     (place,) = rule["data"]["values"]
-    assert 10.0 ** place["at"] == pytest.approx(0.334)
+    assert place["from"] == pytest.approx(0.334)
     assert drawn["title"]["text"].endswith("cars, version 1")
     assert any("20 weights" in line for line in drawn["title"]["subtitle"])
 

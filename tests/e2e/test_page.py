@@ -284,11 +284,11 @@ def test_the_model_card_has_the_training_curves(visit: Visit, site: str) -> None
 
 def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) -> None:
     charts = httpx.get(f"{site}/models/cars/charts").json()["charts"]
-    assert {"predicted", "pit", "coverage-by-std", "doubt", "weights"} <= {chart["name"] for chart in charts}
+    assert {"predicted", "reliability", "coverage", "doubt", "importance"} <= {chart["name"] for chart in charts}
     visit.page.click("#tab-card")
     visit.answered()
     shown = visit.page.locator("#report figure h4").all_inner_texts()
-    assert shown == [chart["title"] for chart in charts if chart["name"] not in {"curves", "candidates"}]
+    assert shown == [chart["title"] for chart in charts if chart["name"] not in {"curves"}]
     assert visit.page.locator("#report .reported svg").count() == len(shown)
 
 

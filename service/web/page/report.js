@@ -4,7 +4,7 @@ import { $, h } from './dom.js';
 import { getJson } from './api.js';
 import { drawReported } from './charts.js';
 
-const DRAWN_ABOVE = ['curves', 'candidates'];
+const DRAWN_ABOVE = ['curves'];
 
 let shown = null; // {model, version, colours, charts}
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from murho.cli.shared import table_lines
-from murho.model.evaluation.class_metrics import SET_COVERAGES, SHARES_KEPT
-from murho.model.evaluation.metrics import COVERAGES, HISTOGRAM_BINS
-from murho.model.evaluation.subgroups import BAND, FEW_ROWS
+from murho.model.evaluation.rows import BAND, FEW_ROWS
 from murho.model.evaluation.summary import per_cent, plus_minus
 
 if TYPE_CHECKING:
@@ -50,32 +48,37 @@ def _of_numbers(report: Mapping[str, Any], kinds: Sequence[str], unit: str | Non
         f"predicted std {report['sharpness']:.4g}{suffix} (rms), {per_cent(report['epistemic_share'])} of its square "
         f"epistemic{rank}",
     ]
-    bands = [[f"central bands{in_unit}", "", *(f"{coverage} %" for coverage in COVERAGES)]]
-    for key, title in (("coverage", "coverage"), ("width", "mean width"), ("interval_score", "interval score")):
-        shown = per_cent if key == "coverage" else _short
-        bands += _by_kind(title, {kind: map(shown, report[kind][key].values()) for kind in kinds})
-    errors = [["calibration error", "", "mean |error|", "rms", "max", "area"]]
-    for name in ("quantiles", "bands"):
-        found = {kind: report[kind]["calibration_error"][name].values() for kind in kinds}
-        errors += _by_kind(f"of {name}", {kind: [f"{value:.3f}" for value in of] for kind, of in found.items()})
-    pinball = [["pinball loss", "mean of 99", "5 %", "50 %", "95 %"]]
-    pinball += [[kind, *map(_short, report[kind]["pinball"].values())] for kind in kinds]
-    pit = [["PIT: % of rows in each tenth", *[""] * HISTOGRAM_BINS, "Kolmogorov-Smirnov"]]
-    for kind in kinds:
-        shares = (f"{100.0 * share:.0f}" for share in report[kind]["pit"]["histogram"])
-        pit.append([kind, *shares, f"{report[kind]['pit']['ks']:.3f}"])
+    bands = _by_kind(
+        f"central bands{in_unit}",
+        {"coverage": per_cent, "mean width": _short, "interval score": _short},
+        {kind: [report[kind][key] for key in ("coverage", "width", "interval_score")] for kind in kinds},
+    )
+    errors = _by_kind(
+        "calibration error",
+        dict.fromkeys(("of quantiles", "of bands"), "{:.3f}".format),
+        {kind: list(report[kind]["calibration_error"].values()) for kind in kinds},
+        ("mean |error|", "rms", "max"),
+    )
+    pit = [["PIT: % of rows in each tenth"]]
+    pit += [[kind, *(f"{100.0 * share:.0f}" for share in report[kind]["pit"]["histogram"])] for kind in kinds]
 
     def covered(part: Mapping[str, Any]) -> list[str]:
         return [per_cent(part[kind]) for kind in kinds]
 
-    by_std = [[f"{BAND} % band by std{in_unit}", "rows", "RMSE", *kinds]]
-    for part in report["coverage_by_std"]:
-        low, high = map(_short, part["std"])
-        cells = [f"{low} to {high}", str(part["rows"]), _short(part["rmse"])]
-        by_std.append([*cells, *covered(part), *_few(part["few"])])
-    by_category = _by_category(report["coverage_by_category"], f"{BAND} % band by", kinds, covered)
-    tables = [[*table_lines(bands), _chance(report)], *map(table_lines, (errors, pinball, pit, by_std))]
-    return [scores, *tables, *by_category]
+    by_std = [(f"{_short(part['std'][0])} to {_short(part['std'][1])}", part) for part in report["coverage_by_std"]]
+    return [
+        scores,
+        [*bands, _chance(report)],
+        errors,
+        table_lines(pit),
+        _parts(
+            f"{BAND} % band by std{in_unit}",
+            by_std,
+            ("RMSE", *kinds),
+            lambda part: [_short(part["rmse"]), *covered(part)],
+        ),
+        *_by_category(report["coverage_by_category"], f"{BAND} % band by", kinds, covered),
+    ]
 
 
 def _of_classes(report: Mapping[str, Any], kinds: Sequence[str]) -> list[list[str]]:
@@ -96,75 +99,99 @@ def _of_classes(report: Mapping[str, Any], kinds: Sequence[str]) -> list[list[st
         )
     scores = [["", *kinds]]
     scores += [[title, *(f"{report[kind][key]:.4f}" for kind in kinds)] for key, title in SCORES.items()]
-    sets = [["prediction sets", "", *(f"{coverage} %" for coverage in SET_COVERAGES)]]
-    of_sets = {kind: report[kind]["sets"] for kind in kinds}
-    sets += _by_kind("hold the class", {kind: map(per_cent, of["coverage"].values()) for kind, of in of_sets.items()})
-    sizes = {kind: [f"{size:.2f}" for size in of["size"].values()] for kind, of in of_sets.items()}
-    sets += _by_kind("classes in it", sizes)
-    kept = [
-        ["the surest rows", *(f"{share} %" for share in SHARES_KEPT)],
-        ["accuracy", *map(per_cent, report["accuracy_of_kept"].values())],
-    ]
-    by_confidence = [["by probability of the likeliest class", "rows", *OF_PARTS]]
-    by_confidence += [
-        [per_cent(part["confidence"]), str(part["rows"]), *_of_part(part), *_few(part["few"])]
-        for part in report["by_confidence"]
-    ]
+    sets = _by_kind(
+        "prediction sets",
+        {"hold the class": per_cent, "classes in it": "{:.2f}".format},
+        {kind: [report[kind]["sets"][key] for key in ("coverage", "size")] for kind in kinds},
+    )
+    kept = report["accuracy_of_kept"]
+    kept_rows = [["the surest rows", *(f"{share} %" for share in kept)], ["accuracy", *map(per_cent, kept.values())]]
+
+    def of_part(part: Mapping[str, Any]) -> list[str]:
+        return [
+            per_cent(part["accuracy"]),
+            f"{part['log_loss']:.4f}",
+            per_cent(part["coverage"]),
+            f"{part['size']:.2f}",
+        ]
+
+    def of_class(scores: Mapping[str, Any]) -> list[str]:
+        shares = ["" if scores[key] is None else per_cent(scores[key]) for key in ("recall", "precision")]
+        if scores["sets"] is None:
+            return shares
+        coverage, size = (scores["sets"][key][str(BAND)] for key in ("coverage", "size"))
+        return [*shares, f"{scores['log_loss']:.4f}", per_cent(coverage), f"{size:.2f}"]
+
+    by_class = sorted(report["by_class"].items(), key=lambda item: -item[1]["n"])
+    by_confidence = [(per_cent(part["confidence"]), part) for part in report["by_confidence"]]
     return [
         headline,
         table_lines(scores),
-        [*table_lines(sets), _chance(report)],
-        table_lines(kept),
-        _by_class(report["by_class"]),
+        [*sets, _chance(report)],
+        table_lines(kept_rows),
+        _parts("class", by_class, ("recall", "precision", *OF_PARTS[1:]), of_class),
         _confusions(report),
-        table_lines(by_confidence),
-        *_by_category(report["by_category"], "by", OF_PARTS, _of_part),
+        _parts("by probability of the likeliest class", by_confidence, OF_PARTS, of_part),
+        *_by_category(report["by_category"], "by", OF_PARTS, of_part),
     ]
 
 
-def _by_kind(title: str, kinds: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """A row for raw and one for calibrated, the first one with the title."""
-    return [["" if number else title, kind, *cells] for number, (kind, cells) in enumerate(kinds.items())]
+def _by_kind(
+    title: str,
+    shown: Mapping[str, Callable[[float], str]],
+    found: Mapping[str, Sequence[Mapping[str, float]]],
+    heads: Sequence[str] = (),
+) -> list[str]:
+    """A table with a row for raw and one for calibrated of each score.
+
+    Args:
+        title: Title of the table.
+        shown: Title of each score, and how its values are shown.
+        found: By kind, the values of each score.
+        heads: Of the columns; none: the nominal coverages that are the names of the values.
+    """
+    names = next(iter(found.values()))[0]
+    rows = [[title, "", *(heads or (f"{coverage} %" for coverage in names))]]
+    for place, (score, text) in enumerate(shown.items()):
+        for number, (kind, scores) in enumerate(found.items()):
+            rows.append(["" if number else score, kind, *map(text, scores[place].values())])
+    return table_lines(rows)
 
 
 def _chance(report: Mapping[str, Any]) -> str:
-    chance = (0.01 * BAND * (1.0 - 0.01 * BAND) / report["n"]) ** 0.5
+    chance = (0.01 * BAND * (1.0 - 0.01 * BAND) / report["independent"]) ** 0.5
     return f"({100.0 * chance:.1f} points of a coverage of {BAND} % are chance: one standard error)"
+
+
+def _parts(
+    title: str,
+    parts: Iterable[tuple[str, Mapping[str, Any]]],
+    heads: Sequence[str],
+    cells: Callable[[Mapping[str, Any]], list[str]],
+) -> list[str]:
+    """A table with a row for each part of the rows, by its name; cells are made of what the report says of it."""
+    rows = []
+    for name, part in parts:
+        count = part["n"] if "n" in part else part["rows"]
+        rows.append([name, str(count), *cells(part), *(["few rows"] if count < FEW_ROWS else [])])
+    more = [f"and {len(rows) - MOST_GROUPS} more, see --json"] if len(rows) > MOST_GROUPS else []
+    return [*table_lines([[title, "rows", *heads], *rows[:MOST_GROUPS]]), *more]
 
 
 def _by_category(
     features: Mapping[str, Any], title: str, heads: Sequence[str], cells: Callable[[Mapping[str, Any]], list[str]]
 ) -> list[list[str]]:
     """A table for each feature, with a row for each category."""
-    tables = []
-    for feature, parts in features.items():
-        rows = [[f"{title} {feature}", "rows", *heads]]
-        rows += [[_name(part), str(part["rows"]), *cells(part), *_few(part["few"])] for part in parts[:MOST_GROUPS]]
-        tables.append([*table_lines(rows), *_more(len(parts))])
-    return tables
+    return [
+        _parts(f"{title} {feature}", [(_name(part), part) for part in parts], heads, cells)
+        for feature, parts in features.items()
+    ]
 
 
 def _name(part: Mapping[str, Any]) -> str:
     if "merged" in part:
         return f"({part['merged']} categories of under {FEW_ROWS} rows)"
     return "(missing)" if part["category"] is None else str(part["category"])
-
-
-def _of_part(part: Mapping[str, Any]) -> list[str]:
-    shares = per_cent(part["accuracy"]), f"{part['log_loss']:.4f}", per_cent(part["coverage"])
-    return [*shares, f"{part['size']:.2f}"]
-
-
-def _by_class(classes: Mapping[str, Any]) -> list[str]:
-    rows = [["class", "rows", "recall", "precision", *OF_PARTS[1:]]]
-    for name, scores in sorted(classes.items(), key=lambda item: -item[1]["n"])[:MOST_GROUPS]:
-        shares = ("" if scores[key] is None else per_cent(scores[key]) for key in ("recall", "precision"))
-        of_rows = ["", "", ""]
-        if scores["sets"] is not None:
-            coverage, size = scores["sets"]["coverage"]["90"], scores["sets"]["size"]["90"]
-            of_rows = [f"{scores['log_loss']:.4f}", per_cent(coverage), f"{size:.2f}"]
-        rows.append([name, str(scores["n"]), *shares, *of_rows, *_few(scores["n"] < FEW_ROWS)])
-    return [*table_lines(rows), *_more(len(classes))]
 
 
 def _confusions(report: Mapping[str, Any]) -> list[str]:
@@ -184,11 +211,3 @@ def _confusions(report: Mapping[str, Any]) -> list[str]:
 
 def _short(value: float) -> str:
     return f"{value:.4g}"
-
-
-def _few(few: bool) -> list[str]:
-    return ["few rows"] if few else []
-
-
-def _more(count: int) -> list[str]:
-    return [f"and {count - MOST_GROUPS} more, see --json"] if count > MOST_GROUPS else []

@@ -94,7 +94,7 @@ def importance(
         sys.stderr.write(f"left out {len(targets) - len(labelled)} rows without a value of {schema.target.name!r}\n")
     if figure is not None:
         from murho.cli.figures import draw_figure
-        from murho.model.report.training_charts import importance_chart
+        from murho.model.report.charts import importance_chart
 
         draw_figure(importance_chart(found, schema.target.unit), figure)
     if json:
@@ -108,7 +108,7 @@ def importance(
 def _lines(found: Mapping[str, Any], unit: str | None) -> list[str]:
     from murho.cli.shared import table_lines
     from murho.model.evaluation.summary import plus_minus
-    from murho.model.report.training_charts import MEASURES, ordered_features
+    from murho.model.report.charts import MEASURES, ordered_features
 
     measures = found["measures"]
     rows = [["feature", *(MEASURES[measure] for measure in measures)]]

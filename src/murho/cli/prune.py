@@ -59,7 +59,7 @@ def prune(
     table = None if data is None else read_rows_for(source, data)
     from murho.cli.revision import pruned_lines, report_line, write_revision
     from murho.model.report.facts import report_facts
-    from murho.model.report.files import pruning_report
+    from murho.model.report.files import revision_report
     from murho.model.training.pruning import prune as prune_revision
     from murho.model.training.revisions import Revision
 
@@ -69,11 +69,12 @@ def prune(
     written = pruned.revision
 
     def make_report() -> dict[str, bytes]:
-        return pruning_report(name, pruned, rows, report_facts(source, revision.spec), with_rows=report_rows)
+        before = report_facts(source, revision.spec)
+        return revision_report(name, "pruning", pruned, rows, before, with_rows=report_rows)
 
     made = write_revision(store, name, written, make_report if report else None)
     if figure is not None:
-        from murho.model.report.training_charts import pruning_chart
+        from murho.model.report.charts import pruning_chart
 
         draw_figure(pruning_chart(pruned.cut.to_json(), f"{name}, version {revision.posterior.version}"), figure)
     if json:

@@ -65,7 +65,7 @@ def update(
     from murho.cli.revision import report_line, updated_lines, write_revision
     from murho.model.python.progress import TerminalReporter
     from murho.model.report.facts import report_facts
-    from murho.model.report.files import update_report
+    from murho.model.report.files import revision_report
     from murho.model.training.revisions import Revision
     from murho.model.training.updating import update as update_revision
 
@@ -78,7 +78,8 @@ def update(
     written = updated.revision
 
     def make_report() -> dict[str, bytes]:
-        return update_report(name, updated, rows, report_facts(source, revision.spec), with_rows=report_rows)
+        before, history = report_facts(source, revision.spec), updated.history
+        return revision_report(name, "update", updated, rows, before, history=history, with_rows=report_rows)
 
     made = write_revision(store, name, written, make_report if report else None)
     if json:

@@ -12,8 +12,8 @@ import torch
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.training_range import FURTHEST_TARGET, BeyondRule
-from murho.model.evaluation.metrics import pit_of
-from murho.model.evaluation.row_scores import score_rows
+from murho.model.evaluation.judging import judge_encoded
+from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
@@ -146,15 +146,11 @@ def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
     near, far = _at(posterior), _at(posterior, size=500.0)
     both = {name: np.concatenate([near[name], far[name]]) for name in near}
     targets = np.full(40, 700.0)
-    row_scores = score_rows(
-        posterior, posterior.encoder.encode(both), targets, samples=256, calibration=posterior.calibration
-    )
-    assert row_scores.outside.tolist() == [False] * 20 + [True] * 20
-    assert row_scores.calibrated is not None
+    judged = judge_encoded(posterior, posterior.encoder.encode(both), targets)
+    assert isinstance(judged, JudgedNumbers)
     band = _band(posterior, both)
     inside = (band[:, 0] <= targets) & (targets <= band[:, 1])
-    np.testing.assert_array_equal(row_scores.calibrated.inside[:, -1], inside)
+    np.testing.assert_array_equal(judged.bands["calibrated"].inside[:, -1], inside)
     exceedance = posterior.predict(both, PredictOptions(thresholds=(700.0,))).exceedance
     assert exceedance is not None
-    pit = pit_of(row_scores.scores, posterior.calibration, row_scores.outside)
-    np.testing.assert_allclose(pit, 1.0 - exceedance[:, 0], atol=1e-5)
+    np.testing.assert_allclose(judged.served.pit, 1.0 - exceedance[:, 0], atol=1e-5)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 
-from murho.model.evaluation.class_metrics import accuracy_of_kept, set_scores
+from murho.model.evaluation.classes import accuracy_of_kept, set_scores
+from murho.model.evaluation.rows import RowWeights
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ LABELS = np.random.default_rng(4).integers(0, 4, 200)
 
 
 def test_coverage_and_size_equal_those_of_mapie(sets: dict[int, np.ndarray]) -> None:
-    ours = set_scores(sets, LABELS)
+    ours = set_scores(sets, LABELS, RowWeights.of(200))
     stacked = np.stack(list(sets.values()), axis=2)
     assert list(ours["coverage"].values()) == pytest.approx(classification_coverage_score(LABELS, stacked).tolist())
     assert list(ours["size"].values()) == pytest.approx(classification_mean_width_score(stacked).tolist())
@@ -27,8 +28,9 @@ def test_coverage_and_size_equal_those_of_mapie(sets: dict[int, np.ndarray]) -> 
 
 def test_a_weight_is_a_number_of_copies(sets: dict[int, np.ndarray]) -> None:
     copies = np.random.default_rng(0).integers(0, 4, 200)
-    copied = set_scores({at: held.repeat(copies, axis=0) for at, held in sets.items()}, LABELS.repeat(copies))
-    weighted = set_scores(sets, LABELS, copies.astype(np.float64))
+    repeated = {at: held.repeat(copies, axis=0) for at, held in sets.items()}
+    copied = set_scores(repeated, LABELS.repeat(copies), RowWeights.of(int(copies.sum())))
+    weighted = set_scores(sets, LABELS, RowWeights.of(200, copies.astype(np.float64)))
     for name in ("coverage", "size"):
         assert weighted[name] == pytest.approx(copied[name])
 
@@ -36,7 +38,7 @@ def test_a_weight_is_a_number_of_copies(sets: dict[int, np.ndarray]) -> None:
 def test_accuracy_of_the_most_certain_rows() -> None:
     correct = np.array([True, False, True, True, False])
     uncertainty = np.array([0.1, 0.9, 0.2, 0.3, 0.8])
-    found = accuracy_of_kept(correct, uncertainty, kept=(20, 60, 80, 100))
+    found = accuracy_of_kept(correct, uncertainty, RowWeights.of(5), (20, 60, 80, 100))
     assert found == pytest.approx({"20": 1.0, "60": 1.0, "80": 0.75, "100": 0.6})
 
 
@@ -44,10 +46,11 @@ def test_rows_of_equal_uncertainty_are_kept_by_lot() -> None:
     """The order of the rows decides nothing."""
     correct = np.array([True, False, False, False])
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
-        assert accuracy_of_kept(correct[order], np.zeros(4), kept=(25, 100)) == pytest.approx({"25": 0.25, "100": 0.25})
+        found = accuracy_of_kept(correct[order], np.zeros(4), RowWeights.of(4), (25, 100))
+        assert found == pytest.approx({"25": 0.25, "100": 0.25})
 
 
 def test_shares_kept_are_shares_of_the_weight() -> None:
     correct, uncertainty = np.array([True, False, True]), np.array([0.1, 0.2, 0.3])
-    found = accuracy_of_kept(correct, uncertainty, np.array([2.0, 1.0, 1.0]), kept=(50, 75, 100))
+    found = accuracy_of_kept(correct, uncertainty, RowWeights.of(3, np.array([2.0, 1.0, 1.0])), (50, 75, 100))
     assert found == pytest.approx({"50": 1.0, "75": 2.0 / 3.0, "100": 0.75})

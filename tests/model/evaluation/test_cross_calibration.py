@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,9 +18,9 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.training_range import Outside
-from murho.model.evaluation import row_scores
-from murho.model.evaluation.held_out import calibrate_held_out
-from murho.model.evaluation.row_scores import SAMPLES, score_rows
+from murho.model.evaluation import judging
+from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
+from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.target_models import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
@@ -68,11 +69,16 @@ def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pyte
     assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
 
 
-def test_without_calibrating_groups_there_is_no_map(rent: Posterior) -> None:
+def test_without_calibrating_groups_there_is_no_map_and_the_posterior_scores_with_its_own(rent: Posterior) -> None:
     encoded, targets = labelled(rent, 30)
-    conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(30), None)], calibrating=[])
+    groups = [HeldOut(np.arange(30), None)]
+    conformal, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=[])
     assert conformal is None
-    assert "calibrated" not in report
+    found = judge_encoded(rent, encoded, targets, SAMPLES).report()
+    assert report["calibrated"]["coverage"] == found["calibrated"]["coverage"]
+    bare = Posterior(replace(rent.spec, calibration=None), rent._tensors)
+    _, report = calibrate_and_score(bare, encoded, targets, groups, calibrating=[])
+    assert report["calibrated"] is None
 
 
 def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> None:
@@ -95,7 +101,7 @@ def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch)
     encoded, targets = labelled(rent, 60)
     groups = split_rows(60, 0, members=2).held_out(2)
     _, whole = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
-    monkeypatch.setattr(row_scores, "MOST_ROWS_PER_PASS", 7)
+    monkeypatch.setattr(judging, "MOST_ROWS_PER_PASS", 7)
     _, parts = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
     assert parts["nll"] == pytest.approx(whole["nll"], rel=1e-6)
     assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]
@@ -106,7 +112,8 @@ def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Pos
     conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(60), None)], calibrating=[0])
     assert conformal is not None
     assert (conformal.method, conformal.narrowing) == (SPLIT, None)
-    found = score_rows(rent, encoded, targets, samples=SAMPLES, calibration=conformal).report()
+    calibrated = Posterior(replace(rent.spec, calibration=conformal), rent._tensors)
+    found = judge_encoded(calibrated, encoded, targets, SAMPLES).report()
     for name in ("n", "rmse", "mae", "r2", "nll", "crps"):
         assert report[name] == pytest.approx(found[name], rel=1e-9)
     for kind in ("raw", "calibrated"):
@@ -140,6 +147,7 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, NDArray[
         drawn=drawn,
         architecture=SimpleNamespace(members=members),
         schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
+        calibration=None,
     )
     return cast("Posterior", stand_in), encoded, truth + generator.standard_normal(rows)
 
@@ -155,7 +163,8 @@ def test_scores_of_all_members_are_estimated_from_two_judges_a_row() -> None:
     groups = _in_pairs(600, 6)
     conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(len(groups)))
     assert conformal is not None
-    found = score_rows(posterior, encoded, targets, samples=SAMPLES, calibration=conformal).report()
+    posterior.calibration = conformal
+    found = judge_encoded(posterior, encoded, targets, SAMPLES).report()
     errors = report["standard_errors"]
     for name in ("rmse", "mae", "nll", "crps"):
         assert abs(report[name] - found[name]) < 2.0 * errors[name]

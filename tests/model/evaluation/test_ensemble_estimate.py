@@ -6,25 +6,26 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.evaluation.held_out import JudgedRows, extrapolated, narrowing_of
-from murho.model.evaluation.metrics import RowWeights
+from murho.model.evaluation.held_out import NumbersByJudges
+from murho.model.evaluation.numbers import JudgedNumbers
+from murho.model.evaluation.rows import RowWeights
 
 
-def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> JudgedRows:
+def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> NumbersByJudges:
     """Rows of which only the sizes of normal scores are known: under single judges ``[n]``, and under all of them."""
     rows = len(together)
-    return JudgedRows(
-        rows=np.arange(rows),
-        groups=np.zeros(rows, dtype=np.int64),
-        judges=np.full(rows, judges),
-        members=members,
-        targets=np.zeros(rows),
-        means=np.zeros(rows),
+    nothing = np.zeros(rows)
+    of_rows = JudgedNumbers(
+        rows=np.arange(rows), targets=nothing, doubt=nothing, mean=nothing, values={"reach": together}, bands={}
+    )
+    return NumbersByJudges(
+        together=of_rows,
         alone={"reach": alone},
-        together={"reach": together},
         scores=together,
         percentiles=np.zeros((rows, 1)),
         outside=np.zeros(rows, dtype=np.bool_),
+        judges=np.full(rows, judges),
+        members=members,
     )
 
 
@@ -43,23 +44,22 @@ def test_narrowed_bands_cover_nearly_as_promised(rows: int, least: float, most: 
     alone = np.mean([np.minimum(_mixture_scores(targets, means[[number]]), 3.0) for number in range(2)], axis=0)
     pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)
     judged = _judged(alone[:rows], np.minimum(pair[:rows], 3.0), 2, 10)
-    factor, error = narrowing_of(judged, RowWeights.of(rows))
+    factor = judged.narrowing(RowWeights.of(rows))
     assert factor is not None
     reach = float(np.quantile(pair, 0.9))
     covered_by_pairs = np.mean(everybody <= reach)
     covered = np.mean(everybody <= factor * reach)
     assert least <= (covered - 0.9) / (covered_by_pairs - 0.9) < most
-    assert 0.1 / np.sqrt(rows) < error < 1.0 / np.sqrt(rows)
 
 
 def test_members_that_agree_leave_no_room_to_narrow() -> None:
     sizes = np.abs(np.random.default_rng(0).standard_normal(100))
-    assert narrowing_of(_judged(sizes, sizes, 2, 10), RowWeights.of(100)) == (1.0, 0.0)
+    assert _judged(sizes, sizes, 2, 10).narrowing(RowWeights.of(100)) == 1.0
 
 
-@pytest.mark.parametrize(("judges", "members"), [(2, 2), (1, 5)])
-def test_where_all_members_judge_or_only_one_nothing_is_extrapolated(judges: int, members: int) -> None:
+@pytest.mark.parametrize("judges", [1, 2])
+def test_where_the_judges_alone_are_described_nothing_is_extrapolated(judges: int) -> None:
     sizes = np.abs(np.random.default_rng(0).standard_normal(100))
-    judged = _judged(2.0 * sizes, sizes, judges, members)
-    assert narrowing_of(judged, RowWeights.of(100)) == (None, 0.0)
-    np.testing.assert_array_equal(extrapolated(judged)["reach"], sizes)
+    judged = _judged(2.0 * sizes, sizes, judges, judges)
+    assert judged.narrowing(RowWeights.of(100)) is None
+    np.testing.assert_array_equal(judged.extrapolated()["reach"], sizes)

@@ -12,7 +12,8 @@ import pytest
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
-from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_rows, evaluate_table
+from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables import files
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
@@ -30,7 +31,7 @@ def test_the_full_judgement_has_the_contracts_keys_and_more(report: dict[str, An
     assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(report)
     for kind in ("raw", "calibrated"):
         bands = report[kind]
-        names = {"coverage", "width", "interval_score", "rms_std_ratio", "pinball", "calibration_error", "pit"}
+        names = {"coverage", "width", "interval_score", "rms_std_ratio", "reliability", "calibration_error", "pit"}
         assert set(bands) == names
         for name in ("coverage", "width", "interval_score"):
             assert list(bands[name]) == ["50", "80", "90", "95"]
@@ -58,15 +59,16 @@ def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> No
 def test_in_short_and_in_full_agree(rent: Posterior, report: dict[str, Any]) -> None:
     table = make_table(rows=200, seed=5)
     columns = columns_from_table(table, rent.schema)
-    short = evaluate_rows(rent, rent.encoder.encode(columns), target_from_table(table, "rent"))
-    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated"}
-    for key, value in short.items():
-        if key in ("raw", "calibrated"):
-            full = report[key]
-            for name, of_bands in value.items():
-                assert full[name] == pytest.approx(of_bands, rel=1e-6)
-        else:
-            assert report[key] == pytest.approx(value, rel=1e-9)
+    short = judge_columns(rent, columns, target_from_table(table, "rent")).report()
+    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated", "standard_errors"}
+    assert {key: report["standard_errors"][key] for key in ("raw", "calibrated")} == {
+        key: short["standard_errors"][key] for key in ("raw", "calibrated")
+    }
+    for key in ("n", "rmse", "mae", "r2", "nll", "crps"):
+        assert report[key] == pytest.approx(short[key], rel=1e-9)
+    for key in ("raw", "calibrated"):
+        for name, of_bands in short[key].items():
+            assert report[key][name] == pytest.approx(of_bands, rel=1e-6)
 
 
 def test_groups_and_bands_tell_the_same_coverage(report: dict[str, Any]) -> None:
@@ -100,7 +102,8 @@ def test_rows_without_a_target_are_left_out_and_counted(rent: Posterior) -> None
 
 def test_one_row_is_judged_as_far_as_it_goes(rent: Posterior) -> None:
     table = make_table(rows=1, seed=6)
-    report = evaluate_in_full(rent, columns_from_table(table, rent.schema), target_from_table(table, "rent"), samples=8)
+    columns = columns_from_table(table, rent.schema)
+    report = judge_columns(rent, columns, target_from_table(table, "rent"), samples=8).in_full(rent.schema, columns)
     assert report["n"] == 1
     assert report["r2"] is None
     assert report["spearman"] is None
@@ -111,8 +114,8 @@ def test_without_calibration_there_are_raw_bands_alone(rent: Posterior) -> None:
     bare = Posterior(replace(rent.spec, calibration=None), rent._tensors)
     report = evaluate_table(bare, make_table(rows=30, seed=5), samples=16)
     assert report["calibrated"] is None
-    assert report["coverage_by_std"][0]["calibrated"] is None
-    assert report["raw"]["pit"]["ks"] > 0.0
+    assert "calibrated" not in report["coverage_by_std"][0]
+    assert sum(report["raw"]["pit"]["histogram"]) == pytest.approx(1.0)
 
 
 def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_zero(rent: Posterior) -> None:
@@ -124,7 +127,7 @@ def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_
     for key in ("rmse", "mae", "r2", "nll", "crps", "sharpness", "epistemic_share"):
         assert weighted[key] == pytest.approx(repeated[key], rel=1e-6), key
     for kind in ("raw", "calibrated"):
-        for key in ("coverage", "width", "interval_score", "pinball"):
+        for key in ("coverage", "width", "interval_score"):
             assert weighted[kind][key] == pytest.approx(repeated[kind][key], rel=1e-6), key
         assert weighted[kind]["pit"]["histogram"] == pytest.approx(repeated[kind]["pit"]["histogram"])
         assert weighted[kind]["calibration_error"]["bands"] == pytest.approx(

@@ -12,7 +12,7 @@ from sklearn import metrics
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation import evaluate, row_scores
+from murho.model.evaluation import evaluate, judging
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables import files
@@ -136,7 +136,7 @@ def test_blocks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeyp
 
 def test_chunks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "ROWS_PER_CHUNK", 33)
-    monkeypatch.setattr(row_scores, "MOST_ROWS_PER_PASS", 10)
+    monkeypatch.setattr(judging, "MOST_ROWS_PER_PASS", 10)
     done: list[int] = []
     parts = evaluate_table(rooms, rooms_table(rows=200, seed=5), advance=done.append)
     assert sum(done) == 200

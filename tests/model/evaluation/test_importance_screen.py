@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.evaluation import importance
 from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
-    import pytest
-
     from murho.model.checkpoint.posterior import Posterior
 
 
@@ -37,15 +34,6 @@ def test_a_column_of_equal_cells_is_left_out_first(rooms: Posterior) -> None:
     for name in names:
         kept = screened_features(rooms, {**columns, name: np.repeat(columns[name][:1], 40)}, len(names) - 1)
         assert kept == [other for other in names if other != name]
-
-
-def test_it_does_not_depend_on_how_many_features_go_through_in_a_pass(
-    rent: Posterior, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns = columns_from_table(make_table(rows=60, seed=3), rent.schema)
-    together = screened_features(rent, columns, 2)
-    monkeypatch.setattr(importance, "CELLS_OF_A_PASS", 1)
-    assert screened_features(rent, columns, 2) == together
 
 
 def test_only_the_named_features_are_judged(rent: Posterior) -> None:

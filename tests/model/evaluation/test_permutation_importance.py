@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
 
 from murho.model.errors import OptionError
 from murho.model.evaluation.importance import choose_rows, permutation_importance
-from murho.model.evaluation.row_scores import score_columns
-from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.evaluation.judging import judge_columns
+from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.evaluation.numbers import JudgedNumbers
 
 
 def test_it_approaches_the_mean_over_all_pairs_of_rows(rent: Posterior) -> None:
@@ -39,7 +40,7 @@ def test_of_two_rows_scores_and_answers_move_as_they_do_when_the_cells_are_swapp
     swapped = columns | {"size": columns["size"][::-1]}
     options = PredictOptions(percentiles=())
     square = np.mean((rent.predict(swapped, options).mean - rent.predict(columns, options).mean) ** 2)
-    plain, other = (score_columns(rent, of, targets, DEFAULT_SAMPLES, None).crps for of in (columns, swapped))
+    plain, other = (cast("JudgedNumbers", judge_columns(rent, of, targets)).values["crps"] for of in (columns, swapped))
     size = permutation_importance(rent, columns, targets, repeats=5)["features"][0]
     share = size["mean"]["value"] ** 2 / square
     assert round(5 * share, 6) in (1.0, 2.0, 3.0, 4.0)

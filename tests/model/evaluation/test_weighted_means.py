@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.evaluation.metrics import RowWeights
+from murho.model.evaluation.rows import RowWeights
 
 VALUES = np.random.default_rng(0).standard_normal((60, 3))
 

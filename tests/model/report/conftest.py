@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.model.bbb.rows import select_rows
-from murho.model.report.facts import facts_of_training
-from murho.model.report.held_out_facts import shown_rows
+from murho.model.report.facts import facts_of_training, shown_rows
 from tests.model.conftest import make_table, train_quickly
 
 if TYPE_CHECKING:
@@ -29,6 +27,4 @@ def facts(trained: Trained) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def rows(trained: Trained) -> dict[str, Any]:
     evidence = trained.evidence
-    held_out = evidence.held_out
-    columns = select_rows(evidence.columns, held_out.rows)
-    return shown_rows(held_out, trained.spec.schema, columns, evidence.row_numbers[held_out.rows])
+    return shown_rows(evidence.held_out, trained.posterior, evidence.columns, evidence.row_numbers)

@@ -58,7 +58,7 @@ def test_the_page_has_every_section_and_asks_nothing_of_a_network(facts: dict[st
     assert "<script" not in page
     assert re.findall(r'(?:src|href)=["\'](?!#)', re.sub(r'xlink:href="#', "", page)) == []
     assert "prefers-color-scheme: dark" in page
-    assert page.count("<figure>") == 11
+    assert page.count("<figure>") == 6
     assert len(page) < 600_000
 
 
@@ -88,7 +88,7 @@ def test_without_the_extra_the_page_says_how_to_get_charts(facts: dict[str, Any]
 
 
 def test_a_checkpoint_without_held_out_rows_says_what_to_do(facts: dict[str, Any]) -> None:
-    bare = {**facts, "held_out": None, "doubt": None, "weights": None, "scores": {}}
+    bare = {**facts, "held_out": None, "doubt": None, "scores": {}}
     assert "murho report NAME DATA" in text_of(html_page("rent", bare, []))
 
 

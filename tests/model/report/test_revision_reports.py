@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from murho.model.report.facts import facts_of_pruning, facts_of_spec, facts_of_training, facts_of_update
-from murho.model.report.files import pruning_report, update_report
+from murho.model.report.facts import facts_of_revision, facts_of_spec, facts_of_training
+from murho.model.report.files import revision_report
 from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision, labelled_rows
@@ -45,7 +45,7 @@ def pruned(revision: Revision, new_rows: LabelledRows) -> Pruned:
 def test_an_update_goes_on_where_the_training_ended(
     updated: Updated, new_rows: LabelledRows, facts: dict[str, Any]
 ) -> None:
-    of_update = facts_of_update(updated, new_rows, facts)
+    of_update = facts_of_revision("update", updated, new_rows, facts, updated.history)
     *before, fit = of_update["training"]["curves"]
     assert before == facts["training"]["curves"]
     assert (fit["stage"], fit["epoch"]) == ("update", [1, 2, 3, 4, 5, 6])
@@ -55,8 +55,8 @@ def test_an_update_goes_on_where_the_training_ended(
 
 
 def test_an_update_is_judged_by_the_new_rows(updated: Updated, new_rows: LabelledRows, facts: dict[str, Any]) -> None:
-    of_update = facts_of_update(updated, new_rows, facts)
-    assert of_update["held_out"]["rows"] == of_update["scores"]["n"] == len(new_rows)
+    of_update = facts_of_revision("update", updated, new_rows, facts, updated.history)
+    assert of_update["held_out"]["n"] == of_update["scores"]["n"] == len(new_rows)
     assert of_update["doubt"]["rows"] == len(new_rows)
     revision = of_update["revision"]
     assert revision["scores"]["after"]["nll"] == pytest.approx(updated.after["nll"], rel=1e-5)
@@ -68,7 +68,7 @@ def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
 ) -> None:
     few = labelled_rows(make_table(5, seed=6), revision.posterior)
     updated = update(revision, few, UpdateOptions(epochs=2), reporter=Notes())
-    files = update_report("rent", updated, few, facts)
+    files = revision_report("rent", "update", updated, few, facts, history=updated.history)
     stored = orjson.loads(files["report/facts.json"])
     assert stored["held_out"] is None
     assert stored["scores"]["n"] == facts["scores"]["n"]
@@ -78,10 +78,10 @@ def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
 
 
 def test_a_pruning_keeps_no_score_of_the_whole_network(revision: Revision, facts: dict[str, Any]) -> None:
-    bare = facts_of_pruning(prune(revision, 0.5), None, facts)
+    bare = facts_of_revision("pruning", prune(revision, 0.5), None, facts, ())
     assert bare["scores"] == {}
-    assert (bare["held_out"], bare["doubt"], bare["weights"]) == (None, None, None)
-    page = pruning_report("rent", prune(revision, 0.5), None, facts)["report.html"].decode()
+    assert (bare["held_out"], bare["doubt"]) == (None, None)
+    page = revision_report("rent", "pruning", prune(revision, 0.5), None, facts)["report.html"].decode()
     assert "It was not judged" in page
     assert "The checkpoint has no scores" in page
 
@@ -89,15 +89,15 @@ def test_a_pruning_keeps_no_score_of_the_whole_network(revision: Revision, facts
 def test_the_page_says_what_changed_and_draws_it(
     updated: Updated, pruned: Pruned, new_rows: LabelledRows, facts: dict[str, Any]
 ) -> None:
-    files = update_report("rent", updated, new_rows, facts)
+    files = revision_report("rent", "update", updated, new_rows, facts, history=updated.history)
     page = files["report.html"].decode()
     assert "What has changed?" in page
     assert "updated with 60 new rows" in page
     assert "report/predicted.png" in files
-    files = pruning_report("rent", pruned, new_rows, facts)
+    files = revision_report("rent", "pruning", pruned, new_rows, facts)
     assert "of its weights were removed" in files["report.html"].decode()
     assert files["report/pruning.png"].startswith(b"\x89PNG")
-    hidden = pruning_report("rent", pruned, new_rows, facts, with_rows=False)
+    hidden = revision_report("rent", "pruning", pruned, new_rows, facts, with_rows=False)
     assert "surprising" in files["report.html"].decode()
     assert "surprising" not in hidden["report.html"].decode()
 
@@ -108,6 +108,6 @@ def test_a_report_of_a_training_has_no_changes(trained: Trained) -> None:
 
 def test_a_version_without_stored_facts_can_be_revised(updated: Updated, new_rows: LabelledRows) -> None:
     before = facts_of_spec(updated.revision.spec)
-    (fit,) = facts_of_update(updated, new_rows, before)["training"]["curves"]
+    (fit,) = facts_of_revision("update", updated, new_rows, before, updated.history)["training"]["curves"]
     assert fit["stage"] == "update"
-    assert "report.html" in update_report("rent", updated, new_rows, before)
+    assert "report.html" in revision_report("rent", "update", updated, new_rows, before)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from murho.model.errors import TableError
-from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
+from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
@@ -84,9 +84,8 @@ def test_a_weighted_fit_follows_the_weighted_rows() -> None:
     trained = train_quickly(table, weight="w", members=2, columns={}, epochs=40)
     mean = trained.posterior.predict({"x": np.array([0.0])}, PredictOptions()).mean
     assert mean[0] == pytest.approx(1.4, abs=0.15)  # 3 without weights
-    columns = {"x": x}
-    raw = evaluate_in_full(trained.posterior, columns, rent, samples=32)
-    weighted = evaluate_in_full(trained.posterior, columns, rent, samples=32, weights=table.column("w").to_numpy())
+    raw = evaluate_table(trained.posterior, table, samples=32)
+    weighted = evaluate_table(trained.posterior, table, samples=32, weight="w")
     assert weighted["mae"] < 0.6 * raw["mae"]
     assert raw["n"] == weighted["n"] == 400
 

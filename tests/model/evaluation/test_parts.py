@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,11 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from murho.model.evaluation.evaluate import coverage_by_std
-from murho.model.evaluation.metrics import RowWeights
-from murho.model.evaluation.subgroups import scores_by_category, spearman
+from murho.model.evaluation.numbers import spearman
+from murho.model.evaluation.rows import RowWeights, scores_by_category
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
-from tests.model.scored_rows import scored_rows
+from tests.model.judged_rows import judged_rows
 
 small_whole = arrays(np.int64, 30, elements=st.integers(0, 8))
 
@@ -27,23 +28,27 @@ def test_rank_correlation_is_scipys_with_ties(first: np.ndarray, second: np.ndar
         assert ours == pytest.approx(stats.spearmanr(first, second).statistic, abs=1e-12)
 
 
+def coverage_by_std(errors: np.ndarray, stds: np.ndarray, inside: np.ndarray) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = judged_rows(errors, stds, inside).in_full(schema(), {})["coverage_by_std"]
+    return found
+
+
 def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
     """Forty rows: the ten of smallest std are never inside, the others always."""
     stds = np.linspace(4.0, 0.1, 40)
-    groups = coverage_by_std(scored_rows(errors=2.0 * stds, stds=stds, inside=stds > 1.05), RowWeights.of(40))
+    groups = coverage_by_std(2.0 * stds, stds, stds > 1.05)
     assert [group["rows"] for group in groups] == [4] * 10
     assert [group["raw"] for group in groups] == [0.0, 0.0, 0.5, *[1.0] * 7]
-    assert all(group["few"] for group in groups)
     assert groups[0]["std"] == [pytest.approx(0.1), pytest.approx(0.4)]
     assert groups[-1]["rmse"] == pytest.approx(2.0 * np.sqrt(np.mean(np.sort(stds)[-4:] ** 2)))
-    assert groups[0]["calibrated"] is None
+    assert "calibrated" not in groups[0]
 
 
 @given(st.integers(1, 130), st.integers(0, 2**32))
 def test_groups_by_std_are_equal_and_whole(count: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     stds, inside = generator.integers(1, 9, count).astype(float), generator.random(count) < 0.8
-    groups = coverage_by_std(scored_rows(np.ones(count), stds, inside), RowWeights.of(count))
+    groups = coverage_by_std(np.ones(count), stds, inside)
     sizes = [group["rows"] for group in groups]
     assert sum(sizes) == count
     assert max(sizes) - min(sizes) <= 1
@@ -62,16 +67,16 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
     cells = np.array(["a"] * 25 + ["b"] * 30 + ["c"] * 19 + ["never seen"] + [None] * 5, dtype=object)
     inside = np.array([cell in ("b", "c") for cell in cells])
     groups = scores_by_category(
-        {"raw": inside, "calibrated": None},
+        {"raw": inside},
         RowWeights.of(80),
         schema(("kind", FeatureKind.CATEGORICAL)),
         {"kind": cells},
     )["kind"]
     assert groups == [
-        {"category": "b", "rows": 30, "few": False, "raw": 1.0, "calibrated": None},
-        {"category": "a", "rows": 25, "few": False, "raw": 0.0, "calibrated": None},
-        {"category": None, "rows": 5, "few": True, "raw": 0.0, "calibrated": None},
-        {"category": None, "merged": 2, "rows": 20, "few": False, "raw": 0.95, "calibrated": None},
+        {"category": "b", "rows": 30, "raw": 1.0},
+        {"category": "a", "rows": 25, "raw": 0.0},
+        {"category": None, "rows": 5, "raw": 0.0},
+        {"category": None, "merged": 2, "rows": 20, "raw": 0.95},
     ]
 
 
@@ -83,7 +88,7 @@ def test_a_single_small_category_keeps_its_name() -> None:
         schema(("kind", FeatureKind.CATEGORICAL)),
         {"kind": cells},
     )["kind"]
-    assert [(group["category"], group["few"]) for group in groups] == [("a", False), ("b", True)]
+    assert [group["category"] for group in groups] == ["a", "b"]
 
 
 def test_booleans_are_categories_and_numbers_are_not() -> None:

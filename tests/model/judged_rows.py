@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -14,8 +15,9 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.training_range import Outside
-from murho.model.evaluation.metrics import PERCENTILES, BandScores, band_levels
-from murho.model.evaluation.row_scores import RowScores, score_rows
+from murho.model.evaluation.judging import judge_encoded
+from murho.model.evaluation.numbers import Bands, JudgedNumbers
+from murho.model.evaluation.rows import RowWeights
 from murho.model.predictive.target_models import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
 
-ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
 
-
-def gaussian_posterior(copies: int = 3) -> Posterior:
+def gaussian_posterior(calibration: ConformalMap | None = None, copies: int = 3) -> Posterior:
     """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
     target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
 
@@ -40,26 +40,35 @@ def gaussian_posterior(copies: int = 3) -> Posterior:
         nowhere = Outside.of(torch.zeros(len(rows), dtype=torch.bool))
         return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine(target))
 
-    return cast("Posterior", SimpleNamespace(device=torch.device("cpu"), seed=0, drawn=drawn))
+    stand_in = SimpleNamespace(
+        device=torch.device("cpu"),
+        seed=0,
+        drawn=drawn,
+        calibration=calibration,
+        schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
+    )
+    return cast("Posterior", stand_in)
 
 
-def score_gaussians(
+def judge_gaussians(
     means: NDArray[np.float64],
     stds: NDArray[np.float64],
     targets: NDArray[np.float64],
     calibration: ConformalMap | None = None,
     weights: NDArray[np.float64] | None = None,
-) -> RowScores:
-    """Scores of one Gaussian a row, at all levels; means and stds are rounded to float32."""
+) -> JudgedNumbers:
+    """One Gaussian a row, judged; means and stds are rounded to float32."""
     rows = np.stack([means, stds], axis=1).astype(np.float32)
-    return score_rows(
-        gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS, weights=weights
+    judged = judge_encoded(gaussian_posterior(calibration), rows, targets, samples=1)
+    return cast("JudgedNumbers", replace(judged, weights=RowWeights.of(len(targets), weights)))
+
+
+def judged_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> JudgedNumbers:
+    """Rows of which only errors, std and whether the row lay inside its bands are known."""
+    count = len(errors)
+    nothing = np.zeros(count)
+    bands = Bands(stds, nothing + 0.5, np.repeat(inside[:, None], 4, axis=1), np.zeros((count, 8), np.float32))
+    values = {"square": errors**2, "absolute": np.abs(errors), "nll": nothing, "crps": nothing}
+    return JudgedNumbers(
+        rows=np.arange(count), targets=errors, doubt=nothing, mean=nothing, values=values, bands={"raw": bands}
     )
-
-
-def scored_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> RowScores:
-    """Scores of which only errors, std and whether the row lay inside its bands are known."""
-    nothing = np.zeros(len(errors))
-    bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), {})
-    nowhere = np.zeros(len(errors), bool)
-    return RowScores(nothing, errors, nothing, nothing, nothing, nothing, stds, stds, nowhere, bands, None)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from mapie.metrics.calibration import expected_calibration_error
 from sklearn import metrics as sklearn_metrics
 
-from murho.model.evaluation.class_metrics import (
-    calibration_error,
-    class_reliability,
-    class_scores,
-    classwise_calibration_error,
-    confusion_matrix,
-    roc_auc,
-    row_log_loss,
-    scores_by_class,
-)
+from murho.model.evaluation.classes import JudgedClasses, class_scores, roc_auc, row_log_loss
+from murho.model.evaluation.rows import RowWeights
+from murho.model.tables.schema import Schema, Target
 
 
 class Predictions(NamedTuple):
@@ -39,6 +32,21 @@ def _predictions(classes: int, weighted: bool, rows: int = 500) -> Predictions:
     return Predictions(stated, labels, generator.uniform(0.0, 3.0, rows) if weighted else None)
 
 
+def in_full(probabilities: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:
+    """All that is told of the rows, with sets of every class."""
+    rows, classes = probabilities.shape
+    every = np.ones(probabilities.shape, dtype=bool)
+    judged = JudgedClasses(
+        rows=np.arange(rows),
+        targets=labels.astype(np.float64),
+        doubt=np.zeros(rows),
+        weights=RowWeights.of(rows, weights),
+        probabilities={"raw": probabilities},
+        sets={"raw": dict.fromkeys((80, 90, 95), every)},
+    )
+    return judged.in_full(Schema((), Target("y", None, tuple(map(str, range(classes)))), {}), {})
+
+
 @pytest.fixture(
     scope="module",
     params=[(2, False), (2, True), (4, False), (4, True)],
@@ -51,7 +59,7 @@ def predictions(request: pytest.FixtureRequest) -> Predictions:
 
 def test_scores_equal_those_of_scikit_learn(predictions: Predictions) -> None:
     probabilities, labels, weights = predictions
-    ours = class_scores(probabilities, labels, weights=weights)
+    ours = class_scores(probabilities, labels, RowWeights.of(500, weights))
     predicted = probabilities.argmax(axis=1)
     binary = probabilities.shape[1] == 2
     theirs = {
@@ -79,14 +87,15 @@ def test_confusion_recall_and_precision_equal_those_of_scikit_learn(predictions:
     probabilities, labels, weights = predictions
     predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
     theirs = sklearn_metrics.confusion_matrix(labels, predicted, sample_weight=weights)
-    np.testing.assert_allclose(confusion_matrix(predicted, labels, classes, weights), theirs)
-    by_class = scores_by_class(predicted, labels, [str(number) for number in range(classes)], weights)
+    found = in_full(probabilities, labels, weights)
+    np.testing.assert_allclose(found["confusion"], theirs)
+    by_class = found["by_class"]
     precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(labels, predicted, sample_weight=weights)
     for number in range(classes):
-        found = by_class[str(number)]
-        assert found["n"] == np.sum(labels == number)
-        assert found["recall"] == pytest.approx(recall[number])
-        assert found["precision"] == pytest.approx(precision[number])
+        of_class = by_class[str(number)]
+        assert of_class["n"] == np.sum(labels == number)
+        assert of_class["recall"] == pytest.approx(recall[number])
+        assert of_class["precision"] == pytest.approx(precision[number])
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -95,15 +104,16 @@ def test_calibration_errors_equal_those_of_mapie(classes: int) -> None:
     correct = (probabilities.argmax(axis=1) == labels).astype(int)
     # MAPIE counts the ends of bins.
     theirs = expected_calibration_error(correct, probabilities, num_bins=16)
-    assert calibration_error(probabilities, labels) == pytest.approx(theirs)
+    ours = class_scores(probabilities, labels)
+    assert ours["ece"] == pytest.approx(theirs)
     theirs = expected_calibration_error(correct, probabilities, num_bins=16, classwise=True, class_labels=labels)
-    assert classwise_calibration_error(probabilities, labels) == pytest.approx(theirs)
+    assert ours["classwise_ece"] == pytest.approx(theirs)
 
 
 def test_a_weight_is_a_number_of_copies() -> None:
     probabilities, labels, _ = _predictions(4, weighted=False, rows=60)
     copies = np.random.default_rng(0).integers(0, 4, 60)
-    weighted = class_scores(probabilities, labels, weights=copies.astype(np.float64))
+    weighted = class_scores(probabilities, labels, RowWeights.of(60, copies.astype(np.float64)))
     copied = class_scores(np.repeat(probabilities, copies, axis=0), np.repeat(labels, copies))
     for name in ("accuracy", "balanced_accuracy", "log_loss", "brier", "auc", "ece", "classwise_ece"):
         assert weighted[name] == pytest.approx(copied[name]), name
@@ -114,9 +124,8 @@ def test_standard_errors_are_those_of_means_and_grow_with_groups() -> None:
     errors = class_scores(probabilities, labels)["standard_errors"]
     losses = row_log_loss(probabilities, labels)
     assert errors["log_loss"] == pytest.approx(losses.std(ddof=1) / 500**0.5)
-    copied = class_scores(
-        np.repeat(probabilities, 4, axis=0), np.repeat(labels, 4), units=np.repeat(np.arange(500), 4)
-    )["standard_errors"]
+    units = RowWeights.of(2_000, units=np.repeat(np.arange(500), 4))
+    copied = class_scores(np.repeat(probabilities, 4, axis=0), np.repeat(labels, 4), units)["standard_errors"]
     assert copied == pytest.approx(errors)
 
 
@@ -125,9 +134,9 @@ def test_a_single_row_and_a_single_class_have_scores() -> None:
     assert one["accuracy"] == 1.0
     assert one["auc"] is None
     assert one["standard_errors"] == {"accuracy": None, "log_loss": None, "brier": None}
-    by_class = scores_by_class(np.array([1]), np.array([1]), ["a", "b", "c"])
-    assert by_class["a"] == {"n": 0, "recall": None, "precision": None}
-    assert by_class["b"] == {"n": 1, "recall": 1.0, "precision": 1.0}
+    by_class = in_full(np.array([[0.2, 0.7, 0.1]]), np.array([1]), None)["by_class"]
+    assert by_class["0"] == {"n": 0, "recall": None, "precision": None, "log_loss": None, "sets": None}
+    assert {name: by_class["1"][name] for name in ("n", "recall", "precision")} == {"n": 1, "recall": 1, "precision": 1}
 
 
 def test_the_log_loss_of_a_class_of_probability_0_is_finite_as_in_scikit_learn() -> None:
@@ -138,13 +147,4 @@ def test_the_log_loss_of_a_class_of_probability_0_is_finite_as_in_scikit_learn()
 
 def test_auc_is_of_the_classes_that_have_rows() -> None:
     probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.5, 0.4, 0.1]])
-    assert roc_auc(probabilities, np.array([0, 1, 1])) == 1.0
-
-
-def test_a_reliability_diagram_has_the_bins_with_rows() -> None:
-    stated = np.array([0.0, 0.05, 0.1, 0.95, 1.0])
-    found = class_reliability(stated, np.array([False, True, False, True, True]), bins=10)
-    np.testing.assert_allclose(found.stated, [0.05, 0.975])
-    np.testing.assert_allclose(found.observed, [1.0 / 3.0, 1.0])
-    np.testing.assert_allclose(found.share, [0.6, 0.4])
-    assert found.rows.tolist() == [3, 2]
+    assert roc_auc(probabilities, np.array([0, 1, 1]), RowWeights.of(3)) == 1.0

@@ -1,0 +1,294 @@
+"""Judged rows of a target that is a number: errors of the mean, proper scores, bands, and the PIT.
+
+The probability integral transform (PIT) of a row is ``u = F(y)``, the distribution function of its predictive at the
+target. If predictives are calibrated, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.distributions.mixtures import normal_cdf
+from murho.model.evaluation.rows import (
+    BAND,
+    JudgedRows,
+    RowArrays,
+    RowWeights,
+    equal_parts,
+    means,
+    scores_by_category,
+    scores_of_part,
+    standard_errors,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.calibration.conformal import ConformalMap
+    from murho.model.checkpoint.row_answers import DrawnRows
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.tables.schema import Columns, Schema
+
+__all__ = [
+    "BAND_LEVELS",
+    "COVERAGES",
+    "HISTOGRAM_BINS",
+    "Bands",
+    "JudgedNumbers",
+    "reliability",
+    "row_scores",
+    "spearman",
+]
+
+COVERAGES = (50, 80, 90, 95)
+"""Nominal coverage of the reported bands, per cent."""
+BAND_LEVELS = tuple(50.0 + side * coverage / 2.0 for coverage in COVERAGES for side in (-1.0, 1.0))
+"""Lower and upper percentile of each of these bands, in that order: 25, 75, 10, 90 and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bands(RowArrays):
+    """Distributions of n rows in one kind of answer, raw or calibrated; the target's unit unless noted otherwise.
+
+    Attributes:
+        std: Standard deviation, ``[n]``.
+        pit: Probability integral transform of the target, ``[n]``.
+        inside: Whether the target lies in each band of `COVERAGES`, ends included, ``[n, 4]``.
+        ends: Percentiles at `BAND_LEVELS` minus the mean, ``[n, 8]``; float32, as these are most of the memory.
+    """
+
+    std: NDArray[np.float64]
+    pit: NDArray[np.float64]
+    inside: NDArray[np.bool_]
+    ends: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedNumbers(JudgedRows):
+    """Rows of a target that is a number; ``[n]``, in the target's unit unless noted otherwise.
+
+    Attributes:
+        mean: Predicted means.
+        values: The scores of `row_scores`, of the raw predictive.
+        bands: The raw answers, and the calibrated ones if there is a calibration: ``raw``, ``calibrated``.
+    """
+
+    mean: NDArray[np.float64]
+    values: dict[str, NDArray[np.float64]]
+    bands: dict[str, Bands]
+
+    @classmethod
+    def of(
+        cls,
+        drawn: DrawnRows,
+        rows: NDArray[np.int64],
+        targets: NDArray[np.float64],
+        calibration: ConformalMap | None,
+    ) -> Self:
+        """Judge B rows under their draws.
+
+        Args:
+            drawn: The rows.
+            rows: Their numbers, ``[B]``.
+            targets: ``[B]``, the target's unit.
+            calibration: Makes calibrated answers of raw ones; None: there are raw ones alone.
+        """
+        predictive, truth = drawn.predictive(), torch.from_numpy(targets).to(drawn.outputs.device)
+        scores = predictive.normal_score(truth.unsqueeze(0))[0]
+        mean, epistemic, _ = predictive.split()
+        values = row_scores(predictive, truth)
+
+        def bands(conformal: ConformalMap | None) -> Bands:
+            answer = drawn.answer(BAND_LEVELS, conformal)
+            ends = answer["percentiles"]
+            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.outside.mask)
+            inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])
+            from_mean = (ends - answer["mean"][:, None]).astype(np.float32)
+            return Bands(answer["std"], numbers_of(normal_cdf(nominal)), inside, from_mean)
+
+        return cls(
+            rows=rows,
+            targets=targets,
+            doubt=numbers_of(epistemic.square()) / values["variance"],
+            mean=numbers_of(mean),
+            values=values,
+            bands={"raw": bands(None)} | ({} if calibration is None else {"calibrated": bands(calibration)}),
+        )
+
+    @property
+    def served(self) -> Bands:
+        """The answers that are given: calibrated ones, if there is a calibration."""
+        return self.bands.get("calibrated", self.bands["raw"])
+
+    def report(self) -> dict[str, Any]:
+        """The scores of all rows.
+
+        Returns:
+            ``n``; ``rmse`` and ``mae``; ``r2``, the explained share of the variance of these targets,
+            ``1 - mean(error^2) / Var(target)``, None if they are all the same; ``nll`` and ``crps``, of the raw
+            predictive; ``raw`` and ``calibrated``, each with ``coverage``, ``width`` and ``interval_score`` by nominal
+            coverage (``{"50": …, "80": …}``), and ``rms_std_ratio``, the RMSE over the root mean square of the standard
+            deviation; and ``standard_errors`` of all but ``n``, ``r2`` and the three last ones.
+        """
+        rows, values = self.counts, self.values
+        # A single row may be extrapolated to less than nothing; not so many.
+        rmse = max(float(rows.mean(values["square"])), 0.0) ** 0.5
+        variance = float(rows.mean(np.square(self.targets - rows.mean(self.targets))))
+        scored = {"mae": values["absolute"], "nll": values["nll"], "crps": values["crps"]}
+        # The error of a root is by the delta method.
+        errors = standard_errors(scored | {"rmse": values["square"] / max(2.0 * rmse, 1e-300)}, rows)
+        kinds, covered = {}, {}
+        for kind, bands in self.bands.items():
+            kinds[kind] = self._of_bands(bands) | {
+                "rms_std_ratio": rmse / float(rows.mean(np.square(bands.std))) ** 0.5
+            }
+            covered[kind] = {"coverage": standard_errors(_by_coverage(bands.inside), rows)}
+        return {
+            "n": len(self),
+            "rmse": rmse,
+            **means(scored, rows),
+            "r2": 1.0 - rmse**2 / variance if variance > 0.0 else None,
+            "raw": kinds["raw"],
+            "calibrated": kinds.get("calibrated"),
+            "standard_errors": errors | covered,
+        }
+
+    def _of_bands(self, bands: Bands) -> dict[str, Any]:
+        """Coverage, width and interval score of bands.
+
+        The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
+        coverage c is ``u - l + 2 / (1 - c) * (distance of the target y from the band)``.
+        """
+        lower, upper = bands.ends[:, 0::2], bands.ends[:, 1::2]
+        error = (self.targets - self.mean)[:, None]
+        missed = np.maximum(lower - error, 0.0) + np.maximum(error - upper, 0.0)
+        width = upper.astype(np.float64) - lower
+        score = width + 2.0 / (1.0 - np.array(COVERAGES) / 100.0) * missed
+        values = {"coverage": bands.inside, "width": width, "interval_score": score}
+        return {name: means(_by_coverage(of_rows), self.counts) for name, of_rows in values.items()}
+
+    def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
+        """The report with more keys.
+
+        Returns:
+            `report` with `reliability` in ``raw`` and ``calibrated``, and ``independent``, as how many independent rows
+            of equal weight these count; ``sharpness``, the root mean square of ``std``; ``epistemic_share``, the
+            epistemic share of that mean square; ``spearman``, the rank correlation of ``std`` and the absolute error of
+            the mean, without weights; ``coverage_by_std``, ten parts of equal numbers of rows by ``std``, in ascending
+            order, each with ``std``, the smallest and the largest one, and ``rmse``, to compare with it; and
+            ``coverage_by_category``. Parts have the coverage of the 90 % band, ``raw`` and, with a calibration,
+            ``calibrated``.
+        """
+        rows, report, std = self.counts, self.report(), self.served.std
+        for kind, bands in self.bands.items():
+            report[kind] |= reliability(bands.pit, rows)
+        inside = {kind: bands.inside[:, COVERAGES.index(BAND)] for kind, bands in self.bands.items()}
+        square, errors = float(rows.mean(std**2)), self.targets - self.mean
+        return report | {
+            "independent": rows.independent,
+            "sharpness": square**0.5,
+            "epistemic_share": float(rows.mean(self.doubt * std**2)) / square,
+            "spearman": spearman(std, np.abs(errors)),
+            "coverage_by_std": [
+                {
+                    "std": std[part[[0, -1]]].tolist(),
+                    "rmse": float(rows.of_rows(part).mean(errors[part] ** 2)) ** 0.5,
+                    **scores_of_part(inside, part, rows),
+                }
+                for part in equal_parts(std)
+            ],
+            "coverage_by_category": scores_by_category(inside, rows, schema, columns),
+        }
+
+
+def numbers_of(values: Tensor) -> NDArray[Any]:
+    """The values as an array of their own."""
+    array: NDArray[Any] = values.cpu().numpy().copy()
+    return array
+
+
+def _by_coverage(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Values of the four bands, ``[n, 4]``, by their nominal coverage: ``{"50": …, "80": …}``."""
+    return dict(zip(map(str, COVERAGES), values.T, strict=True))
+
+
+FURTHEST_SCORE = 3.0
+"""Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
+
+
+def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, NDArray[np.float64]]:
+    """Scores of each row, ``[B]``, for targets ``[B]``.
+
+    Returns:
+        ``square`` and ``absolute`` error of the mean, ``nll`` (nats), ``crps``, ``variance`` of the predictive, and
+        ``reach``, the size of the normal score of the target, at most `FURTHEST_SCORE`.
+    """
+    mean, epistemic, aleatoric = predictive.split()
+    scores = {
+        "square": (mean - truth).square(),
+        "absolute": (mean - truth).abs(),
+        "nll": -predictive.log_density(truth),
+        "crps": predictive.crps(truth),
+        "variance": epistemic.square() + aleatoric.square(),
+        "reach": predictive.normal_score(truth.unsqueeze(0))[0].abs().clamp_max(FURTHEST_SCORE),
+    }
+    return {name: numbers_of(values) for name, values in scores.items()}
+
+
+HISTOGRAM_BINS = 10
+LEVELS = np.arange(1, 100) / 100.0
+"""Levels at which observed shares are compared with nominal ones."""
+SHOWN = slice(4, None, 5)
+"""Those of a reliability diagram: 5 %, 10 % and so on."""
+
+
+def reliability(pit: NDArray[np.float64], rows: RowWeights | None = None) -> dict[str, Any]:
+    """Calibration errors of quantiles and of central bands, and the shape of the PIT.
+
+    Args:
+        pit: ``[N]``.
+        rows: Weights of the rows; None: all are equal.
+
+    Returns:
+        ``reliability``, the observed share of targets below percentiles (``quantiles``) and inside central bands
+        (``bands``) at the levels 5, 10 … 95 %; ``calibration_error`` of both: ``mean_absolute``, ``rms`` and ``max`` of
+        the observed share minus the nominal one, over the levels 1, 2 … 99 % (Kuleshov, Fenner & Ermon 2018). ``bands``
+        does not show a bias of all predictions. ``pit`` has ``histogram``, the shares of rows in ten equal bins.
+        Calibrated predictives have 0.1 in each. More at the ends means that the bands are too narrow, more in the
+        middle that they are too wide.
+    """
+    shares = (rows or RowWeights.of(len(pit))).shares
+    observed = {
+        name: np.bincount(np.searchsorted(LEVELS, uniform), shares, minlength=100).cumsum()[:99]
+        for name, uniform in (("quantiles", pit), ("bands", np.abs(2.0 * pit - 1.0)))
+    }
+    errors = {name: np.abs(found - LEVELS) for name, found in observed.items()}
+    counts, _ = np.histogram(pit, HISTOGRAM_BINS, (0.0, 1.0), weights=shares)
+    return {
+        "reliability": {name: found[SHOWN].tolist() for name, found in observed.items()},
+        "calibration_error": {
+            name: {
+                "mean_absolute": float(error.mean()),
+                "rms": float(np.sqrt(np.mean(error**2))),
+                "max": float(error.max()),
+            }
+            for name, error in errors.items()
+        },
+        "pit": {"histogram": counts.tolist()},
+    }
+
+
+def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Spearman's rank correlation of two arrays ``[N]``, with mean ranks for ties; None if one array is constant."""
+    ranks = []
+    for values in (first, second):
+        _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+        if len(counts) < 2:
+            return None
+        ranks.append((counts.cumsum() - 0.5 * counts)[place])
+    return float(np.corrcoef(ranks)[0, 1])
