@@ -139,7 +139,7 @@ class Experience:
         """
         self._all_arms = arms
         self._contexts, self._arms = torch.empty(0, inputs), torch.empty(0, dtype=torch.long)
-        self._shares, self._surprises = torch.empty(2, 0)
+        self._shares, self._surprises = torch.empty(0), torch.empty(0)
 
     def __len__(self) -> int:
         return len(self._arms)
@@ -261,7 +261,8 @@ class RewardPosterior:
             ``[B, A]``, in the unit of the rewards.
         """
         with torch.no_grad():
-            return self._reward(torch.sigmoid(self.network(contexts, generator)[..., 0].T))
+            shares: Tensor = torch.sigmoid(self.network(contexts, generator)[..., 0].T)
+        return self._reward(shares)
 
     def mean(self, contexts: Tensor) -> Tensor:
         """Expected rewards of the mu-only networks, ``[B, A]``."""
@@ -324,7 +325,8 @@ class RewardPosterior:
 
     def _mean_shares(self, contexts: Tensor) -> Tensor:
         draws = mean_network(self.network.named_tensors(), self.network.architecture)
-        return torch.sigmoid(forward(draws, contexts)[..., 0].view(self.arms, len(contexts))).T
+        shares: Tensor = torch.sigmoid(forward(draws, contexts)[..., 0].view(self.arms, len(contexts))).T
+        return shares
 
     def _reward(self, shares: Tensor) -> Tensor:
         options = self.options
