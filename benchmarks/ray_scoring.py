@@ -79,10 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for system in systems:
                 output = f"{system.replace(', ', '-').replace(' ', '-')}-{turn}"
                 words = ["predict", "rows.parquet", "--model", "big", "--output"]
-                if system == SYSTEMS[0]:
-                    words.append(f"{output}.parquet")
-                else:
-                    words += [output, "--engine", "ray", "--workers", system.split()[1]]
+                words.append(f"{output}.parquet")
+                if system != SYSTEMS[0]:
+                    words += ["--engine", "ray", "--workers", system.split()[1]]
                 runs[system].append(_run(place, words))
     rows = []
     for system, measured in runs.items():

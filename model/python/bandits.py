@@ -4,9 +4,9 @@ The agent chooses the arm of the highest expected reward under a draw of the wei
 probability that it is the best one (Thompson 1933; Blundell et al. 2015, section 4 with Bayes by Backprop). Rewards are
 taken in batches, whenever the caller has some.
 
-The posterior of the arms' reward functions is Bayes by Backprop, with networks of its own for each arm, which learn
-from the rewards of that arm alone. The A arms with E networks each are the ``A * E`` members of one
-`model.bbb.network.BayesianNetwork`, so that a step trains all of them at once.
+The posterior of the arms' reward functions is Bayes by Backprop, with a network of its own for each arm, which learns
+from the rewards of that arm alone. They are the A members of one `model.bbb.network.BayesianNetwork`, so that a step
+trains all of them at once.
 
 A reward between two limits is learned as a share y in [0, 1] of the distance between them. It has the likelihood of a
 Bernoulli trial, ``y log p + (1 - y) log(1 - p)``, with the expected share p as its only parameter. For 0 and 1 it is
@@ -77,8 +77,6 @@ class BanditOptions:
         highest_reward: No reward is above it.
         hidden: Width of each hidden layer of an arm's network. The inputs also reach the output directly, so that
             linear effects are learned from few rewards.
-        activation: Activation between the layers.
-        members: Networks of each arm, E. Each decision draws from one of them.
         context_length: Typical length (square root of the sum of squares) of a context; by default the square root of
             the number of inputs, as for standardised inputs. One-hot columns of F features have the square root of F.
             The prior of the first weights is divided by it.
@@ -97,8 +95,6 @@ class BanditOptions:
     lowest_reward: float
     highest_reward: float
     hidden: tuple[int, ...] = (20,)
-    activation: str = "relu"
-    members: int = 1
     context_length: float | None = None
     linear_sigma: float = 4.0
     hidden_sigma: float = 1.0
@@ -109,36 +105,30 @@ class BanditOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.lowest_reward) and math.isfinite(self.highest_reward)):
-            raise OptionError("lowest_reward and highest_reward must be finite numbers")
-        if not self.lowest_reward < self.highest_reward:
+        if not -math.inf < self.lowest_reward < self.highest_reward < math.inf:
             raise OptionError(
-                f"lowest_reward must be below highest_reward, not {self.lowest_reward!r} and {self.highest_reward!r}"
+                "lowest_reward and highest_reward must be finite, and the first below the second, not "
+                f"{self.lowest_reward!r} and {self.highest_reward!r}"
             )
-        for name in ("linear_sigma", "hidden_sigma", "temperature", "learning_rate"):
+        for name in POSITIVE:
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0.0):
+            if value is not None and not 0.0 < value < math.inf:
                 raise OptionError(f"{name} must be a positive number, not {value!r}")
-        if self.context_length is not None and not (math.isfinite(self.context_length) and self.context_length > 0.0):
-            raise OptionError(f"context_length must be a positive number, not {self.context_length!r}")
-        for name in ("members", "batch_size", "steps"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.seed < 2**63:
             raise OptionError(f"seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
+POSITIVE = (
+    *("context_length", "linear_sigma", "hidden_sigma", "temperature", "learning_rate", "batch_size"),
+    "steps",
+)
+
 UNIFORM_SHARE = 0.5
 """Share of the minibatches that is drawn uniformly, so that no weight is above 2."""
-FIRST_CAPACITY = 1024
 
 
 class Experience:
-    """Contexts, chosen arms, rewards and surprises of N decisions.
-
-    Attributes:
-        counts: Decisions for each arm, ``[A]``.
-    """
+    """Contexts, chosen arms, rewards and surprises of N decisions."""
 
     def __init__(self, inputs: int, arms: int) -> None:
         """Begin without a decision.
@@ -147,15 +137,17 @@ class Experience:
             inputs: D.
             arms: A.
         """
-        self._contexts = torch.empty(FIRST_CAPACITY, inputs)
-        self._shares = torch.empty(FIRST_CAPACITY)
-        self._surprises = torch.empty(FIRST_CAPACITY)
-        self._rows_of_arm = torch.empty(arms, FIRST_CAPACITY, dtype=torch.long)
-        self._arms = torch.empty(FIRST_CAPACITY, dtype=torch.long)
-        self.counts = torch.zeros(arms, dtype=torch.long)
+        self._all_arms = arms
+        self._contexts, self._arms = torch.empty(0, inputs), torch.empty(0, dtype=torch.long)
+        self._shares, self._surprises = torch.empty(0), torch.empty(0)
 
     def __len__(self) -> int:
-        return int(self.counts.sum())
+        return len(self._arms)
+
+    @property
+    def counts(self) -> Tensor:
+        """Decisions for each arm, ``[A]``."""
+        return torch.bincount(self._arms, minlength=self._all_arms)
 
     def add(self, contexts: Tensor, arms: Tensor, shares: Tensor) -> Tensor:
         """Add B decisions; they are as surprising as can be until `remember` says better.
@@ -168,18 +160,12 @@ class Experience:
         Returns:
             Their numbers, ``[B]``.
         """
-        first, count = len(self), len(contexts)
-        self._reserve(first + count)
-        new = slice(first, first + count)
-        self._contexts[new], self._shares[new], self._arms[new] = contexts, shares, arms
-        self._surprises[new] = 1.0
-        numbers = torch.arange(first, first + count)
-        for arm in arms.unique().tolist():
-            of_arm = numbers[arms == arm]
-            begin = int(self.counts[arm])
-            self._rows_of_arm[arm, begin : begin + len(of_arm)] = of_arm
-            self.counts[arm] += len(of_arm)
-        return numbers
+        first = len(self)
+        self._contexts = torch.cat((self._contexts, contexts))
+        self._arms = torch.cat((self._arms, arms))
+        self._shares = torch.cat((self._shares, shares))
+        self._surprises = torch.cat((self._surprises, torch.ones(len(arms))))
+        return torch.arange(first, len(self))
 
     def rows(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Contexts, arms and shares of decisions by number."""
@@ -189,35 +175,29 @@ class Experience:
         """Set the surprises, not negative, of decisions by number."""
         self._surprises[numbers] = surprises
 
-    def minibatches(
-        self, steps: int, members: int, batch_size: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def minibatches(self, steps: int, batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Rows of each step, drawn with replacement.
 
         Args:
             steps: T.
-            members: Networks of each arm, E; each has minibatches of its own.
             batch_size: B.
             generator: Source of the draws.
 
         Returns:
-            Numbers of the rows and their weights, ``[T, A * E, B]`` each, arm by arm. The weights of an arm without
-            decisions are zero.
+            Numbers of the rows and their weights, ``[T, A, B]`` each. The weights of an arm without decisions are
+            zero.
         """
-        arms = len(self.counts)
-        numbers = torch.zeros(steps, arms, members * batch_size, dtype=torch.long)
-        weights = torch.zeros(steps, arms, members * batch_size)
-        for arm, count in enumerate(self.counts.tolist()):
-            if count == 0:
-                continue
-            rows = self._rows_of_arm[arm, :count]
-            probabilities = self.probabilities(rows)
-            places = torch.rand(steps, members * batch_size, generator=generator, dtype=torch.float64)
-            chosen = torch.searchsorted(probabilities.cumsum(0), places).clamp_max_(count - 1)
-            numbers[:, arm] = rows[chosen]
-            weights[:, arm] = (1.0 / (count * probabilities[chosen])).float()
-        shape = (steps, arms * members, batch_size)
-        return numbers.view(shape), weights.view(shape)
+        numbers = torch.zeros(steps, self._all_arms, batch_size, dtype=torch.long)
+        weights = torch.zeros(numbers.shape)
+        for arm in range(self._all_arms):
+            rows = (self._arms == arm).nonzero()[:, 0]
+            if len(rows):
+                probabilities = self.probabilities(rows)
+                places = torch.rand(steps, batch_size, generator=generator, dtype=torch.float64)
+                chosen = torch.searchsorted(probabilities.cumsum(0), places).clamp_max_(len(rows) - 1)
+                numbers[:, arm] = rows[chosen]
+                weights[:, arm] = (1.0 / (len(rows) * probabilities[chosen])).float()
+        return numbers, weights
 
     def probabilities(self, rows: Tensor) -> Tensor:
         """Probability of each of an arm's rows in a minibatch, ``[rows]``, double precision; they sum to 1."""
@@ -227,18 +207,6 @@ class Experience:
         if total <= 0.0:
             return uniform
         return UNIFORM_SHARE * uniform + (1.0 - UNIFORM_SHARE) / total * surprises
-
-    def _reserve(self, count: int) -> None:
-        """Make room for so many decisions, at least twice as many as before."""
-        capacity = len(self._shares)
-        if count <= capacity:
-            return
-        more = max(count, 2 * capacity) - capacity
-        for name in ("_contexts", "_shares", "_surprises", "_arms"):
-            old = getattr(self, name)
-            setattr(self, name, torch.cat((old, old.new_empty(more, *old.shape[1:]))))
-        old = self._rows_of_arm
-        self._rows_of_arm = torch.cat((old, old.new_empty(len(old), more)), dim=1)
 
 
 INITIAL_MEANS = 0.3
@@ -254,7 +222,7 @@ class RewardPosterior:
 
     Attributes:
         experience: All decisions so far.
-        network: The stacked networks; member ``a E + e`` is network e of arm a.
+        network: The stacked networks, a member for each arm.
         prior: Prior of their weights.
     """
 
@@ -268,9 +236,7 @@ class RewardPosterior:
         """
         self.arms, self.options = arms, options
         generator = torch.Generator().manual_seed(options.seed)
-        architecture = Architecture(
-            inputs, options.hidden, 1, options.activation, members=arms * options.members, skip=bool(options.hidden)
-        )
+        architecture = Architecture(inputs, options.hidden, 1, "relu", members=arms, skip=bool(options.hidden))
         self.network = BayesianNetwork(architecture, generator)
         scale = _prior_scales(self.network, options)
         self.prior = PosteriorPrior(torch.zeros_like(scale), scale)
@@ -285,7 +251,7 @@ class RewardPosterior:
         self._updates = 0
 
     def draw(self, contexts: Tensor, generator: torch.Generator) -> Tensor:
-        """Expected rewards under a draw of the weights: another draw, of a random member, for every context.
+        """Expected rewards under a draw of the weights: another draw for every context.
 
         Args:
             contexts: ``[B, D]``.
@@ -294,14 +260,12 @@ class RewardPosterior:
         Returns:
             ``[B, A]``, in the unit of the rewards.
         """
-        members, batch = self.options.members, len(contexts)
         with torch.no_grad():
-            logits = self.network(contexts, generator)[..., 0].view(self.arms, members, batch)
-        chosen = torch.randint(members, (1, 1, batch), generator=generator).expand(self.arms, 1, batch)
-        return self._reward(torch.sigmoid(logits.gather(1, chosen)[:, 0].T))
+            shares: Tensor = torch.sigmoid(self.network(contexts, generator)[..., 0].T)
+        return self._reward(shares)
 
     def mean(self, contexts: Tensor) -> Tensor:
-        """Expected rewards of the mu-only networks, averaged over an arm's members, ``[B, A]``."""
+        """Expected rewards of the mu-only networks, ``[B, A]``."""
         return self._reward(self._mean_shares(contexts))
 
     def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor) -> None:
@@ -321,17 +285,16 @@ class RewardPosterior:
         options = self.options
         shares = (rewards - options.lowest_reward) / (options.highest_reward - options.lowest_reward)
         self._refresh_surprises(self.experience.add(contexts, arms, shares))
-        of_members = self.experience.counts.repeat_interleave(options.members)
         # With N = B and one minibatch the loss is a mean over the B rows; the ratio makes B of the KL that of N rows.
         step = GradientStep(
             self.network,
             self._likelihood,
             self.prior,
             total_rows=options.batch_size,
-            kl_ratios=options.batch_size / of_members.clamp_min(1).float(),
+            kl_ratios=options.batch_size / self.experience.counts.clamp_min(1).float(),
         )
         self._updates += 1
-        batches = self.experience.minibatches(options.steps, options.members, options.batch_size, self._generator)
+        batches = self.experience.minibatches(options.steps, options.batch_size, self._generator)
         for number, (rows, weights) in enumerate(zip(*batches, strict=True)):
             features, _, targets = self.experience.rows(rows)
             energy = step(
@@ -351,11 +314,10 @@ class RewardPosterior:
 
     def _refresh_surprises(self, new: Tensor) -> None:
         """Compute the surprises of new decisions, and of some earlier ones."""
-        earlier = int(new[0]) if len(new) else len(self.experience)
+        earlier = len(self.experience) - len(new)
+        some = torch.arange(earlier)
         if earlier > REFRESHED:
             some = torch.randint(earlier, (REFRESHED,), generator=self._generator)
-        else:
-            some = torch.arange(earlier)
         numbers = torch.cat((some, new))
         contexts, arms, shares = self.experience.rows(numbers)
         expected = self._mean_shares(contexts).gather(1, arms[:, None])[:, 0]
@@ -363,8 +325,8 @@ class RewardPosterior:
 
     def _mean_shares(self, contexts: Tensor) -> Tensor:
         draws = mean_network(self.network.named_tensors(), self.network.architecture)
-        logits = forward(draws, contexts)[..., 0].view(self.arms, self.options.members, len(contexts))
-        return torch.sigmoid(logits).mean(dim=1).T
+        shares: Tensor = torch.sigmoid(forward(draws, contexts)[..., 0].view(self.arms, len(contexts))).T
+        return shares
 
     def _reward(self, shares: Tensor) -> Tensor:
         options = self.options
@@ -458,25 +420,23 @@ class ThompsonSampling:
         """
         rows = self._contexts(contexts)
         arms, rewards = np.asarray(arms), np.asarray(rewards, dtype=np.float64)
-        if arms.shape != (len(rows),) or rewards.shape != (len(rows),):
+        if not arms.shape == rewards.shape == (len(rows),):
             raise OptionError(
                 f"{len(rows)} contexts need as many arms and rewards, not shapes {arms.shape} and {rewards.shape}"
             )
-        if len(rows) == 0:
-            return
-        count, options = self.posterior.arms, self._options
-        if not np.issubdtype(arms.dtype, np.integer) or arms.min() < 0 or arms.max() >= count:
-            raise OptionError(f"arms are whole numbers from 0 to {count - 1}")
-        outside = ~((options.lowest_reward <= rewards) & (rewards <= options.highest_reward))
-        if outside.any():
-            place = int(outside.argmax())
-            raise OptionError(
-                f"reward {rewards[place]:g} of row {place} is outside of the range from {options.lowest_reward:g} to "
-                f"{options.highest_reward:g}; give the agent the limits of all possible rewards"
+        options, known = self._options, range(self.posterior.arms)
+        for row, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
+            if arm not in known:
+                raise OptionError(f"arms are whole numbers from 0 to {known[-1]}, not {arm!r}")
+            if not options.lowest_reward <= reward <= options.highest_reward:
+                raise OptionError(
+                    f"reward {reward:g} of row {row} is outside of the range from {options.lowest_reward:g} to "
+                    f"{options.highest_reward:g}; give the agent the limits of all possible rewards"
+                )
+        if len(rows):
+            self.posterior.learn(
+                rows, torch.from_numpy(arms.astype(np.int64)), torch.from_numpy(rewards.astype(np.float32))
             )
-        self.posterior.learn(
-            rows, torch.from_numpy(arms.astype(np.int64)), torch.from_numpy(rewards.astype(np.float32))
-        )
 
     def expected_rewards(self, contexts: NDArray[np.floating]) -> NDArray[np.float32]:
         """Expected reward of every arm by the mu-only networks, ``[B, A]``.
@@ -491,10 +451,9 @@ class ThompsonSampling:
         return expected
 
     def _contexts(self, contexts: NDArray[np.floating]) -> torch.Tensor:
-        given = np.asarray(contexts)
-        if given.ndim != 2 or given.shape[1] != self._inputs:
-            raise OptionError(f"contexts have the shape [rows, {self._inputs}], not {list(given.shape)}")
-        rows = np.ascontiguousarray(given, dtype=np.float32)
-        if not np.isfinite(rows).all():
+        rows = torch.from_numpy(np.ascontiguousarray(contexts, dtype=np.float32))
+        if rows.dim() != 2 or rows.shape[1] != self._inputs:
+            raise OptionError(f"contexts have the shape [rows, {self._inputs}], not {list(rows.shape)}")
+        if not bool(rows.isfinite().all()):
             raise OptionError("contexts must be finite numbers")
-        return torch.from_numpy(rows)
+        return rows

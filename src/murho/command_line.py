@@ -62,9 +62,6 @@ COMMANDS = {
 }
 """Command → the module with a function of that name, its line in ``murho --help``, and the group of lines there."""
 
-ENGINES = {("predict", "ray"): "murho.ray.predict_command"}
-"""Command and value of its option ``--engine`` → the module with the command for that engine."""
-
 EXAMPLES = """Examples:
 
   murho train examples/cars.csv --target Miles_per_Gallon
@@ -85,23 +82,10 @@ class LazyGroup(TyperGroup):
         """Replaces the placeholder of the called command by the command."""
         if args and args[0] in COMMANDS:
             module, help_line, _ = COMMANDS[args[0]]
-            module = ENGINES.get((args[0], _engine(args[1:])), module)
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             single.command(args[0], help=help_line)(getattr(import_module(module), args[0]))
             self.commands[args[0]] = typer.main.get_command(single)
         return super().resolve_command(ctx, args)
-
-
-def _engine(args: list[str]) -> str:
-    """The value of ``--engine``; empty without it."""
-    for place, word in enumerate(args):
-        if word == "--":
-            break
-        if word.startswith("--engine="):
-            return word.removeprefix("--engine=")
-        if word == "--engine" and place + 1 < len(args):
-            return args[place + 1]
-    return ""
 
 
 app = typer.Typer(

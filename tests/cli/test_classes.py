@@ -5,20 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from murho_client import Prediction
 
-from murho.cli.batch_prediction import LocalScorer, ServiceScorer, class_prediction_of, lists_as_text, score_table
 from murho.cli.evaluation_report import report_lines
-from murho.cli.predict import require_options
+from murho.cli.predict import require_fitting
+from murho.cli.service_scorer import ServiceScorer
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.predictive.answer_columns import answer_columns
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.python.table_scoring import LocalScorer, lists_as_text, score_blocks
 from murho.model.tables.schema import Schema, Target
 from tests.model.rooms import CLASSES, rooms_table
 from tests.support import call_murho, write_table
@@ -104,15 +107,15 @@ def test_raw_probabilities_are_others(data: Path, room_checkpoints: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--percentiles", "5,95"), "--percentiles is for a target that is a number; 'room' has 3 classes: leave it"),
+        (("--percentiles", "5,95"), "--percentiles: 'room' is one of 3 classes: leave it out. --coverage"),
         (
             ("--thresholds", "5"),
-            "--thresholds is for a target that is a number; 'room' has 3 classes: leave it out. p_",
+            "--thresholds: 'room' is one of 3 classes: leave it out. p_",
         ),
-        (("--no-noise",), "--no-noise is for a target that is a number"),
-        (("--coverage", "90"), "--coverage is a share: give 0.9 for 90 %"),
-        (("--coverage", "1"), "--coverage lies strictly between 0 and 1, not 1"),
-        (("--coverage", "-0.2"), "--coverage lies strictly between 0 and 1, not -0.2"),
+        (("--no-noise",), "--no-noise: 'room' is one of 3 classes"),
+        (("--coverage", "90"), "--coverage: expected numbers strictly between 0 and 1, not 90"),
+        (("--coverage", "1"), "--coverage: expected numbers strictly between 0 and 1, not 1"),
+        (("--coverage", "-0.2"), "--coverage: expected numbers strictly between 0 and 1, not -0.2"),
     ],
 )
 def test_options_that_make_no_sense_for_classes_are_refused(
@@ -125,8 +128,8 @@ def test_options_that_make_no_sense_for_classes_are_refused(
 def test_coverage_is_refused_for_a_number() -> None:
     numeric = Schema((), Target("rent", "EUR"), {})
     with pytest.raises(OptionError, match=r"'rent' is a number: leave it out\. --percentiles 5,95"):
-        require_options(numeric, percentiles=True, coverage=True)
-    require_options(numeric, percentiles=True, coverage=False)
+        require_fitting(numeric, {"--percentiles", "--coverage"})
+    require_fitting(numeric, {"--percentiles"})
 
 
 def test_evaluate_prints_a_report_and_its_json(data: Path, room_checkpoints: Path) -> None:
@@ -162,61 +165,58 @@ def test_models_lists_a_classifier(room_checkpoints: Path) -> None:
     assert facts["crps"] is None
 
 
-def test_chunks_change_nothing(rooms: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(rooms: Posterior) -> None:
     table = rooms_table(rows=50, seed=8)
-    options = PredictOptions(samples=16)
-    whole = score_table(table, LocalScorer(rooms), options).columns
-    monkeypatch.setattr("murho.cli.batch_prediction.ROWS_PER_CHUNK", 7)
-    parts = score_table(table, LocalScorer(rooms), options).columns
-    assert list(whole) == list(parts) == COLUMNS
-    assert whole["prediction_set"].tolist() == parts["prediction_set"].tolist()
-    np.testing.assert_allclose(parts["entropy"], whole["entropy"], rtol=1e-5)
+    scorer = LocalScorer(rooms, PredictOptions(samples=16))
+    whole = scorer.score(table).answers
+    parts = pa.concat_tables([part.answers for part in score_blocks(table, partial(map, scorer.score), 7)])
+    assert whole.column_names == parts.column_names == COLUMNS
+    assert whole["prediction_set"].to_pylist() == parts["prediction_set"].to_pylist()
+    np.testing.assert_allclose(parts["entropy"].to_numpy(), whole["entropy"].to_numpy(), rtol=1e-5)
 
 
 def test_an_answer_of_the_service_has_the_same_columns() -> None:
-    answer: Any = SimpleNamespace(
-        samples=8,
-        seed=1,
-        calibrated=True,
-        epistemic_std=None,
-        draws=None,
-        mc_error=None,
-        prediction=["a", "b"],
-        probabilities=np.array([[0.9, 0.1], [0.3, 0.7]]),
-        entropy=np.array([0.3, 0.6]),
-        epistemic_entropy=np.array([0.1, 0.1]),
-        prediction_set=[["a"], ["a", "b"]],
-    )
-    columns = answer_columns(class_prediction_of(answer, ("a", "b")), PredictOptions())
-    assert list(columns) == ["prediction", "p_a", "p_b", "entropy", "epistemic_entropy", "prediction_set"]
-    assert columns["p_b"].tolist() == [0.1, 0.7]
-    assert lists_as_text(columns["prediction_set"]).tolist() == ['["a"]', '["a", "b"]']
-    assert lists_as_text(columns["prediction"]).tolist() == ["a", "b"]
-
-
-def test_a_client_that_does_not_know_classes_is_named() -> None:
     described = {
-        "name": "rooms",
-        "version": "1",
-        "versions": ["1"],
-        "task": "classification",
         "target": {"name": "room", "classes": ["a", "b"]},
         "features": [
             {"name": "size", "kind": "numeric", "unit": None, "min": 0, "max": 9, "categories": None, "missing": True}
         ],
-        "metrics": {},
+    }
+    answer = {
+        "model": {"name": "rooms", "version": "1"},
+        "target": "room",
+        "samples": 8,
+        "seed": 1,
+        "calibrated": True,
+        "classes": ["a", "b"],
+        "prediction": ["a", "b"],
+        "probabilities": [[0.9, 0.1], [0.3, 0.7]],
+        "epistemic_std": [[0.1, 0.1], [0.2, 0.2]],
+        "entropy": [0.3, 0.6],
+        "epistemic_entropy": [0.1, 0.1],
+        "percentiles": None,
+        "prediction_set": {"coverage": 0.9, "values": [["a"], ["a", "b"]]},
+        "mc_error": {"probabilities": [[0.01, 0.02], [0.03, 0.04]]},
+        "warnings": [],
     }
 
-    class Older:
-        """A client of before there were classes."""
+    class Service:
+        """A client of a service that answers so."""
 
         def model(self, *_: object) -> Any:
             return SimpleNamespace(raw=described)
 
-        def predict(self, inputs: object, model: str, version: None, *, samples: int) -> None:
-            raise AssertionError((inputs, model, version, samples))
+        def predict(self, *_: object, **asked: object) -> Prediction:
+            assert "percentiles" not in asked
+            return Prediction.of([answer])
 
-    scorer = ServiceScorer(Older(), "rooms")  # type: ignore[arg-type]
-    assert scorer.schema.target.classes == ("a", "b")
-    with pytest.raises(OptionError, match="does not know classes: pip install"):
-        scorer.score({"size": np.array([1.0])}, PredictOptions())
+    options = PredictOptions(8, mc_error=True)
+    scorer = ServiceScorer(Service(), "rooms", None, options)  # type: ignore[arg-type]
+    columns = scorer.score(pa.table({"size": [1.0, 2.0]})).answers
+    errors = [f"{name}_{label}" for name in ("epistemic_std", "mc_error") for label in "ab"]
+    names = ["prediction", "p_a", "p_b", "entropy", "epistemic_entropy", "prediction_set"]
+    assert columns.column_names == [*names, *errors]
+    assert columns["p_b"].to_pylist() == [0.1, 0.7]
+    assert columns["mc_error_b"].to_pylist() == [0.02, 0.04]
+    assert lists_as_text(columns)["prediction_set"].to_pylist() == ['["a"]', '["a", "b"]']
+    assert lists_as_text(columns)["prediction"].to_pylist() == ["a", "b"]

@@ -25,23 +25,20 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_most_important_feature_comes_first(data: Path, room_checkpoints: Path, tmp_path: Path) -> None:
-    figure = tmp_path / "importance.png"
+def test_the_most_important_feature_comes_first(data: Path, room_checkpoints: Path) -> None:
     where = ("importance", "rooms", data, "--checkpoints", room_checkpoints, "--repeats", 1)
-    lines = call_murho(*where, "--figure", figure).stdout.splitlines()
+    lines = call_murho(*where).stdout.splitlines()
     assert re.fullmatch(r"rooms version \d+: 60 rows, each feature shuffled 1 times", lines[0])
     found = json.loads(call_murho(*where, "--json").stdout)
     losses = {feature["name"]: feature["log_loss"]["value"] for feature in found["features"]}
     assert [line.split()[0] for line in lines[3 : 3 + len(losses)]] == sorted(losses, key=lambda name: -losses[name])
-    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--repeats", 0), "--repeats must be at least 1"),
-        (("--rows", 1), "--rows must be at least 2"),
-        (("--figure", "importance.svg"), "must end in .png"),
+        (("--repeats", 0), "equal to 1"),
+        (("--rows", 1), "equal to 2"),
         (("--version", 99), "no version '99'"),
     ],
 )
@@ -74,4 +71,3 @@ def test_the_page_is_what_is_printed(tmp_path: Path) -> None:
     said = call_murho(*ask, "--repeats", 1, "--rows", 20, cwd=tmp_path).stdout
     words = [sorted({line.split("  ")[0] for line in text.splitlines()[1:]}) for text in (shown, said)]
     assert words[0] == words[1]
-    assert (tmp_path / "importance.png").is_file()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 
 from pydantic import Field
 
-from murho.cli.options_table import markdown_table
 from murho.model.training.options import TrainOptions
 from tests.support import ROOT
+
+markdown_table = runpy.run_path(str(ROOT / "scripts" / "options_table.py"))["markdown_table"]
 
 
 class Further(TrainOptions):
@@ -21,7 +23,7 @@ class Further(TrainOptions):
 
 def test_the_readme_has_what_the_command_prints() -> None:
     (command, table) = re.findall(
-        r"<!-- options: printed by `python (-m \S+)` -->\n\n(.*?)\n<!-- end of options -->",
+        r"<!-- options: printed by `python (\S+)` -->\n\n(.*?)\n<!-- end of options -->",
         (ROOT / "README.md").read_text(),
         flags=re.DOTALL,
     )[0]

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murho.cli import batch_prediction, shared
 from murho.cli.predict import predict
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.python import table_scoring
+from murho.model.python.table_scoring import score_blocks
 from murho.model.tables import files, writers
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
@@ -90,7 +91,7 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
         return rows
 
     whole = scored("whole.csv")
-    monkeypatch.setattr(batch_prediction, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(score_blocks, "__defaults__", (2,))
     monkeypatch.setattr(files, "LEAST_BYTES", 0)
     parts = scored("parts.csv")
     assert [list(row) for row in parts] == [list(row) for row in whole]
@@ -110,8 +111,8 @@ def test_an_error_in_a_late_row_leaves_no_parquet_file_and_rows_before_it_on_std
     predict(rents, "rents", str(CHECKPOINTS), samples=8)
     whole = capsys.readouterr().out.splitlines()
     rows = len(whole) - 1
-    monkeypatch.setattr(batch_prediction, "ROWS_PER_CHUNK", rows)
-    monkeypatch.setattr(shared, "FIRST_ROWS", rows)
+    monkeypatch.setattr(score_blocks, "__defaults__", (rows,))
+    monkeypatch.setattr(table_scoring, "FIRST_ROWS", rows)
     rents.write_text(rents.read_text() + "," * rents.read_text().split("\n")[0].count(",") + "\n")
     with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
         predict(rents, "rents", str(CHECKPOINTS), samples=8)
@@ -126,16 +127,16 @@ def test_columns_that_are_no_features_are_named(rents: Path) -> None:
     lines = rents.read_text().splitlines()
     rents.write_text("\n".join([f"{lines[0]},nonsense", *(f"{line},1" for line in lines[1:])]))
     said = call_murho("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, "--samples", 4).stderr
-    assert "note: 1 column that is no feature is not used: 'nonsense'" in said
+    assert "note: not used, because no features of the model: 'nonsense'" in said
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--thresholds", "much"), "--thresholds: expected numbers parted by commas, such as 20,30, not 'much'"),
-        (("--thresholds", "inf"), "--thresholds: expected finite numbers, not inf"),
-        (("--thresholds", "3,3"), "--thresholds: each number once, not '3,3'"),
-        (("--percentiles", "5,5"), "--percentiles: each level once, not '5,5'"),
+        (("--thresholds", "inf"), "--thresholds: expected numbers strictly between -inf and inf, not inf"),
+        (("--thresholds", "3,3"), "--thresholds: each number once, not (3.0, 3.0)"),
+        (("--percentiles", "5,5"), "--percentiles: each number once, not (5.0, 5.0)"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(rents: Path, options: tuple[str, ...], said: str) -> None:

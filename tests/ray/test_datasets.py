@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import murho.ray
-from murho.cli.batch_prediction import LocalScorer, score_table
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.python.table_scoring import LocalScorer
 from tests.support import ROOT
 
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
@@ -39,10 +39,11 @@ def test_a_dataset_is_answered_in_order_with_the_same_bits_whatever_the_workers(
     one, two = found
     assert one["id"].to_pylist() == list(range(3_000))
     posterior = Posterior.load(CHECKPOINTS / "rents" / "1")
-    expected = score_table(rents_table, LocalScorer(posterior), PredictOptions(samples=64, seed=3)).columns
-    for name, values in expected.items():
+    expected = LocalScorer(posterior, PredictOptions(samples=64, seed=3)).score(rents_table).answers
+    for name in expected.column_names:
+        values = expected[name].to_numpy()
         np.testing.assert_array_equal(one[name].to_numpy(), two[name].to_numpy())
-        np.testing.assert_allclose(one[name].to_numpy(), values, rtol=1e-5, atol=1e-5 * float(expected["std"].max()))
+        np.testing.assert_allclose(one[name].to_numpy(), values, rtol=1e-5, atol=1e-5 * values.max())
 
 
 @pytest.mark.slow
@@ -58,9 +59,9 @@ def test_a_dataset_that_lacks_a_feature_is_refused_at_once(rents_table: pa.Table
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ({"percentiles": (0, 50)}, "levels lie strictly between 0 and 100"),
-        ({"coverage": 90.0}, "coverage lies strictly between 0 and 1, not 90"),
-        ({"samples": -1}, "samples: 0 or more, not -1"),
+        ({"percentiles": (0, 50)}, "--percentiles: expected numbers strictly between 0 and 100, not 0"),
+        ({"coverage": 90.0}, "--coverage: expected numbers strictly between 0 and 1, not 90"),
+        ({"samples": -1}, "--samples: expected 0 or more, not -1"),
     ],
 )
 def test_options_that_can_not_be_used_are_refused_at_once(option: dict[str, Any], said: str) -> None:

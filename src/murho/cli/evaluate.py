@@ -5,7 +5,6 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import Annotated
 
@@ -17,10 +16,13 @@ from murho.cli.shared import (
     JsonOption,
     ModelOption,
     VersionOption,
+    find_version,
+    load_posterior,
     naming,
-    only_checkpoint,
+    open_rows,
     print_json,
     print_lines,
+    say_left_out,
 )
 
 __all__ = ["evaluate"]
@@ -38,34 +40,17 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Judge a checkpoint on labelled rows."""
-    from murho.model.checkpoint.stores import store_at
-    from murho.model.runtime import check_device, resolve_device, use_threads_for_answering
-    from murho.model.tables.files import require_file
-
     # First what can be said at once; then the imports that take seconds.
-    check_device(device)
-    store = store_at(checkpoints)
-    directory = store.find(model or only_checkpoint(store), version)
-    require_file(data)
-    from murho.cli.shared import check_first_rows
-    from murho.model.tables.files import open_table
-
-    table = open_table(data)
-    with naming(data):
-        check_first_rows(table, directory, labelled=True)
+    _store, directory = find_version(checkpoints, model, version, device)
+    table = open_rows(data, directory, labelled=True)
     from murho.cli.evaluation_report import report_lines
-    from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.evaluate import evaluate_table
     from murho.model.progress import advancing
 
-    use_threads_for_answering()
-    posterior = Posterior.load(directory, resolve_device(device))
+    posterior = load_posterior(directory, device)
     with naming(data), advancing("judging", table.num_rows) as advance:
         report = evaluate_table(posterior, table, weight=weight, advance=advance)
-    left_out = report.pop("left_out")
-    if left_out:
-        or_weight = "" if weight is None else f" or of {weight!r} 0"
-        sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}{or_weight}\n")
+    say_left_out(report.pop("left_out"), posterior, "" if weight is None else f" or of {weight!r} 0")
     if json:
         print_json(report)
         return

@@ -5,6 +5,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import Annotated
 
@@ -17,10 +18,10 @@ from murho.cli.shared import (
     ReportOption,
     ReportRowsOption,
     VersionOption,
-    labelled_rows_of,
-    print_lines,
-    print_revision,
-    read_rows_for,
+    find_version,
+    naming,
+    open_rows,
+    say_left_out,
 )
 
 __all__ = [
@@ -37,49 +38,26 @@ def prune(
         Path | None,
         typer.Option(help="Labelled rows that it has not learned from, for scores and a new calibration."),
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="PNG file for the histogram; needs the extra 'charts'.")] = None,
     report: ReportOption = True,
     report_rows: ReportRowsOption = True,
     json: JsonOption = False,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
-    from murho.model.checkpoint.stores import store_at
-    from murho.model.tables.files import require_file
-
     # First what can be said at once; then the imports that take seconds.
-    store = store_at(checkpoints)
-    source = store.find(name, version)
-    if data is not None:
-        require_file(data)
+    store, source = find_version(checkpoints, name, version)
     store.check_writable(name)
-    from murho.cli.figures import check_figure, draw_figure
-
-    if figure is not None:
-        check_figure(figure)
-    table = None if data is None else read_rows_for(source, data)
-    from murho.cli.revision import pruned_lines, report_line, write_revision
-    from murho.model.report.facts import report_facts
+    table = None if data is None else open_rows(data, source, labelled=True)
+    from murho.cli.revision import finish_revision, pruned_lines
     from murho.model.report.files import revision_report
     from murho.model.training.pruning import prune as prune_revision
-    from murho.model.training.revisions import Revision
+    from murho.model.training.revisions import Revision, labelled_rows
 
     revision = Revision.read(source)
-    rows = None if data is None else labelled_rows_of(table, data, revision.posterior)
+    rows = None
+    if data is not None and table is not None:
+        with naming(data):
+            rows = labelled_rows(table, revision.posterior)
+        say_left_out(rows.left_out, revision.posterior)
     pruned = prune_revision(revision, fraction, rows)
-    written = pruned.revision
-
-    def make_report() -> dict[str, bytes]:
-        before = report_facts(source, revision.spec)
-        return revision_report(name, "pruning", pruned, rows, before, with_rows=report_rows)
-
-    made = write_revision(store, name, written, make_report if report else None)
-    if figure is not None:
-        from murho.model.report.charts import pruning_chart
-
-        draw_figure(pruning_chart(pruned.cut.to_json(), f"{name}, version {revision.posterior.version}"), figure)
-    if json:
-        print_revision(made, written, "pruning")
-        return
-    lines = pruned_lines(pruned, written.posterior.schema.target.unit)
-    drawn = [] if figure is None else [f"drew {figure}"]
-    print_lines([*lines, f"saved {made.address}", *drawn, *report_line(made)])
+    report_of = partial(revision_report, name, "pruning", pruned, rows, with_rows=report_rows) if report else None
+    finish_revision(store, source, pruned.revision, "pruning", pruned_lines(pruned), report_of, json=json)

@@ -5,7 +5,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +19,11 @@ from murho.cli.shared import (
     ReportOption,
     ReportRowsOption,
     VersionOption,
-    labelled_rows_of,
-    print_lines,
-    print_revision,
-    read_rows_for,
+    find_version,
+    naming,
+    open_rows,
+    say,
+    say_left_out,
 )
 
 if TYPE_CHECKING:
@@ -49,45 +50,35 @@ def update(
     json: JsonOption = False,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
-    from murho.model.checkpoint.stores import store_at
-    from murho.model.runtime import check_device, resolve_device, use_threads_for_fitting
-    from murho.model.tables.files import require_file
     from murho.model.training.options import UPDATE_LEARNING_RATE, UpdateOptions
 
     # First what can be said at once; then the imports that take seconds.
     options = UpdateOptions(epochs, UPDATE_LEARNING_RATE if learning_rate is None else learning_rate, seed)
-    check_device(device)
-    store = store_at(checkpoints)
-    source = store.find(name, version)
-    require_file(data)
+    store, source = find_version(checkpoints, name, version, device)
     store.check_writable(name)
-    table = read_rows_for(source, data)
-    from murho.cli.revision import report_line, updated_lines, write_revision
+    table = open_rows(data, source, labelled=True)
+    from murho.cli.revision import finish_revision, updated_lines
     from murho.model.python.progress import TerminalReporter
-    from murho.model.report.facts import report_facts
     from murho.model.report.files import revision_report
-    from murho.model.training.revisions import Revision
+    from murho.model.runtime import resolve_device, use_threads_for_fitting
+    from murho.model.training.revisions import Revision, labelled_rows
     from murho.model.training.updating import update as update_revision
 
     resolved = resolve_device(device)
     revision = Revision.read(source)
-    rows = labelled_rows_of(table, data, revision.posterior)
+    with naming(data):
+        rows = labelled_rows(table, revision.posterior)
+    say_left_out(rows.left_out, revision.posterior)
     _say_outside(rows, revision.posterior.encoder.unread)
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)
-    written = updated.revision
-
-    def make_report() -> dict[str, bytes]:
-        before, history = report_facts(source, revision.spec), updated.history
-        return revision_report(name, "update", updated, rows, before, history=history, with_rows=report_rows)
-
-    made = write_revision(store, name, written, make_report if report else None)
-    if json:
-        print_revision(made, written, "update")
-        return
-    interrupted = " (interrupted)" if written.spec.records["update"]["interrupted"] else ""
-    lines = updated_lines(updated, written.posterior.schema.target.unit)
-    print_lines([*lines, f"saved {made.address}{interrupted}", *report_line(made)])
+    made = updated.revision
+    report_of = (
+        partial(revision_report, name, "update", updated, rows, history=updated.history, with_rows=report_rows)
+        if report
+        else None
+    )
+    finish_revision(store, source, made, "update", updated_lines(updated), report_of, json=json)
 
 
 def _say_outside(rows: LabelledRows, unread: Collection[str]) -> None:
@@ -97,7 +88,7 @@ def _say_outside(rows: LabelledRows, unread: Collection[str]) -> None:
             if feature in unread
             else "the update learns from them, and the epistemic uncertainty there shrinks"
         )
-        sys.stderr.write(
+        say(
             f"note: {feature!r} is unlike the training rows (beyond their range, or unseen) in {count} of "
-            f"{len(rows)} rows: {learned}\n"
+            f"{len(rows)} rows: {learned}"
         )

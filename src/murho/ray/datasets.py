@@ -1,27 +1,110 @@
-"""`predict`: the answers for a `ray.data.Dataset`, as a dataset that Ray streams through the workers."""
+"""Answers by the workers of Ray: for the blocks of a table, and for a `ray.data.Dataset`, which Ray streams."""
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murho.model.checkpoint.directories import find_checkpoint
-from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
-from murho.model.tables.schema_inference import columns_from_table
+from murho.model.python.table_scoring import (
+    FIRST_ROWS,
+    ROWS_PER_BLOCK,
+    LocalScorer,
+    beside,
+    check_first_rows,
+    check_options,
+    stored_schema,
+)
 from murho.ray.library import processors_of_ray, require_ray
-from murho.ray.scoring import Scoring, TableScorer
-from murho.ray.scoring_job import CHECKED_ROWS, schema_of_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-__all__ = ["predict"]
+    from murho.model.python.table_scoring import Scored
 
-ROWS_PER_BLOCK = 2**16
+__all__ = ["Worker", "answers_of_workers", "predict"]
+
+
+class Worker:
+    """A loaded checkpoint that answers blocks; with one thread, whatever the machine, so that bytes are reproduced."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        options: PredictOptions,
+        device: str = "cpu",
+        engine: str = "auto",
+        warnings: bool = False,
+        keep_inputs: bool = False,
+    ) -> None:
+        """Load the checkpoint.
+
+        Args:
+            checkpoint: Directory of the version, on every machine.
+            options: Options of the answers.
+            device: ``auto``, ``cpu`` or ``cuda``.
+            engine: One of `model.predictive.compiled_engine.ENGINES`.
+            warnings: Whether to add a column of warnings.
+            keep_inputs: Whether a call answers with the columns of its block first.
+        """
+        import torch
+
+        from murho.model.checkpoint.posterior import Posterior
+        from murho.model.runtime import resolve_device
+
+        torch.set_num_threads(1)
+        posterior = Posterior.load(checkpoint, resolve_device(device), engine=engine)
+        self._scorer, self._keep_inputs = LocalScorer(posterior, options, warnings=warnings), keep_inputs
+
+    def score(self, block: pa.Table) -> Scored:
+        """The answer for some rows; see `model.python.table_scoring.LocalScorer.score`."""
+        return self._scorer.score(block)
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        """The columns of the answer for a block of a dataset."""
+        answers = self.score(block).answers
+        return beside(block, answers) if self._keep_inputs else answers
+
+
+def answers_of_workers(
+    given: tuple[Path, PredictOptions, str, str, bool], workers: int | None, blocks: Iterable[pa.Table]
+) -> Iterator[Scored]:
+    """The answers of a running Ray for blocks, in their order; a few blocks for each worker are in memory.
+
+    A worker that dies is replaced, and its blocks are answered again.
+
+    Args:
+        given: The arguments of `Worker`, from checkpoint to warnings.
+        workers: Number of workers, each with one processor; None: as many as there are processors.
+        blocks: The rows.
+
+    Raises:
+        TableError: The cells can't be used; the message names column and row.
+    """
+    import ray
+
+    found = processors_of_ray()
+    remote = ray.remote(num_cpus=1, num_gpus=gpus_for(given[2]), max_restarts=-1, max_task_retries=-1)(Worker)
+    pool = [remote.remote(*given) for _ in range(min(workers or found, found))]
+    waiting: deque[Any] = deque()
+    try:
+        for number, block in enumerate(blocks):
+            waiting.append(pool[number % len(pool)].score.remote(block))
+            if len(waiting) > 2 * len(pool):
+                yield ray.get(waiting.popleft())
+        while waiting:
+            yield ray.get(waiting.popleft())
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+
+
+def gpus_for(device: str) -> int | None:
+    """GPUs of a worker."""
+    return 1 if device.startswith("cuda") else None
 
 
 def predict(
@@ -88,44 +171,17 @@ def predict(
         calibrated=calibrated,
         coverage=coverage,
     )
-    _check_options(options)
-    _check(dataset, directory)
+    check_options(options)
+    check_first_rows(dataset.limit(FIRST_ROWS).take_batch(FIRST_ROWS, batch_format="pyarrow"), stored_schema(directory))
     blocks = dataset.repartition(target_num_rows_per_block=rows_per_block, strict=True)
     blocks.context.execution_options.preserve_order = True
     return blocks.map_batches(
-        _Blocks,
-        fn_constructor_args=(Scoring(directory, options, "auto", device, warnings, keep_inputs),),
+        Worker,
+        fn_constructor_args=(directory, options, device, "auto", warnings, keep_inputs),
         batch_size=None,
         batch_format="pyarrow",
         # From one worker up: all of them at once could leave no processor for the tasks that read the rows.
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers or max(1, processors_of_ray() - 1)),
         num_cpus=1,
-        num_gpus=1 if device.startswith("cuda") else None,
+        num_gpus=gpus_for(device),
     )
-
-
-class _Blocks(TableScorer):
-    """A callable that `ray.data` makes once a worker."""
-
-    def __call__(self, table: pa.Table) -> pa.Table:
-        return self.score(table)[0]
-
-
-def _check_options(options: PredictOptions) -> None:
-    """Raise an `OptionError` if an option can't be used: it would be noticed late, by a worker."""
-    if any(not 0.0 < level < 100.0 for level in options.percentiles):
-        raise OptionError(f"percentiles: levels lie strictly between 0 and 100, not {options.percentiles}")
-    if not all(map(math.isfinite, options.thresholds)):
-        raise OptionError(f"thresholds: expected finite numbers, not {options.thresholds}")
-    if not 0.0 < options.coverage < 1.0:
-        raise OptionError(f"coverage lies strictly between 0 and 1, not {options.coverage:g}")
-    if options.samples < 0:
-        raise OptionError(f"samples: 0 or more, not {options.samples}")
-
-
-def _check(dataset: Any, directory: Path) -> None:
-    """Raise a `TableError` if the first rows don't fit the checkpoint."""
-    first = dataset.limit(CHECKED_ROWS).take_batch(CHECKED_ROWS, batch_format="pyarrow")
-    if first.num_rows == 0:
-        raise TableError("the dataset has no rows to score")
-    columns_from_table(first, schema_of_checkpoint(directory))

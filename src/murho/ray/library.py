@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,10 +13,10 @@ from murho.model.runtime import available_processors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["processors_of_ray", "quiet_data", "ray_running", "require_ray"]
+__all__ = ["processors_of_ray", "ray_running", "require_ray"]
 
 LOCAL_STORE_BYTES = 2**28
-"""Shared memory of a Ray made here: jobs send descriptions of work, not rows."""
+"""Shared memory of a Ray made here: a few blocks of rows for each worker."""
 
 
 def require_ray(part: str = "data") -> None:
@@ -69,18 +68,6 @@ def ray_running(workers: int | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def quiet_data() -> Iterator[None]:
-    """Keep Ray Data from reporting on a job that reports its progress itself. Errors are logged."""
-    logger = logging.getLogger("ray.data")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def processors_of_ray() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.python.bandits import FIRST_CAPACITY, Experience
+from murho.model.python.bandits import Experience
 
 
 def filled(rows: int = 40) -> Experience:
@@ -17,9 +17,9 @@ def filled(rows: int = 40) -> Experience:
     return experience
 
 
-def test_rows_come_back_as_they_were_added_beyond_the_first_capacity() -> None:
+def test_rows_come_back_as_they_were_added() -> None:
     experience = filled()
-    count = 3 * FIRST_CAPACITY
+    count = 3_000
     contexts = torch.arange(2.0 * count).view(count, 2)
     numbers = experience.add(contexts, torch.full((count,), 2), torch.full((count,), 0.25))
     assert len(experience) == 40 + count
@@ -33,15 +33,15 @@ def test_rows_come_back_as_they_were_added_beyond_the_first_capacity() -> None:
 
 def test_a_minibatch_has_rows_of_its_arm_alone() -> None:
     experience = filled()
-    rows, weights = experience.minibatches(5, 2, 16, torch.Generator().manual_seed(0))
-    assert rows.shape == weights.shape == (5, 6, 16)
-    assert bool((rows[:, :2] % 2 == 0).all())
-    assert bool((rows[:, 2:4] % 2 == 1).all())
-    assert bool((weights[:, :4] > 0.0).all())
+    rows, weights = experience.minibatches(5, 16, torch.Generator().manual_seed(0))
+    assert rows.shape == weights.shape == (5, 3, 16)
+    assert bool((rows[:, 0] % 2 == 0).all())
+    assert bool((rows[:, 1] % 2 == 1).all())
+    assert bool((weights[:, :2] > 0.0).all())
 
 
 def test_an_arm_without_decisions_has_no_weight() -> None:
-    _, weights = filled().minibatches(3, 1, 8, torch.Generator().manual_seed(0))
+    _, weights = filled().minibatches(3, 8, torch.Generator().manual_seed(0))
     assert bool((weights[:, 2] == 0.0).all())
 
 
@@ -67,7 +67,7 @@ def test_without_any_surprise_rows_are_drawn_uniformly() -> None:
 def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:
     experience = filled()
     experience.remember(torch.arange(40), torch.arange(40.0) / 40.0)
-    rows, weights = experience.minibatches(400, 1, 64, torch.Generator().manual_seed(0))
+    rows, weights = experience.minibatches(400, 64, torch.Generator().manual_seed(0))
     _, _, shares = experience.rows(rows)
     means = (weights * shares).mean(dim=(0, 2))
     assert float(means[0]) == pytest.approx(sum(range(0, 40, 2)) / 40 / 20, abs=0.01)

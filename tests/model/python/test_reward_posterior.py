@@ -69,18 +69,6 @@ def _best_gaussian(successes: int, failures: int, prior: float) -> tuple[float, 
     return min(places, key=lambda place: free_energy(*place))
 
 
-def test_a_draw_is_of_one_random_member_and_the_mean_is_over_all() -> None:
-    posterior = RewardPosterior(3, 2, options(members=4))
-    with torch.no_grad():
-        posterior.network.rho.fill_(-30.0)  # so that all draws of a member are the same
-    context = torch.tensor([[0.5, -1.0, 2.0]])
-    drawn = posterior.draw(context.repeat(4000, 1), torch.Generator().manual_seed(0))[:, 1]
-    values, counts = torch.unique(drawn.round(decimals=4), return_counts=True)
-    assert len(values) == 4
-    assert int(counts.min()) > 800
-    assert float(values.mean()) == pytest.approx(float(posterior.mean(context)[0, 1]), abs=1e-3)
-
-
 def test_the_same_seed_learns_the_same_and_another_another() -> None:
     def learned(seed: int) -> torch.Tensor:
         posterior = RewardPosterior(2, 2, options(steps=5, seed=seed))

@@ -91,7 +91,7 @@ def test_model_json_has_the_scores_and_reads_back(revision: Revision, learned: U
 
 
 def test_the_report_of_an_update_speaks_of_classes(learned: Updated) -> None:
-    lines = updated_lines(learned, None)
+    lines = updated_lines(learned)
     (heads,) = (line for line in lines if line.startswith("on 400 rows"))
     for name in ("log loss (nats)", "Brier score", "accuracy", "in 90 % set"):
         assert name in heads
@@ -138,7 +138,7 @@ def test_a_pruning_without_rows_keeps_the_calibration(revision: Revision) -> Non
     pruned = prune(revision, 0.5)
     assert pruned.calibration == "kept"
     assert pruned.revision.spec.metrics == {}
-    lines = pruned_lines(pruned, None)
+    lines = pruned_lines(pruned)
     assert any(line.startswith("probabilities and sets calibrated as in version 1") for line in lines)
 
 
@@ -151,7 +151,7 @@ def test_a_pruning_with_rows_scores_and_calibrates_anew(revision: Revision) -> N
     assert after["log_loss"] < before["log_loss"] + 0.5
     facts = pruned.revision.spec.records["pruning"]
     assert set(facts["before"]) == {"log_loss", "accuracy", "brier"}
-    assert any("log loss (nats)" in line for line in pruned_lines(pruned, None))
+    assert any("log loss (nats)" in line for line in pruned_lines(pruned))
 
 
 def test_with_few_rows_a_pruning_is_scored_with_the_kept_calibration(revision: Revision) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, get_args
 
 import pytest
@@ -101,18 +100,6 @@ def test_a_toml_file_says_the_same(tmp_path: Path) -> None:
     assert options.kl_weights == "geometric"
     override = options.columns["Weight (lb)"]
     assert (override.kind, override.unit) == (FeatureKind.NUMERIC, "lb")
-
-
-def test_a_table_of_a_toml_file_describes_the_target(tmp_path: Path) -> None:
-    path = tmp_path / "fit.toml"
-    path.write_text('[target]\nname = "price"\nminimum = 0\nmaximum = inf\n')
-    values = read_config(path)
-    assert values.pop("target") == "price"
-    options = make_options(values)
-    assert (options.target_minimum, options.target_maximum) == (0.0, math.inf)
-    path.write_text("[target]\nminimal = 0\n")
-    with pytest.raises(OptionError, match=r"\[target\] has name, minimum, maximum, but not 'minimal'"):
-        read_config(path)
 
 
 def test_an_unreadable_configuration_is_named(tmp_path: Path) -> None:

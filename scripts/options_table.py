@@ -1,6 +1,6 @@
 """The README's table of the options of `murho train`.
 
-``python -m murho.cli.options_table`` prints it.
+``python scripts/options_table.py`` prints it.
 """
 
 from __future__ import annotations

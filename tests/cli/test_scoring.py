@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,10 +14,10 @@ import pyarrow as pa
 import pytest
 from murho_client import Client
 
-from murho.cli import batch_prediction as scoring
-from murho.cli.batch_prediction import LocalScorer, ServiceScorer, connect, only_model, score_table
+from murho.cli.service_scorer import ServiceScorer, connect
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.predictive.prediction import Prediction, PredictOptions
+from murho.model.python.table_scoring import ROWS_PER_BLOCK, LocalScorer, Scored, score_blocks
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 
@@ -26,31 +27,35 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
 
 
-def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
-    rent: Posterior, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def score_table(table: pa.Table, scorer: LocalScorer | ServiceScorer, rows: int = ROWS_PER_BLOCK) -> Scored:
+    """The answers for all blocks, as one."""
+    parts = list(score_blocks(table, partial(map, scorer.score), rows))
+    return Scored(
+        pa.concat_tables([part.answers for part in parts]),
+        sum(part.unlike for part in parts),
+        sum(part.imputed for part in parts),
+        any(part.cut for part in parts),
+    )
+
+
+def test_blocks_change_nothing_and_rows_unlike_the_training_rows_are_counted(rent: Posterior) -> None:
     table = make_table(rows=50, seed=8)
     size = table.column("size").to_numpy().copy()
     size[3] = 1e5
     table = table.set_column(0, "size", [size])
-    options = PredictOptions(samples=16)
-    whole, unlike, *_ = score_table(table, LocalScorer(rent), options)
-    monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
-    parts, unlike_in_parts, *_ = score_table(table, LocalScorer(rent), options)
+    scorer = LocalScorer(rent, PredictOptions(samples=16))
+    whole, parts = score_table(table, scorer), score_table(table, scorer, rows=7)
     named = rent.input_warnings(columns_from_table(table, rent.schema))
-    assert unlike == unlike_in_parts == len({item.row for item in named}) >= 1
-    for name, values in whole.items():
-        np.testing.assert_allclose(parts[name], values, rtol=1e-5)
+    assert whole.unlike == parts.unlike == len({item.row for item in named}) >= 1
+    for name in whole.answers.column_names:
+        np.testing.assert_allclose(parts.answers[name].to_numpy(), whole.answers[name].to_numpy(), rtol=1e-5)
 
 
-def test_a_mistake_in_a_later_chunk_is_named_by_its_row_in_the_table(
-    rent: Posterior, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_a_later_block_is_named_by_its_row_in_the_table(rent: Posterior) -> None:
     table = make_table(rows=20)
     table = table.set_column(0, "size", [["much" if row == 17 else "70" for row in range(20)]])
-    monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
     with pytest.raises(TableError, match="column 'size', row 18: 'much'") as caught:
-        score_table(table, LocalScorer(rent), PredictOptions(samples=0))
+        score_table(table, LocalScorer(rent, PredictOptions(samples=0)), rows=7)
     assert caught.value.row == 18
 
 
@@ -58,7 +63,8 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(rows=50, seed=8)
-    _, before, *_ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    scorer = LocalScorer(rent, PredictOptions(samples=4))
+    before = score_table(table, scorer).unlike
     real = type(rent).predict
 
     def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
@@ -69,20 +75,18 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
         return marked
 
     monkeypatch.setattr(type(rent), "predict", with_a_gap)
-    _, unlike, *_ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
-    assert unlike == before + 2
+    assert score_table(table, scorer).unlike == before + 2
 
 
 def test_without_samples_spreads_are_missing(rent: Posterior) -> None:
-    scored, *_ = score_table(make_table(rows=5), LocalScorer(rent), PredictOptions(samples=0))
-    assert np.isfinite(scored["mean"]).all()
-    assert np.isnan(scored["std"]).all()
-    assert np.isnan(scored["p95"]).all()
+    scored = score_table(make_table(rows=5), LocalScorer(rent, PredictOptions(samples=0))).answers
+    assert scored["mean"].null_count == 0
+    assert scored["std"].null_count == scored["p95"].null_count == 5
 
 
 def test_a_table_without_rows_is_refused(rent: Posterior) -> None:
     with pytest.raises(TableError, match="no rows"):
-        score_table(make_table(rows=5).slice(0, 0), LocalScorer(rent), PredictOptions())
+        score_table(make_table(rows=5).slice(0, 0), LocalScorer(rent, PredictOptions()))
 
 
 DESCRIBED = {
@@ -137,10 +141,10 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
     )
     table = table.set_column(1, "size", [pa.array([None, "120"])])
     with client_of(answer) as client:
-        scored, unlike, imputed, cut = score_table(
-            table, ServiceScorer(client, "rent"), PredictOptions(samples=8, percentiles=(5.0, 95.0), seed=4)
-        )
-        score_table(table, ServiceScorer(client, "rent"), PredictOptions(percentiles=(5.0, 95.0), calibrated=False))
+        options = PredictOptions(samples=8, percentiles=(5.0, 95.0), seed=4)
+        scored, unlike, imputed, cut = score_table(table, ServiceScorer(client, "rent", None, options))
+        raw_options = PredictOptions(percentiles=(5.0, 95.0), calibrated=False)
+        score_table(table, ServiceScorer(client, "rent", None, raw_options))
     body, raw = asked
     assert "calibrated" not in body
     assert raw["calibrated"] is False
@@ -151,7 +155,7 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
         "town": ["Ulm", "Bonn"],
     }
     assert (body["samples"], body["percentiles"], body["seed"]) == (8, [5, 95], 4)
-    assert {name: values.tolist() for name, values in scored.items()} == {
+    assert scored.to_pydict() == {
         "mean": [2.0, 3.0],
         "std": [1.0, 2.0],
         "epistemic_std": [1.0, 2.0],
@@ -176,13 +180,13 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
 )
 def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx.Response, message: str) -> None:
     with client_of(lambda _: answer) as client, pytest.raises(MurhoError, match=message) as raised:
-        ServiceScorer(client, "rent")
+        ServiceScorer(client, "rent", None, PredictOptions())
     assert "\n" not in str(raised.value)
 
 
 def test_retries_leave_stdout_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     with connect("http://127.0.0.1:9") as client, pytest.raises(MurhoError, match=r"can't be reached.* 4 times"):
-        ServiceScorer(client, "rent")
+        ServiceScorer(client, "rent", None, PredictOptions())
     assert capsys.readouterr().out == ""
 
 
@@ -207,9 +211,9 @@ def test_the_only_model_of_a_service_needs_no_name() -> None:
         )
 
     with serving("rent") as client:
-        assert only_model(client, "http://s") == "rent"
-    with serving("rent", "cars") as client, pytest.raises(OptionError, match=r"serves 2 models .*--model NAME"):
-        only_model(client, "http://s")
+        assert ServiceScorer(client, None, None, PredictOptions()).schema.target.name == "price"
+    with serving("rent", "cars") as client, pytest.raises(OptionError, match=r"has 2 models .*--model NAME"):
+        ServiceScorer(client, None, None, PredictOptions())
 
 
 @pytest.mark.parametrize("noise", [True, False])
@@ -221,15 +225,16 @@ def test_what_http_can_the_command_can_and_a_service_gives_the_same_columns(rent
     options = PredictOptions(
         samples=8, percentiles=(5.0, 97.5), thresholds=(500.0, 7.5), draws=True, mc_error=True, seed=1, noise=noise
     )
-    local = LocalScorer(rent, warnings=True).score(columns_from_table(table, rent.schema), options)
-    assert list(local.columns) == [
+    local = LocalScorer(rent, options, warnings=True).score(table).answers
+    assert local.column_names == [
         *("mean", "std", "epistemic_std", "aleatoric_std", "p5", "p97.5", "exceedance_500", "exceedance_7.5"),
         *("mean_mc_error", "std_mc_error", "p5_mc_error", "p97.5_mc_error", "draws", "warnings"),
     ]
-    assert local.columns["draws"].shape == (6, 8)
-    assert [row for row, text in enumerate(local.columns["warnings"]) if text and text.startswith("size: ")] == [3]
+    got = local.to_pydict()
+    assert [len(draws) for draws in got["draws"]] == [8] * 6
+    assert [row for row, text in enumerate(got["warnings"]) if text and text.startswith("size: ")] == [3]
     if not noise:
-        np.testing.assert_array_equal(local.columns["std"], local.columns["epistemic_std"])
+        assert got["std"] == got["epistemic_std"]
 
     asked: list[dict[str, Any]] = []
 
@@ -238,33 +243,30 @@ def test_what_http_can_the_command_can_and_a_service_gives_the_same_columns(rent
             features = [feature.describe() for feature in rent.schema.features]
             return httpx.Response(200, json=DESCRIBED | {"features": features})
         asked.append(json.loads(request.content))
-        got = {name: values for name, values in local.columns.items() if name != "warnings"}
 
         def lists(*names: str) -> list[Any]:
-            listed: list[Any] = np.stack([got[name] for name in names], axis=1).tolist()
-            return listed
+            return [list(row) for row in zip(*(got[name] for name in names), strict=True)]
 
-        whole = {name: got[name].tolist() for name in ("mean", "std", "epistemic_std", "aleatoric_std", "draws")}
+        whole = {name: got[name] for name in ("mean", "std", "epistemic_std", "aleatoric_std", "draws")}
         parts = {
             "percentiles": {"levels": [5, 97.5], "values": lists("p5", "p97.5")},
             "exceedance": {"thresholds": [500.0, 7.5], "values": lists("exceedance_500", "exceedance_7.5")},
             "mc_error": {
-                "mean": got["mean_mc_error"].tolist(),
-                "std": got["std_mc_error"].tolist(),
+                "mean": got["mean_mc_error"],
+                "std": got["std_mc_error"],
                 "percentiles": lists("p5_mc_error", "p97.5_mc_error"),
             },
         }
         told = {"model": {"name": "rent", "version": "2"}, "target": "price", "samples": 8, "seed": 1}
-        text = local.columns["warnings"][3]
+        text = got["warnings"][3]
         more = "More values are unlike the training rows; the first 100 are listed."
         warnings = [{"pointer": "/inputs/size/3", "message": text}, {"pointer": "/inputs", "message": more}]
         return httpx.Response(200, json=told | whole | parts | {"calibrated": True, "warnings": warnings})
 
     with client_of(answer) as client:
-        scored = score_table(table, ServiceScorer(client, "rent", warnings=True), options)
+        scored = score_table(table, ServiceScorer(client, "rent", None, options, warnings=True))
     assert (asked[0]["thresholds"], asked[0]["include"]) == ([500.0, 7.5], ["draws", "mc_error"])
     assert asked[0].get("noise", True) is noise
     assert scored.cut
-    assert list(scored.columns) == list(local.columns)
-    for name, values in local.columns.items():
-        np.testing.assert_array_equal(scored.columns[name], values)
+    assert scored.answers.to_pydict() == got
+    assert scored.answers.column_names == local.column_names

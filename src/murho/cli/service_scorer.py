@@ -1,0 +1,202 @@
+"""Predictions for the blocks of a table by a running service, through its client."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.errors import MurhoError, OptionError
+from murho.model.predictive.answer_columns import label
+from murho.model.python.table_scoring import Scored, answer_table, warning_texts
+from murho.model.tables.cells import format_date, parse_date
+from murho.model.tables.columns import is_missing
+from murho.model.tables.readings import reading_from_json
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema_inference import columns_from_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from murho_client import Client, Prediction
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.prediction import PredictOptions
+
+__all__ = ["ServiceScorer", "connect"]
+
+ROWS_PER_REQUEST = 4_096
+SECONDS_PER_REQUEST = 120.0
+RETRIES = 3
+MORE_WARNINGS = "More values are unlike the training rows"
+"""So begins a service's last warning where it has not listed all."""
+
+
+def connect(url: str) -> Client:
+    """A client of the service at an address.
+
+    Raises:
+        OptionError: The client is not installed.
+        MurhoError: The text is no address.
+    """
+    try:
+        from murho_client import Client
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"--url takes the client of the service, but there is no {error.name}: "
+            "pip install ./client in a clone of the repository"
+        ) from error
+    try:
+        return Client(url, timeout=SECONDS_PER_REQUEST, max_rows_per_request=ROWS_PER_REQUEST, retries=RETRIES)
+    except ValueError as error:
+        raise MurhoError(f"{url}: not an address of a service ({error})") from error
+
+
+class ServiceScorer:
+    """Answers blocks as `model.python.table_scoring.LocalScorer` does, but asks a running service.
+
+    Attributes:
+        schema: The schema of the model.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        model: str | None,
+        version: str | None,
+        options: PredictOptions,
+        *,
+        warnings: bool = False,
+    ) -> None:
+        """Ask the service for the features of the model.
+
+        Args:
+            client: A client of the service.
+            model: Name of the model; None: the only one.
+            version: Its version; by default the latest.
+            options: Options of the answers.
+            warnings: Whether to add a column of warnings.
+
+        Raises:
+            OptionError: No model is named, and there are several.
+            MurhoError: The service can't be reached or has no such model.
+        """
+        self._client, self._version, self._options, self._warnings = client, version, options, warnings
+        with _client_errors():
+            if model is None:
+                names = sorted(each.name for each in client.models())
+                if len(names) != 1:
+                    raise OptionError(
+                        f"the service has {len(names)} models ({', '.join(names)}): choose one with --model NAME"
+                    )
+                (model,) = names
+            self.schema = _schema(client.model(model, version).raw)
+        self._model = model
+
+    def score(self, block: pa.Table) -> Scored:
+        """The answer of the service; it lists the first 100 warnings of a request, so further rows don't count."""
+        columns = columns_from_table(block, self.schema)
+        options, classes = self._options, self.schema.target.classes
+        # What only the other kind of target has is not sent: the service would refuse it.
+        own: dict[str, Any] = {"coverage": options.coverage}
+        if classes is None:
+            own = {"percentiles": options.percentiles, "noise": options.noise, "thresholds": options.thresholds}
+        with _client_errors():
+            answer = self._client.predict(
+                {feature.name: _cells(feature, columns[feature.name]) for feature in self.schema.features},
+                self._model,
+                self._version,
+                samples=options.samples,
+                seed=options.seed,
+                calibrated=options.calibrated,
+                include=[name for name in ("draws", "mc_error") if getattr(options, name)],
+                progress=False,
+                **own,
+            )
+        written = self._columns(answer)
+        unlike: set[int] = set()
+        imputed: set[int] = set()
+        placed = []
+        for warning in answer.warnings:
+            if warning.row is not None and warning.feature is not None:
+                placed.append(warning)
+                cell = columns[warning.feature][warning.row : warning.row + 1]
+                (imputed if is_missing(cell)[0] else unlike).add(warning.row)
+        if self._warnings:
+            written["warnings"] = warning_texts(len(answer), placed)
+        cut = any(warning.message.startswith(MORE_WARNINGS) for warning in answer.warnings)
+        return Scored(answer_table(written), len(unlike), len(imputed), cut)
+
+    def _columns(self, answer: Prediction) -> dict[str, Any]:
+        """The output columns, empty where there is no answer (``samples=0``)."""
+        options, classes = self._options, self.schema.target.classes
+        levels = [f"p{label(level)}" for level in options.percentiles]
+        if classes is None:
+            moments = ("mean", "std", "epistemic_std", "aleatoric_std")
+            names = [*moments, *levels, *(f"exceedance_{label(value)}" for value in options.thresholds)]
+        else:
+            names = ["prediction", *(f"p_{name}" for name in classes), "entropy", "epistemic_entropy", "prediction_set"]
+        nothing = np.full(len(answer), np.nan)
+        given = answer.columns()
+        written = {name: given.get(name, nothing) for name in names}
+        if options.mc_error:
+            errors = answer.mc_error or {}
+            if classes is None:
+                parts = {name: errors.get(name, nothing) for name in ("mean", "std")}
+                parts |= {name: errors["percentiles"][:, at] if errors else nothing for at, name in enumerate(levels)}
+                written |= {f"{name}_mc_error": values for name, values in parts.items()}
+            else:
+                for prefix, values in (
+                    ("epistemic_std", answer.epistemic_std),
+                    ("mc_error", errors.get("probabilities")),
+                ):
+                    of_classes = np.full((len(answer), len(classes)), np.nan) if values is None else values
+                    written |= {f"{prefix}_{name}": of_classes[:, at] for at, name in enumerate(classes)}
+        if options.draws:
+            written["draws"] = np.empty((len(answer), 0)) if answer.draws is None else answer.draws
+        return written
+
+
+def _schema(described: Mapping[str, Any]) -> Schema:
+    """The schema of a model, as ``GET /models/{name}`` describes it."""
+    target, classes = described["target"], described["target"].get("classes")
+    return Schema(
+        tuple(map(_feature, described["features"])),
+        Target(target["name"], target.get("unit"), classes and tuple(classes)),
+        dict(described.get("left_out") or {}),
+    )
+
+
+def _feature(item: dict[str, Any]) -> Feature:
+    least, most = (parse_date(end) if isinstance(end, str) else end for end in (item["min"], item["max"]))
+    return Feature(
+        name=item["name"],
+        kind=FeatureKind(item["kind"]),
+        unit=item["unit"],
+        missing=bool(item["missing"]),
+        minimum=least,
+        maximum=most,
+        categories=tuple(item["categories"] or ()),
+        reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
+    )
+
+
+def _cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
+    """The cells of a canonical column, ``[B]``, as a service takes them; None where one is missing."""
+    of_kind: dict[FeatureKind, Any] = {FeatureKind.DATE: format_date, FeatureKind.BOOLEAN: bool}
+    read = of_kind.get(feature.kind, lambda cell: cell)
+    # NaN alone differs from itself.
+    return [read(cell) if cell == cell else None for cell in column.tolist()]
+
+
+@contextmanager
+def _client_errors() -> Iterator[None]:
+    """The client's errors as Murho's, in one line."""
+    from murho_client import MurhoClientError
+
+    try:
+        yield
+    except MurhoClientError as error:
+        raise MurhoError(" ".join(str(error).split())) from error

@@ -1,0 +1,32 @@
+"""The histogram of a pruning shows its numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from murho.model.report.charts import pruning_chart
+from murho.model.training.pruning import Cut, Layer
+
+REMOVED = tuple([3] + [0] * 9 + [5] * 10 + [2] + [0] * 19)
+KEPT = tuple([0] * 20 + [7] + [4] * 18 + [1])
+CUT = Cut(
+    0.4,
+    0.334,
+    (Layer("layers.0.weight", 100, 20, sum(REMOVED)), Layer("layers.1.weight", 60, 0, 0)),
+    REMOVED,
+    KEPT,
+)
+
+
+def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:
+    drawn = pruning_chart(CUT.to_json(), "cars, version 1")
+    histogram, rule, _ = drawn["layer"]
+    heights = {"removed": 0, "kept": 0}
+    for bar in histogram["data"]["values"]:
+        heights[bar["part"]] += bar["top"] - bar["base"]
+        assert bar["from"] < bar["to"]
+    assert heights == {"removed": sum(REMOVED), "kept": sum(KEPT)}
+    (place,) = rule["data"]["values"]
+    assert 10.0 ** place["at"] == pytest.approx(0.334)
+    assert drawn["title"]["text"].endswith("cars, version 1")
+    assert any("20 weights" in line for line in drawn["title"]["subtitle"])
