@@ -466,12 +466,11 @@ def _importance(facts: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def pruning_chart(record: Mapping[str, Any], title: str | None = None) -> dict[str, Any]:
+def pruning_chart(record: Mapping[str, Any]) -> dict[str, Any]:
     """Histogram of the removed and the kept weights, with a rule at the highest ratio that was removed, as Vega-Lite.
 
     Args:
         record: What `model.training.pruning.Cut.to_json` says.
-        title: Name and version of the checkpoint, where the chart is to stand alone.
     """
     histogram, parts = record["histogram"], {"removed": GREY, "kept": BLUE}
     edges = histogram["edges"]
@@ -497,14 +496,7 @@ def pruning_chart(record: Mapping[str, Any], title: str | None = None) -> dict[s
         _layer(at, {"type": "rule", "color": ORANGE, "strokeWidth": 1.6}, x=place),
         _layer(at, words | {"text": f"removed up to {record['threshold']:.2g}"}, x=place),
     ]
-    if title is None:
-        return _styled(width=560, height=200, layer=layers)
-    removed, held = record["removed"], record["held"]
-    told = [f"{removed:,} of {record['weights'] - held:,} weights removed, those of the lowest ratio"]
-    if held:
-        told.append(f"not shown: {held:,} weights that set the uncertainty beyond the training range, all kept")
-    heading = {"text": f"Signal-to-noise ratio of the weights: {title}", "subtitle": told, "fontSize": 16}
-    return _styled(width=720, height=320, layer=layers, title=heading | {"subtitleColor": MUTED, "offset": 10})
+    return _styled(width=560, height=200, layer=layers)
 
 
 def _curves(training: Mapping[str, Any]) -> Chart | None:
