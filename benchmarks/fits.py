@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from benchmarks.datasets import Split
     from murho.model.bbb.fit_types import Epoch
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.encoding.encoder import Encoded
     from murho.model.training.candidates import Attempt, Stage
 
 __all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]
@@ -192,7 +193,7 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
     return report
 
 
-def quantiles_of(posterior: Posterior, rows: NDArray[np.float32], *, calibrated: bool) -> NDArray[np.float64]:
+def quantiles_of(posterior: Posterior, rows: Encoded, *, calibrated: bool) -> NDArray[np.float64]:
     """Percentiles at `benchmarks.distributions.LEVELS`, ``[B, K]``; raw if the posterior has no calibration."""
     answer: Prediction = posterior.predict_encoded(rows, PredictOptions(percentiles=LEVELS, calibrated=calibrated))
     if answer.percentiles is None:

@@ -10,6 +10,7 @@ import torch
 from benchmarks.engine_parts.murho_posterior import posterior_of
 from benchmarks.peers.engine_task import EngineTask
 from benchmarks.peers.exchange import peak_memory
+from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.compiled.loader import load
 from murho.model.predictive.prediction import PredictOptions
 
@@ -23,7 +24,7 @@ def main(text: str, batch: str, samples: str) -> None:
     rows = task.rows(int(batch))
     load()
     bare = peak_memory()
-    posterior_of(task).predict_encoded(rows, PredictOptions(samples=int(samples)))
+    posterior_of(task).predict_encoded(Encoded.like(rows), PredictOptions(samples=int(samples)))
     sys.stdout.write(orjson.dumps({"bare": bare, "peak": peak_memory()}).decode() + "\n")
 
 

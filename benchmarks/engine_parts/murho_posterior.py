@@ -18,7 +18,6 @@ from benchmarks.peers.network_task import NOISE
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.distributions.mixtures import WideRule
-from murho.model.encoding.training_range import BEYOND
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,7 +81,7 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
         },
         "target": {"transform": {"kind": "none"}, "location": 0.0, "scale": 1.0, "limits": None},
         "calibration": None,
-        "beyond": {"rule": BEYOND, "targets": None},
+        "target_range": None,
         "default_seed": DEFAULT_SEED,
         "training": {},
         "metrics": {},

@@ -12,8 +12,7 @@ from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
-from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.training_range import BeyondRule
+from murho.model.encoding.encoder import Encoded, Encoder
 from murho.model.encoding.transforms import Scale, Standard
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
@@ -74,7 +73,6 @@ def make_spec(architecture: Architecture, prior: Prior, training: Images, facts:
         target=Standardisation(Identity(), 0.0, 1.0),
         schema=schema,
         encoder=Encoder(schema, "standard", parts),
-        beyond=BeyondRule(),
     ).made_now(training={"rows": len(training), **facts})
 
 
@@ -89,7 +87,7 @@ def calibrated_spec(spec: ModelSpec, tensors: Mapping[str, Tensor], validation: 
     rows = np.arange(len(validation))
     judged = calibrate_held_out(
         Posterior(spec, tensors, engine="torch"),
-        validation.inputs(),
+        Encoded.like(validation.inputs()),
         validation.digits.astype(np.float64),
         [HeldOut(part, None) for part in np.array_split(rows, PARTS)],
         calibrating=range(PARTS),

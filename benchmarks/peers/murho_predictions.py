@@ -16,6 +16,7 @@ import torch
 from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
 from benchmarks.peers.engine_task import engine_session
 from benchmarks.peers.exchange import drive
+from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.draws import make_draws
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import threads_for
@@ -50,11 +51,11 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         return make_draws(tensors, posterior.architecture, seed=DEFAULT_SEED, samples=samples)
 
     def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        answer = posterior.predict_encoded(rows, PredictOptions(samples=samples))
+        answer = posterior.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples))
         return {name: getattr(answer, name) for name in ("mean", "epistemic_std", "std", "percentiles")}
 
     def fresh(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        other.predict_encoded(rows, PredictOptions(samples=samples, seed=next(seeds)))
+        other.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, seed=next(seeds)))
         return {}
 
     def network(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
@@ -66,15 +67,15 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         return {}
 
     def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        posterior.predict_encoded(rows, PredictOptions(samples=samples, percentiles=()))
+        posterior.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, percentiles=()))
         return {}
 
     def exceedance(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        posterior.predict_encoded(rows, PredictOptions(samples=samples, thresholds=THRESHOLDS))
+        posterior.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, thresholds=THRESHOLDS))
         return {}
 
     def by_torch(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        reference.predict_encoded(rows, PredictOptions(samples=samples))
+        reference.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples))
         return {}
 
     return {

@@ -23,7 +23,7 @@ from torch import Tensor
 from murho.model.bbb.network import are_alike, mixed_reading
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
 from murho.model.encoding.distribution_fit import fit_feature_distribution
-from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoder, InputChoice
+from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.splits import folds_of, partition_of
 
@@ -454,7 +454,7 @@ class TrainingData:
     weights: NDArray[np.float64] | None = None
     limits: Limits | None = None
     _encoders: dict[InputChoice, Encoder] = field(default_factory=dict)
-    _encoded: dict[InputChoice, NDArray[np.float32]] = field(default_factory=dict)
+    _encoded: dict[InputChoice, Encoded] = field(default_factory=dict)
 
     def encoder(self, inputs: InputChoice) -> Encoder:
         """The encoder of a choice of inputs, fitted to the training rows."""
@@ -484,8 +484,8 @@ class TrainingData:
             forward=self.split.forward,
         )
 
-    def encoded(self, inputs: InputChoice) -> NDArray[np.float32]:
-        """All rows as a choice of inputs, ``[N, D]``."""
+    def encoded(self, inputs: InputChoice) -> Encoded:
+        """All rows as a choice of inputs."""
         inputs = _of_encoder(inputs)
         if inputs not in self._encoded:
             self._encoded[inputs] = self.encoder(inputs).encode(self.columns)
@@ -545,7 +545,7 @@ class TrainingData:
         weights = None if self.weights is None else torch.from_numpy(self.weights[numbers]).float()
         folds = self.split.newest()
         return Rows(
-            torch.from_numpy(encoded[numbers]),
+            torch.from_numpy(encoded.inputs[numbers]),
             targets,
             None if folds is None else torch.from_numpy(folds),
             forward=True,
@@ -561,7 +561,7 @@ class TrainingData:
 
         def part(numbers: NDArray[np.int64]) -> Rows:
             return Rows(
-                torch.from_numpy(encoded[numbers]),
+                torch.from_numpy(encoded.inputs[numbers]),
                 targets[numbers],
                 None if folds is None else folds[:, numbers],
                 self.split.forward,

@@ -21,9 +21,9 @@ import torch
 
 from murho.model.checkpoint.checkpoint import name_and_version, read_stored
 from murho.model.checkpoint.questions import questions_about, validate_questions
-from murho.model.checkpoint.row_answers import RowAnswers, in_pieces, with_rows_in_place
+from murho.model.checkpoint.row_answers import RowAnswers, with_rows_in_place
+from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS, rows_to_impute
-from murho.model.encoding.warnings import input_warnings, listed_features, listed_rows
 from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.predictive.torch_engine import TorchEngine
 
@@ -220,7 +220,6 @@ class Posterior:
             spec.target.scale,
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
-        self._listed_features = listed_features(spec.encoder)
         self._tensors = dict(tensors)
         self.row_answers = RowAnswers(spec, self._tensors, device=device, room=room, engine=engine)
         self.likelihood = self.row_answers.likelihood
@@ -304,40 +303,28 @@ class Posterior:
         """
         rows = len(next(iter(columns.values())))
         seed = validate_questions(questions, rows, self.seed)
-        incomplete = rows_to_impute(self.schema, columns)
-        listed = listed_rows(self._listed_features, columns, incomplete)
-        if not len(incomplete):
-            return self.row_answers.answer(self.encoder.encode(columns), questions, seed, listed)
         parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in questions]
-        for numbers, part, imputed in in_pieces(columns, incomplete, self.encoder.width):
-            encoded = self.encoder.encode_copies(part) if imputed else self.encoder.encode(part)
+        for numbers, encoded in self.encoder.encode_pieces(columns):
+            if len(numbers) == rows:
+                return self.row_answers.answer(encoded, questions, seed)
             about = list(questions_about(questions, numbers))
-            answers = self.row_answers.answer(
-                encoded, [question for _, _, question in about], seed, None if listed is None else listed[numbers]
-            )
+            answers = self.row_answers.answer(encoded, [question for _, _, question in about], seed)
             for (place, own, _), answer in zip(about, answers, strict=True):
                 parts[place].append((numbers[own], answer))
         return [with_rows_in_place(of_question) for of_question in parts]
 
-    def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Any:
-        """Answer as `predict` does, for encoded rows ``[B, D]``, or for R imputed copies of each, ``[R, B, D]``.
-
-        The prediction's ``warned`` is then ``outside``: encoded rows do not tell which cells would be listed besides.
-        """
+    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Any:
+        """Answer as `predict` does, for encoded rows."""
         seed = self.seed if options.seed is None else options.seed
-        return self.row_answers.answer(rows, (Question(slice(0, rows.shape[-2]), options),), seed, None)[0]
+        return self.row_answers.answer(encoded, (Question(slice(0, len(encoded)), options),), seed)[0]
 
-    def drawn(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+    def drawn(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         """Rows under draws, for evaluation and calibration; takes the arguments of `RowAnswers.drawn`."""
-        return self.row_answers.drawn(rows, samples, seed, members=members)
+        return self.row_answers.drawn(encoded, samples, seed, members=members)
 
-    def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Any:
+    def predictive(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Any:
         """The raw predictive distribution of the target of each row; takes the arguments of `drawn`."""
-        return self.drawn(rows, samples, seed, members=members).predictive()
-
-    def outside(self, rows: Tensor) -> Tensor:
-        """Mask of the rows that are unlike the training rows, ``[B]``; see `RowAnswers.outside`."""
-        return self.row_answers.outside(rows)
+        return self.drawn(encoded, samples, seed, members=members).predictive()
 
     @property
     def shared_cost(self) -> float:
@@ -373,14 +360,14 @@ class Posterior:
         return self._costs.cost(rows, options, new_draws=new_draws, imputed=imputed, far=far)
 
     def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+        self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
-        """Warnings of values unlike the training rows, see `model.encoding.warnings.input_warnings`."""
-        return input_warnings(self.encoder, columns, limit, among=among)
+        """Warnings of values unlike the training rows, see `model.encoding.encoder.Encoder.unlike_values`."""
+        return self.encoder.unlike_values(columns, limit, told=told)
 
     def warm_up(self) -> None:
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""
         for batch in (1, 64):
-            rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
+            rows = Encoded.like(np.zeros((batch, self.architecture.inputs), dtype=np.float32))
             for options in self.row_answers.target.options_of_warm_up():
                 self.predict_encoded(rows, options)

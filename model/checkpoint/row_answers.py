@@ -20,7 +20,6 @@ import torch
 
 from murho.model.bbb.network import load_noise_tensors
 from murho.model.checkpoint.questions import groups_of, in_one, split
-from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import DrawCache
 from murho.model.predictive.plans import KEPT_PLANS, PredictionPlan
@@ -29,7 +28,7 @@ from murho.model.predictive.torch_engine import TorchEngine, forward_in_double
 from murho.model.runtime import threads_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.distributions.predictive import Predictive
+    from murho.model.encoding.encoder import Encoded
     from murho.model.predictive.draw_room import DrawRoom
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.engine import Engine
     from murho.model.predictive.prediction import Question
     from murho.model.predictive.target_models import AnyPlan, AnyPrediction, AnyTargetModel
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "DrawnRows",
@@ -51,35 +50,9 @@ __all__ = [
     "RowAnswers",
     "Tile",
     "copies_of_draws",
-    "in_pieces",
     "mostly_imputed",
     "with_rows_in_place",
 ]
-
-
-PIECE_VALUES = 2**18
-"""Encoded values of a piece of incomplete rows: each row has R copies of them, and their draws."""
-
-
-def in_pieces(
-    columns: Columns, incomplete: NDArray[np.intp], width: int
-) -> Iterator[tuple[NDArray[np.intp], dict[str, NDArray[Any]], bool]]:
-    """Divide rows into the complete ones and pieces of the incomplete ones.
-
-    Args:
-        columns: Canonical columns, ``[B]`` each.
-        incomplete: Numbers of the rows with a cell to impute.
-        width: D, the number of encoded features.
-
-    Yields:
-        Numbers of rows, their columns, and whether they are to be imputed.
-    """
-    count = len(next(iter(columns.values())))
-    complete = np.setdiff1d(np.arange(count), incomplete, assume_unique=True)
-    pieces = np.array_split(incomplete, max(1, -(-len(incomplete) * width // PIECE_VALUES)))
-    for rows, imputed in ((complete, False), *((piece, True) for piece in pieces)):
-        if len(rows):
-            yield rows, {name: column[rows] for name, column in columns.items()}, imputed
 
 
 def copies_of_draws(
@@ -160,15 +133,15 @@ class DrawnRows:
     Attributes:
         outputs: Outputs of the network, ``[S, B, P]``, standardised; computed by PyTorch, whatever the engine.
         members: Member of each draw, ``[S]``.
-        outside: The rows in which calibration may only widen bands: those beyond the training rows, and those whose
-            spread is mostly that of imputed cells.
+        widening: Whether calibration may only widen the bands of each row, ``[B]``: rows unlike the training rows, and
+            those whose spread is mostly that of imputed cells.
         target: Maps the outputs to the distribution of the target.
         engine: Computes answers.
     """
 
     outputs: Tensor
     members: Tensor
-    outside: Outside
+    widening: Tensor
     target: AnyTargetModel
     engine: Engine
 
@@ -191,7 +164,7 @@ class DrawnRows:
         """
         options = PredictOptions(samples=len(self.members), percentiles=tuple(levels))
         plan = PredictionPlan.of(options, calibration, self.outputs.device)
-        return self.engine.answer(plan, self.outputs, self.members, self.outside)
+        return self.engine.answer(plan, self.outputs, self.members, self.widening)
 
 
 FAR = 4.0
@@ -205,24 +178,23 @@ class NetworkOutputs:
 
     Attributes:
         likelihood: The observation model, which tells the outputs for means from those for noise.
-        reach: The range of the training rows.
+        training_range: Smallest and largest value of each encoded column over the training rows, ``[2, D]``.
         limits: Least and largest function value of a row beyond it, standardised; None: there are no limits.
     """
 
     likelihood: Likelihood
-    reach: TrainingRange
+    training_range: Tensor
     limits: tuple[float, float] | None
 
     def of(
-        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, beyond: Tensor, *, mu_only: bool = False
+        self, engine: Engine, parts: Iterable[Draws], encoded: Encoded, *, mu_only: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Outputs of every row under the draws of all parts, and the member of each draw, ``[S]``.
 
         Args:
             engine: Computes the outputs.
             parts: Consecutive draws.
-            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``.
-            beyond: Whether they lie outside the training range, ``[B]`` or ``[R, B]``.
+            encoded: The rows.
             mu_only: Whether the draws are the means of the weights. Each then uses all copies of a row, and counts as R
                 draws; otherwise draw k uses copy ``k mod R``. And no other rows share their pass through the network,
                 so function values are those of `engine.forward` to the bit.
@@ -230,31 +202,33 @@ class NetworkOutputs:
         Returns:
             ``[S, B, P]`` and ``[S]``.
         """
+        device = self.training_range.device
+        rows = torch.from_numpy(encoded.inputs).to(device)
         if rows.dim() == 2:
-            outside = Outside.of(beyond)
+            beyond = torch.from_numpy(np.flatnonzero(encoded.beyond)).to(device)
             outputs, members = zip(
-                *((self._of(engine, draws, rows, outside, mu_only), draws.members) for draws in parts), strict=True
+                *((self._of(engine, draws, rows, beyond, mu_only), draws.members) for draws in parts), strict=True
             )
             return _together(outputs), _together(members)
-        where = [Outside.of(of_copy) for of_copy in beyond]
+        where = [torch.from_numpy(np.flatnonzero(of_copy)).to(device) for of_copy in encoded.beyond]
 
         def of_copy(draws: Draws, copy: int) -> Tensor:
             return self._of(engine, draws, rows[copy], where[copy], mu_only)
 
         return copies_of_draws(parts, len(rows), of_copy, every_copy=mu_only)
 
-    def _of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside, apart: bool) -> Tensor:
-        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
+    def _of(self, engine: Engine, draws: Draws, rows: Tensor, beyond: Tensor, apart: bool) -> Tensor:
+        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise of the rows ``beyond``.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
-        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`); further than `FAR` they
-        are computed in double precision. The edges go through the network with the rows, which takes little longer
-        than the rows alone, or ``apart``.
+        Function values stay within `ModelSpec.function_limits`; further than `FAR` they are computed in double
+        precision. The edges go through the network with the rows, which takes little longer than the rows alone, or
+        ``apart``.
         """
-        if len(outside) == 0:
+        if len(beyond) == 0:
             return engine.forward(draws, rows)
-        beyond, means, batch = outside.rows, self.likelihood.means, len(rows)
-        nearest, edge = self.reach.nearest(rows[beyond]), None
+        means, batch = self.likelihood.means, len(rows)
+        nearest, edge = rows[beyond].clamp(*self.training_range), None
         if self.likelihood.outputs == means:  # the noise is the same for all rows
             outputs = engine.forward(draws, rows)
         elif apart:
@@ -280,34 +254,21 @@ class Tile:
     """Rows that went through the network together.
 
     Attributes:
-        rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``.
-        beyond: Whether they lie outside the training range, ``[B]`` or ``[R, B]``.
-        unlike: Whether each row is unlike the training rows, ``[B]``.
+        encoded: The rows.
         outputs: ``[S, B, P]``.
         members: Member of each draw, ``[S]``.
     """
 
-    rows: Tensor
-    beyond: Tensor
-    unlike: Tensor
+    encoded: Encoded
     outputs: Tensor
     members: Tensor
 
     def part(self, within: slice | NDArray[np.intp]) -> Tile:
         """Some of the rows: views for a slice, copies for numbers of rows."""
-        if not isinstance(within, slice):
-            which: slice | Tensor = torch.from_numpy(within).to(self.unlike.device)
-        elif within.start == 0 and within.stop == len(self.unlike):
+        if isinstance(within, slice) and within == slice(0, len(self.encoded)):
             return self
-        else:
-            which = within
-        return Tile(
-            self.rows[..., which, :],
-            self.beyond[..., which],
-            self.unlike[which],
-            self.outputs[:, which],
-            self.members,
-        )
+        which = within if isinstance(within, slice) else torch.from_numpy(within).to(self.outputs.device)
+        return Tile(self.encoded[within], self.outputs[:, which], self.members)
 
 
 def _together(parts: Sequence[Tensor]) -> Tensor:
@@ -343,7 +304,6 @@ class RowAnswers:
         architecture = spec.architecture
         self._members, self._outputs = architecture.members, architecture.outputs
         self._classes, self._calibration = spec.schema.target.classes is not None, spec.calibration
-        self._reach = TrainingRange.of(spec.encoder, self._device)
         self.weights = sum(
             math.prod(shape[1:]) for name, shape in architecture.shapes().items() if name.endswith(".mu")
         )
@@ -351,30 +311,27 @@ class RowAnswers:
         load_noise_tensors(self.likelihood, tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self._device)
         self.target = spec.target_model(self.likelihood, self._device)
-        limits = spec.beyond.limits(spec.target.forward)
-        self._network = NetworkOutputs(self.likelihood, self._reach, limits)
+        limits = spec.function_limits()
+        training_range = torch.from_numpy(spec.encoder.training_range).to(self._device)
+        self._network = NetworkOutputs(self.likelihood, training_range, limits)
         self._reference = TorchEngine(self.target)
         self.engine = select_engine(self.target, self._device, engine)
         self._plans: dict[PredictOptions, AnyPlan] = {}
         self.draws = DrawCache(tensors, architecture, self._device, room=room, compiled=self.engine.draw_weights)
 
     @torch.inference_mode()
-    def answer(
-        self, rows: NDArray[np.float32], questions: Sequence[Question], seed: int, listed: NDArray[np.bool_] | None
-    ) -> list[AnyPrediction]:
+    def answer(self, encoded: Encoded, questions: Sequence[Question], seed: int) -> list[AnyPrediction]:
         """Answer questions about encoded rows, all complete or all copies.
 
         Args:
-            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``.
+            encoded: The rows.
             questions: Questions about them that share ``samples`` (`model.checkpoint.questions.validate_questions`).
             seed: Seed of the draws.
-            listed: Rows to warn about whatever their distance, ``[B]``, as
-                `model.encoding.warnings.listed_rows` returns them.
 
         Returns:
             One prediction per question, in order.
         """
-        samples, batch = questions[0].options.samples, rows.shape[-2]
+        samples, batch = questions[0].options.samples, len(encoded)
         groups = groups_of(questions)
         parts: list[list[AnyPrediction]] = [[] for _ in groups]
         rows_of_work = batch + ROWS_OF_NEW_DRAWS * (samples > 0 and self.draws.missing(samples, seed) > 0)
@@ -382,22 +339,21 @@ class RowAnswers:
             per_tile = self._rows_per_tile(samples)
             for start in range(0, max(batch, 1), per_tile):
                 stop = min(start + per_tile, batch)
-                tile = self._tile(torch.from_numpy(rows[..., start:stop, :]).to(self._device), samples, seed)
-                of_tile = None if listed is None else listed[start:stop]
+                tile = self._tile(encoded[start:stop], samples, seed)
                 for group, answers in zip(groups, parts, strict=True):
                     within = group.within(start, stop)
                     if within is not None:
-                        answers.append(self._answer(tile, group.options, seed, within, of_tile))
+                        answers.append(self._answer(tile, group.options, seed, within))
         predictions: dict[int, AnyPrediction] = {}
         for group, answers in zip(groups, parts, strict=True):
             predictions.update(split(group, in_one(answers)))
         return [predictions[place] for place in range(len(questions))]
 
-    def drawn(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+    def drawn(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         """Rows under draws, for evaluation and calibration.
 
         Args:
-            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``, on the posterior's device.
+            encoded: The rows.
             samples: S, at least 1.
             seed: Seed of the draws.
             members: The members to take all S draws from; by default draws go round all members.
@@ -408,47 +364,26 @@ class RowAnswers:
             rounds = -(-samples // len(members))
             draws = self.draws.first(rounds * self._members, seed)
             parts = iter((draws.of_members(members).first(samples),))
-        beyond = self._reach.outside(rows)
-        outputs, of_members = self._network.of(self._reference, parts, rows, beyond)
-        tile = Tile(rows, beyond, self._reach.unlike(rows, beyond), outputs, of_members)
-        widening = self._widening(Outside.of(tile.unlike), tile)
+        outputs, of_members = self._network.of(self._reference, parts, encoded)
+        widening = self._widening(Tile(encoded, outputs, of_members))
         return DrawnRows(outputs, of_members, widening, self.target, self.engine)
 
-    def outside(self, rows: Tensor) -> Tensor:
-        """Mask of the rows that are unlike the training rows or have a category unseen in training, ``[B]``.
-
-        In these rows calibration never narrows a band. Without a distribution of the features they are the rows beyond
-        the training range of a feature.
-
-        Args:
-            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``, on the posterior's device.
-        """
-        return self._reach.unlike(rows, self._reach.outside(rows))
-
-    def _tile(self, rows: Tensor, samples: int, seed: int) -> Tile:
-        """Encoded rows ``[B, D]`` or copies ``[R, B, D]``, and their outputs under S draws, or the mu-only networks."""
-        beyond = self._reach.outside(rows)
+    def _tile(self, encoded: Encoded, samples: int, seed: int) -> Tile:
+        """Encoded rows, and their outputs under S draws, or the mu-only networks."""
         if samples:
-            outputs, members = self._network.of(self.engine, self.draws.parts(samples, seed), rows, beyond)
+            outputs, members = self._network.of(self.engine, self.draws.parts(samples, seed), encoded)
         else:  # the mu-only mean is PyTorch's, to the bit
-            outputs, members = self._network.of(self._reference, [self.draws.means], rows, beyond, mu_only=True)
-        return Tile(rows, beyond, self._reach.unlike(rows, beyond), outputs, members)
+            outputs, members = self._network.of(self._reference, [self.draws.means], encoded, mu_only=True)
+        return Tile(encoded, outputs, members)
 
     def _answer(
-        self,
-        tile: Tile,
-        options: PredictOptions,
-        seed: int,
-        within: slice | NDArray[np.intp],
-        listed: NDArray[np.bool_] | None,
+        self, tile: Tile, options: PredictOptions, seed: int, within: slice | NDArray[np.intp]
     ) -> AnyPrediction:
-        """The prediction for some rows of a tile; ``listed`` is `listed_rows` of all its rows."""
+        """The prediction for some rows of a tile."""
         plan, part = self._plan(options), tile.part(within)
-        outside, calibrated = Outside.of(part.unlike), plan.calibration is not None
-        widening = self._widening(outside, part) if calibrated else outside
+        calibrated = plan.calibration is not None
         engine = self.engine if options.samples else self._reference
-        answer = engine.answer(plan, part.outputs, part.members, widening)
-        mask = outside.mask.cpu().numpy()
+        answer = engine.answer(plan, part.outputs, part.members, self._widening(part))
         errors = self._errors(part, answer, options, seed, calibrated=calibrated) if options.mc_error else None
         return plan.prediction(
             answer,
@@ -456,8 +391,8 @@ class RowAnswers:
             seed=seed,
             calibrated=calibrated,
             mc_error=errors,
-            outside=mask,
-            warned=mask if listed is None else mask | listed[within],
+            unlike=part.encoded.unlike,
+            told=part.encoded.told,
         )
 
     def _rows_per_tile(self, samples: int) -> int:
@@ -475,12 +410,12 @@ class RowAnswers:
             plan = self._plans[options] = self.target.plan(options, self._calibration, self._device)
         return plan
 
-    def _widening(self, outside: Outside, tile: Tile) -> Outside:
-        """The rows in which calibration may only widen bands: those outside, and those of mostly imputed spread."""
-        if tile.rows.dim() == 2 or self._classes:
-            return outside
-        imputed = mostly_imputed(self.target.predictive(tile.outputs, tile.members), len(tile.rows))
-        return Outside.of(outside.mask | imputed)
+    def _widening(self, tile: Tile) -> Tensor:
+        """Whether calibration may only widen bands, ``[B]``: of unlike rows, and of those of mostly imputed spread."""
+        unlike, inputs = torch.from_numpy(tile.encoded.unlike).to(self._device), tile.encoded.inputs
+        if inputs.ndim == 2 or self._classes:
+            return unlike
+        return unlike | mostly_imputed(self.target.predictive(tile.outputs, tile.members), len(inputs))
 
     def _errors(
         self, tile: Tile, answer: Mapping[str, NDArray[Any]], options: PredictOptions, seed: int, *, calibrated: bool
@@ -489,6 +424,6 @@ class RowAnswers:
         if options.samples == 0:
             return None
         parts = self.draws.image_parts(options.samples, seed)
-        images = self._network.of(self.engine, parts, tile.rows, tile.beyond)
+        images = self._network.of(self.engine, parts, tile.encoded)
         drawn, mirrored = (self.target.predictive(*part) for part in ((tile.outputs, tile.members), images))
         return self.target.errors(drawn, mirrored, answer, options, calibrated=calibrated)

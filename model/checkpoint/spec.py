@@ -23,7 +23,6 @@ from murho.model.checkpoint.checkpoint import SEAL
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
 from murho.model.encoding.encoder import Encoder, with_schema
-from murho.model.encoding.training_range import BeyondRule
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
 from murho.model.predictive.target_models import ClassTargetModel, TargetModel
 from murho.model.tables.schema import Name, Schema
@@ -136,6 +135,10 @@ FILE_FIELDS = ("format", "name", "tensors", "proof", SEAL)
 """Fields of ``model.json`` that describe the two files, not the model. The writer of a checkpoint adds them."""
 
 
+FURTHEST_TARGET = 1.0
+"""How far a function value of a row beyond the training range may lie beyond the training targets, in widths of their
+range. Means then lie no further out either."""
+
 _Calibration: TypeAlias = Annotated[ConformalMap | ClassCalibration, Field(discriminator="method")]
 
 
@@ -152,7 +155,8 @@ class ModelSpec(Stored):
         target: Transform and standardisation of the target that the network learned.
         schema: Features and target.
         encoder: Maps the features to the network's D inputs.
-        beyond: The rule for rows beyond the training rows.
+        target_range: Smallest and largest training target, in its unit: function values of rows beyond the training
+            range lie no further than `FURTHEST_TARGET` widths beyond. None: they have no limits, as logits have none.
         calibration: Map to calibrated bands, a `ConformalMap`, or of a classifier to calibrated probabilities, a
             `ClassCalibration`; None: there is none.
         default_seed: Seed of the draws where a request gives none.
@@ -169,7 +173,7 @@ class ModelSpec(Stored):
     target: Standardisation
     schema: Schema
     encoder: Encoder
-    beyond: BeyondRule = field(default_factory=BeyondRule)
+    target_range: tuple[float, float] | None = None
     calibration: Annotated[Any, read_as(_Calibration | None)] = None
     default_seed: Count = 0
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -195,6 +199,8 @@ class ModelSpec(Stored):
             raise MisfitError("likelihood.shares", expected, None if shares is None else shares.values)
         if self.calibration is not None and isinstance(self.calibration, ClassCalibration) != (classes is not None):
             raise MisfitError("calibration.method", f"one of a {self.schema.target.task}", self.calibration.method)
+        if self.target_range is not None and self.target_range[0] >= self.target_range[1]:
+            raise MisfitError("target_range", "the least and the largest training target", self.target_range)
         update = self.records.get("update", {})
         learned = {"training.rows": self.training.get("rows"), "records.update.total_rows": update.get("total_rows")}
         for path, rows in learned.items():
@@ -216,6 +222,15 @@ class ModelSpec(Stored):
     def temperature(self) -> float:
         """Factor of the KL in training."""
         return float(self.training.get("temperature", 1.0))
+
+    def function_limits(self) -> tuple[float, float] | None:
+        """Least and largest function value of a row beyond the training range, standardised; None: no limits."""
+        if self.target_range is None:
+            return None
+        least, most = self.target_range
+        further = FURTHEST_TARGET * (most - least)
+        ends = self.target.forward(torch.tensor([least - further, most + further], dtype=torch.float64))
+        return float(ends[0]), float(ends[1])
 
     def target_model(self, likelihood: Likelihood, device: torch.device) -> AnyTargetModel:
         """What maps the network's outputs to the distribution of the target.

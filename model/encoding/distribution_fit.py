@@ -6,6 +6,12 @@ distances of the rows left out are measured. The reach is their conformal quanti
 of n distances, the one of rank ``0.99 (n + 1)``, rounded up. A fresh distance exceeds it with probability 1 % at most,
 as far as four fifths of the rows do for all of them.
 
+The correlation is shrunk as far as held-out rows say. A sample correlation matrix of few rows has eigenvalues that are
+too small: directions in which the training rows happen to vary little. A fresh row would then seem far from them. The
+matrix is shrunk towards the identity (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional
+covariance matrices"); how far, the likelihood of held-out rows decides. So a direction of small variance that held-out
+rows share is kept.
+
 Where there are landmarks, the larger one of two distances counts (`model.encoding.feature_distribution`). Then each has
 a reach of its own, of rank ``0.995 (n + 1)``, and the distance to the landmarks is scaled so that both are one number.
 """
@@ -18,31 +24,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.encoding.feature_distribution import (
-    MOST_COLUMNS,
-    FeatureDistribution,
-    Landmarks,
-    best_shrinkage,
-    marginals,
-    sample_correlation,
-    shrunk,
-)
-from murho.model.encoding.unlike import distance_of
+from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution, LevelShares, levels_of
+from murho.model.encoding.landmarks import Landmarks
+from murho.model.encoding.quantile_scores import QuantileScores
+from murho.model.encoding.unlike import Distances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from murho.model.encoding.feature_distribution import LevelShares
-    from murho.model.encoding.quantile_scores import QuantileScores
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
     "ALARM_RATE",
     "FEWEST_ROWS",
+    "best_shrinkage",
     "fit_feature_distribution",
     "reach_of",
+    "sample_correlation",
 ]
 
 ALARM_RATE = 0.01
@@ -55,6 +55,8 @@ SEED = 0
 STRETCH = 1.5
 """The reach is that of the furthest training row, but at most this multiple of the conformal quantile: a few training
 rows with an error in a cell shall not hide all that is less unlike."""
+SHRINKAGES = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.6, 1.0)
+"""Weights of the identity to choose from."""
 TAIL_SHARE = 0.2
 """Share of the largest distances, which tell how the tail goes on where rows are too few for such a rank."""
 
@@ -88,24 +90,23 @@ def fit_feature_distribution(
     at_random = _parts(np.arange(len(order)) % FOLDS, forward=False)
     places = (None if folds is None else _parts(folds[order], forward=forward)) or at_random
     parts = []
-    for others, held_out in places:
-        fitted_to, asked = ({name: column[part] for name, column in sample.items()} for part in (others, held_out))
-        part = _unshrunk(*marginals(schema, fitted_to), fitted_to)
-        parts.append((part, _landmarks(part, fitted_to), asked))
-    measured = np.concatenate([np.flatnonzero(held_out) for _, held_out in places])
-    shrinkage = best_shrinkage((part.correlation, part.clipped_scores(held_out)) for part, _, held_out in parts)
-    distances = np.concatenate([distance_of(_with_shrinkage(part, shrinkage), held_out) for part, _, held_out in parts])
-    fitted = _with_shrinkage(_unshrunk(*marginals(schema, columns), sample), shrinkage)
-    counted = slice(None) if units is None else np.unique(units[order][measured], return_index=True)[1]
-    ordinary = reach_of(distances[counted])
-    landmarks = _landmarks(fitted, sample)
-    apart = [np.zeros(0) if near is None else near.distances(part.values(held_out)) for part, near, held_out in parts]
-    if landmarks is not None and all(len(found) for found in apart):
-        reaches = [reach_of(each[counted], ALARM_RATE / 2.0) for each in (distances, np.concatenate(apart))]
+    for part in places:
+        fitted_to, held_out = ({name: column[mask] for name, column in sample.items()} for mask in part)
+        parts.append((_unshrunk(schema, fitted_to, fitted_to), held_out))
+    shrinkage = best_shrinkage((part.joint, part.scores(held_out)) for part, held_out in parts)
+    fitted = _shrunk(_unshrunk(schema, columns, sample), shrinkage)
+    # Both distances of the held-out rows, ``[2, n]``.
+    found = np.concatenate([Distances.of(_shrunk(part, shrinkage), held_out).whole for part, held_out in parts], axis=1)
+    if units is not None:
+        held_out_rows = np.concatenate([np.flatnonzero(held_out) for _, held_out in places])
+        found = found[:, np.unique(units[order][held_out_rows], return_index=True)[1]]
+    landmarks, ordinary = None, reach_of(found[0])
+    if fitted.landmarks is not None and all(part.landmarks is not None for part, _ in parts):
+        reaches = [reach_of(distances, ALARM_RATE / 2.0) for distances in found]
         if min(reaches) > 0.0:
-            ordinary = reaches[0]
-            fitted = replace(fitted, landmarks=replace(landmarks, unit=ordinary / reaches[1]))
-    furthest = float(distance_of(fitted, sample).max(initial=0.0))
+            landmarks, ordinary = replace(fitted.landmarks, unit=reaches[0] / reaches[1]), reaches[0]
+    fitted = replace(fitted, landmarks=landmarks)
+    furthest = float(Distances.of(fitted, sample).whole.max())
     return replace(fitted, reach=max(ordinary, min(furthest * (1.0 + 1e-9), STRETCH * ordinary)))
 
 
@@ -138,20 +139,70 @@ def reach_of(distances: npt.NDArray[np.float64], rate: float = ALARM_RATE) -> fl
     return float(max(ordered[-1], threshold + count * mean * (share ** (-1.0 / count) - 1.0)))
 
 
-def _landmarks(distribution: FeatureDistribution, columns: Columns) -> Landmarks | None:
-    stds = np.array([scores.std for scores in distribution.numbers.values()])
-    return Landmarks.fit(distribution.values(columns), stds)
+def _unshrunk(schema: Schema, columns: Columns, sample: Columns) -> FeatureDistribution:
+    """Return the distribution of single features over all rows, with correlation and landmarks of a sample.
+
+    The correlation may be singular.
+    """
+    numbers, levels = dict[str, QuantileScores](), dict[str, LevelShares]()
+    for feature in schema.features:
+        column = columns[feature.name]
+        if levels_of(feature) is not None:
+            if (shares := LevelShares.fit(feature, column)) is not None:
+                levels[feature.name] = shares
+        elif (scores := QuantileScores.fit(column)) is not None:
+            numbers[feature.name] = scores
+    fitted = FeatureDistribution(numbers, levels, None, math.inf)
+    stds = np.array([scores.std for scores in numbers.values()])
+    landmarks = Landmarks.fit(fitted.values(sample), stds)
+    correlation = None if len(numbers) > MOST_COLUMNS else sample_correlation(fitted.scores(sample))
+    return replace(fitted, correlation=correlation, landmarks=landmarks)
 
 
-def _unshrunk(
-    numbers: Mapping[str, QuantileScores], levels: Mapping[str, LevelShares], columns: Columns
-) -> FeatureDistribution:
-    """Return a distribution with the sample correlation, which may be singular."""
-    empty = FeatureDistribution(numbers, levels, np.zeros((0, 0)), math.inf)
-    if len(numbers) > MOST_COLUMNS:
-        return replace(empty, correlation=np.eye(len(empty.owners)))
-    return replace(empty, correlation=sample_correlation(empty.clipped_scores(columns)))
+def sample_correlation(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the mean products of standardised scores ``[N, Q]``, ``[Q, Q]``, with 1 on the diagonal.
+
+    NaN stands for a missing cell: each entry is a mean over the rows that have both cells.
+    """
+    present = (~np.isnan(scores)).astype(np.float64)
+    filled = np.nan_to_num(scores)
+    correlation = _scaled(filled.T @ filled / np.maximum(present.T @ present, 1.0))
+    if present.all():
+        return correlation
+    # Means over different rows may not fit together: negative variances.
+    variances, vectors = np.linalg.eigh(correlation)
+    return _scaled((vectors * np.maximum(variances, 0.0)) @ vectors.T)
 
 
-def _with_shrinkage(distribution: FeatureDistribution, shrinkage: float) -> FeatureDistribution:
-    return replace(distribution, correlation=shrunk(distribution.correlation, shrinkage))
+def _scaled(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return mean products ``[Q, Q]`` scaled to 1 on the diagonal."""
+    variances = np.diagonal(products)
+    scale = 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0))
+    scaled = products * scale[:, None] * scale
+    np.fill_diagonal(scaled, 1.0)
+    return scaled
+
+
+def best_shrinkage(folds: Iterable[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> float:
+    """Return the one of `SHRINKAGES` with the largest Gaussian likelihood of held-out rows.
+
+    Args:
+        folds: Sample correlation of the other rows, ``[Q, Q]``, and scores of the held-out rows, ``[n, Q]``.
+    """
+    losses = np.zeros(len(SHRINKAGES))
+    for correlation, held_out in folds:
+        variances, vectors = np.linalg.eigh(correlation)
+        # A score of 4 or more is rare among Gaussian rows: a few of them shall not decide.
+        squares = np.square(np.clip(np.nan_to_num(held_out), -4.0, 4.0) @ vectors).sum(axis=0)
+        weights = np.array(SHRINKAGES)[:, None]
+        shrunk = (1.0 - weights) * np.maximum(variances, 0.0) + weights
+        losses += (squares / shrunk + len(held_out) * np.log(shrunk)).sum(axis=1)
+    return SHRINKAGES[int(losses.argmin())]
+
+
+def _shrunk(distribution: FeatureDistribution, shrinkage: float) -> FeatureDistribution:
+    """Return the distribution with the mean of its correlation and the identity, which has this weight."""
+    joint = distribution.correlation
+    if joint is None:
+        return distribution
+    return replace(distribution, correlation=(1.0 - shrinkage) * joint + shrinkage * np.eye(len(joint)))

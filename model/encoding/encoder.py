@@ -1,45 +1,42 @@
 """The encoder: canonical columns to the float32 matrix ``[B, D]`` of network inputs.
 
-The encoded columns are, in this order: each feature by itself, directions of correlated numbers if asked for
-(`model.encoding.whitening`), the distance to the training rows feature by feature (`model.encoding.continuation`)
-and that of the combination (`model.encoding.unlike`). What one feature becomes is in
-`model.encoding.encoder`.
+The encoded columns are, in this order: each feature by itself (`model.encoding.transforms`), directions of correlated
+numbers if asked for (`model.encoding.whitening`), the distance to the training rows feature by feature
+(`model.encoding.ranges`) and that of the combination (`model.encoding.unlike`).
 
-The encodings by name: which class encodes a kind of feature.
-
-A new encoding needs one class, a `model.encoding.transforms.FeatureEncoding`, and one entry in `ENCODINGS`.
+A new encoding needs a file with one class, a `model.encoding.transforms.FeatureEncoding`, and an entry in `ENCODINGS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
-from murho.model.encoding.continuation import Continuation, RangeDistance
 from murho.model.encoding.feature_distribution import FeatureDistribution
-from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
+from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns, rows_to_impute
 from murho.model.encoding.piecewise import PiecewiseLinear
-from murho.model.encoding.transforms import Calendar, FeatureEncoding, FromSchema, OneHot, Standard
-from murho.model.encoding.unlike import COMBINATION, DistanceInputs
+from murho.model.encoding.ranges import Continuation, Ranges
+from murho.model.encoding.transforms import LARGEST, Calendar, FeatureEncoding, OneHot, Standard, Unread
+from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
 from murho.model.tables.schema import FeatureKind, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Columns, Feature
+    from murho.model.tables.schema import Columns, UnfamiliarValue
 
-__all__ = ["ENCODINGS", "LARGEST", "MIXED", "PIECEWISE", "Encoder", "InputChoice", "Unread", "with_schema"]
+__all__ = ["ENCODINGS", "MIXED", "PIECEWISE", "Encoded", "Encoder", "InputChoice", "with_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,40 +88,44 @@ ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingPr
 """Name of the encoding → feature kind → encoding class."""
 
 
-@dataclass(frozen=True)
-class Unread(Stored):
-    """No encoded column: answers do not depend on the feature's value.
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Rows as inputs of networks, and what the encoder found out about them.
 
-    The feature stays one of the schema. A row that is unlike the training rows in it is still found, because the
-    distance of rows (`model.encoding.unlike`) is that of all features.
+    Attributes:
+        inputs: ``[B, D]`` float32, C-contiguous and finite, within ± `model.encoding.transforms.LARGEST`; of rows with
+            imputed cells R copies, ``[R, B, D]``.
+        beyond: Whether an input lies beyond its training range, or the row is unlike the training rows, ``[B]`` or
+            ``[R, B]``.
+        unlike: Whether each row is unlike the training rows, all its copies, or has a category unseen in training,
+            ``[B]``. Without a distribution of the features these are the rows beyond.
+        told: Whether there is something to tell of each row (`Encoder.unlike_values`), ``[B]``: it is unlike, has
+            imputed cells, or a category that is unseen though it counts as one of the rare ones of training.
     """
 
-    feature: FromSchema
-    kind: Literal["unread"] = "unread"
+    inputs: npt.NDArray[np.float32]
+    beyond: npt.NDArray[np.bool_]
+    unlike: npt.NDArray[np.bool_]
+    told: npt.NDArray[np.bool_]
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:  # noqa: ARG003
-        """There is nothing to fit."""
-        return cls(feature)
+    def like(cls, inputs: npt.NDArray[np.float32]) -> Self:
+        """Inputs ``[B, D]`` of rows that are like the training rows."""
+        return cls(inputs, *np.zeros((3, len(inputs)), dtype=np.bool_))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """No name."""
-        return ()
+    def __len__(self) -> int:
+        """Number of rows, B."""
+        return len(self.unlike)
 
-    def training_range(self) -> npt.NDArray[np.float32]:
-        """Bounds of no column, ``[2, 0]``."""
-        return np.empty((2, 0), dtype=np.float32)
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Encoded:
+        """Some of the rows: views for a slice, copies for numbers of rows."""
+        return Encoded(self.inputs[..., rows, :], self.beyond[..., rows], self.unlike[rows], self.told[rows])
 
-    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write nothing: ``out`` is ``[B, 0]``."""
-
-
-LARGEST = 1e6
-"""Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
 
 # Rows encoded at a time, so that temporary arrays fit in the processor's cache.
-_TILE = 16_384
+_TILE = 1024
+PIECE_VALUES = 2**18
+"""Encoded values of a piece of incomplete rows: each row has R copies of them, and their draws."""
 
 
 _Part: TypeAlias = Annotated[Standard | PiecewiseLinear | Calendar | OneHot | Unread, Field(discriminator="kind")]
@@ -159,8 +160,7 @@ class Encoder(Stored):
         Raises:
             MisfitError: They are of other features or kinds, or none is read.
         """
-        features = {feature.name: feature for feature in self.schema.features}
-        numbers = [name for name, feature in features.items() if feature.kind is FeatureKind.NUMERIC]
+        numbers = [feature.name for feature in self.schema.features if feature.kind is FeatureKind.NUMERIC]
         if tuple(part.feature for part in self.parts) != self.schema.features:
             raise MisfitError("parts", "one for each feature of the schema, in its order", len(self.parts))
         for at, part in enumerate(self.parts):
@@ -170,11 +170,9 @@ class Encoder(Stored):
         if len(self.unread) == len(self.parts):
             raise MisfitError("parts", "at least one that is read", list(self.unread))
         if not set(self.continuations) <= set(numbers):
-            raise MisfitError(
-                "continuations", f"continuations by the names of numbers, {numbers}", list(self.continuations)
-            )
-        if self.whitening is not None and list(self.whitening.features) != numbers:
-            raise MisfitError("whitening.features", f"the numeric features {numbers}", self.whitening.features)
+            raise MisfitError("continuations", f"some by the names of numbers, {numbers}", list(self.continuations))
+        if self.whitening is not None and list(self.whitening.scales) != numbers:
+            raise MisfitError("whitening.scales", f"the numeric features {numbers}", list(self.whitening.scales))
         if self.distribution is not None:
             self.distribution.require_features(self.schema)
         elif any(feature.imputed for feature in self.schema.features):
@@ -215,17 +213,13 @@ class Encoder(Stored):
             (Unread if feature.name in unread else classes[feature.kind]).fit(feature, columns[feature.name])
             for feature in schema.features
         )
-        whitening = Whitening.fit(schema, parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, distribution=distribution)
+        whitening = Whitening.fit(parts, columns) if whitened else None
+        return cls(schema, encoding, parts, whitening, distribution)
 
     @cached_property
     def unread(self) -> tuple[str, ...]:
         """Names of the features that are no inputs of the networks, in schema order."""
-        return tuple(
-            feature.name
-            for feature, part in zip(self.schema.features, self.parts, strict=True)
-            if isinstance(part, Unread)
-        )
+        return tuple(part.feature.name for part in self.parts if isinstance(part, Unread))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -234,52 +228,46 @@ class Encoder(Stored):
         return (
             *(name for part in self.parts for name in part.names),
             *directions,
-            *self._range_distance.names,
-            *(f"{name} beyond the training rows" for name in directions),
+            *(f"{name} beyond the training rows" for name in (*self._ranges.features, *directions)),
             *(() if self.distribution is None else (COMBINATION,)),
         )
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Number of encoded features, D."""
         return len(self.names)
 
     @cached_property
-    def range_distance_columns(self) -> range:
-        """Indices of the encoded columns that hold the distance to the training rows: the last columns."""
-        directions = 0 if self.whitening is None else self.whitening.count
-        combination = int(self.distribution is not None)
-        return range(self.width - len(self._range_distance.features) - directions - combination, self.width)
-
-    @cached_property
-    def _range_distance(self) -> RangeDistance:
-        return RangeDistance.of(self.schema, self.parts)
-
-    @cached_property
-    def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
-        """Name, encoding and encoded columns of each feature."""
-        slices = []
-        start = 0
-        for feature, part in zip(self.schema.features, self.parts, strict=True):
-            stop = start + len(part.names)
-            slices.append((feature.name, part, slice(start, stop)))
-            start = stop
-        return tuple(slices)
-
-    @cached_property
     def columns_of(self) -> Mapping[str, slice]:
         """Feature → the encoded columns that are of it alone; without those of its distance."""
-        return {name: where for name, _, where in self._slices}
+        ends = np.cumsum([0, *(len(part.names) for part in self.parts)]).tolist()
+        return {part.feature.name: slice(*ends[at : at + 2]) for at, part in enumerate(self.parts)}
+
+    @cached_property
+    def range_distance_columns(self) -> range:
+        """Indices of the encoded columns that hold the distance to the training rows: the last columns."""
+        first = self.columns_of[self.parts[-1].feature.name].stop
+        return range(first if self.whitening is None else first + len(self.whitening.minima), self.width)
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return Ranges.of(self.parts, self.continuations)
 
     @cached_property
     def bins(self) -> tuple[int, ...]:
         """Indices of the encoded columns that are bins of a number."""
         return tuple(
-            slice_.start + 1 + number
-            for _, part, slice_ in self._slices
+            self.columns_of[part.feature.name].start + number
+            for part in self.parts
             if isinstance(part, PiecewiseLinear)
-            for number in range(len(part.columns))
+            for number in range(1, len(part.cell_names))
         )
+
+    @cached_property
+    def unseen(self) -> Mapping[int, OneHot]:
+        """Encoded column of the categories that have none of their own → the encoding of that feature."""
+        categories = (part for part in self.parts if isinstance(part, OneHot))
+        return {self.columns_of[part.feature.name].start + part.others: part for part in categories}
 
     @cached_property
     def training_range(self) -> npt.NDArray[np.float32]:
@@ -289,14 +277,14 @@ class Encoder(Stored):
         are infinite for columns that are bounded by construction, such as sines.
         """
         with np.errstate(over="ignore"):
-            ends = [part.training_range() for part in self.parts]
-            beyond = [self._range_distance.training_range(self.schema).astype(np.float32)]
-            if self.whitening is not None:
-                directions, further = np.split(self.whitening.training_range().astype(np.float32), 2, axis=1)
-                beyond = [directions, *beyond, further]
-            if self.distribution is not None:
-                beyond.append(np.zeros((2, 1), dtype=np.float32))
-            return np.concatenate([*ends, *beyond], axis=1)
+            features = self.schema.features
+            ranges, _ = self._ranges.measure(
+                {each.name: np.array([each.minimum, each.maximum], dtype=np.float64) for each in features}
+            )
+            directions, beyond = np.empty((2, 2, 0)) if self.whitening is None else self.whitening.training_range()
+            combination = np.zeros((2, int(self.distribution is not None)))
+            parts = (part.training_range() for part in self.parts)
+            return np.concatenate([*parts, directions, ranges, beyond, combination], axis=1).astype(np.float32)
 
     @cached_property
     def zero_in_training(self) -> tuple[int, ...]:
@@ -304,95 +292,129 @@ class Encoder(Stored):
         return tuple(np.flatnonzero((self.training_range == 0.0).all(axis=0)).tolist())
 
     @cached_property
-    def _doubted(self) -> tuple[tuple[int, int], ...]:
-        """Encoded columns of the distance of single numbers, each with the number's place in the distribution."""
-        places = {} if self.distribution is None else {name: at for at, name in enumerate(self.distribution.numbers)}
-        start = self.range_distance_columns.start
-        return tuple(
-            (start + at, places[name]) for at, name in enumerate(self._range_distance.features) if name in places
-        )
+    def _doubted(self) -> npt.NDArray[np.intp]:
+        """Places of the numbers with an input for their distance, in the ranges and the distribution, ``[2, n]``."""
+        numbers = () if self.distribution is None else tuple(self.distribution.numbers)
+        both = [name for name in self._ranges.features if name in numbers]
+        return np.array([[names.index(name) for name in both] for names in (self._ranges.features, numbers)], dtype=int)
 
-    @cached_property
-    def _furthest(self) -> npt.NDArray[np.float32] | None:
-        """Largest distance of each number that is doubted, ``[F]``; None where there is no limit."""
-        limits = [
-            self.continuations[name].furthest if name in self.continuations else np.inf
-            for name in self._range_distance.features
-        ]
-        return None if np.isinf(limits).all() else np.array(limits, dtype=np.float32)
-
-    @cached_property
-    def unlike_columns(self) -> tuple[int, ...] | None:
-        """Indices of the encoded columns that are above 0 for rows unlike the training rows.
-
-        They hold the distance of the combination, and unseen categories. None without a distribution: there every
-        column outside its training range counts.
-        """
-        if self.distribution is None:
-            return None
-        unseen = (number for number in self.zero_in_training if number not in self.range_distance_columns)
-        return (*unseen, self.width - 1)
-
-    def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
+    def encode(self, columns: Columns) -> Encoded:
         """Encode rows.
 
         Args:
             columns: Canonical columns of the features, each ``[B]`` (`model.tables.schema`); others are ignored.
-
-        Returns:
-            ``[B, D]`` float32, C-contiguous and finite. Numbers are standardised and clipped at ±`LARGEST`.
 
         Raises:
             TableError: A cell is missing in a feature that accepts no missing cells; the message names column and row
                 (from 1).
         """
         rows = len(columns[self.schema.features[0].name])
-        encoded = np.empty((rows, self.width), dtype=np.float32)
+        inputs = np.empty((rows, self.width), dtype=np.float32)
+        masks = np.zeros((3, rows), dtype=np.bool_)
+        for start in range(0, rows, _TILE):
+            tile = slice(start, start + _TILE)
+            cells = {feature.name: columns[feature.name][tile] for feature in self.schema.features}
+            self._encode(cells, inputs[tile], *masks[:, tile])
+            if np.isnan(inputs[tile]).any():
+                raise self._refusal(inputs[tile], start)
+        return Encoded(inputs, *masks)
+
+    def _encode(
+        self,
+        cells: Columns,
+        out: npt.NDArray[np.float32],
+        beyond: npt.NDArray[np.bool_],
+        unlike: npt.NDArray[np.bool_],
+        told: npt.NDArray[np.bool_],
+    ) -> None:
+        """Write the parts of the `Encoded` rows of a tile."""
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
-            seen = self._range_distance.followed(columns, self.continuations)
-            for start in range(0, rows, _TILE):
-                tile = encoded[start : start + _TILE]
-                for name, part, where in self._slices:
-                    part.encode(seen[name][start : start + _TILE], tile[:, where])
-                rows_of_tile, at = slice(start, start + _TILE), self.range_distance_columns.start
-                further = at + len(self._range_distance.features)
-                self._range_distance.encode(columns, rows_of_tile, tile[:, at:further])
-                if self.whitening is not None:
-                    count = self.whitening.count
-                    directions = self.whitening.encode(seen, rows_of_tile)
-                    tile[:, at - count : at], tile[:, further : further + count] = directions
-                if self.distribution is not None:
-                    cells = {name: columns[name][rows_of_tile] for name, _, _ in self._slices}
-                    distances = DistanceInputs.of(self.distribution, cells)
-                    tile[:, -1] = distances.combination
-                    for column, number in self._doubted if distances.isolated.size else ():
-                        tile[distances.isolated, column] += distances.differences[:, number]
-                if self._furthest is not None:
-                    np.clip(tile[:, at:further], -self._furthest, self._furthest, out=tile[:, at:further])
-                np.minimum(tile, LARGEST, out=tile)
-                np.maximum(tile, -LARGEST, out=tile)
-                if np.isnan(tile).any():
-                    raise self._refusal(tile, start)
-        return encoded
+            distances, seen = self._ranges.measure(cells)
+            for part, where in zip(self.parts, self.columns_of.values(), strict=True):
+                part.apply(seen[part.feature.name], out[:, where])
+            last = self.range_distance_columns.start
+            further = slice(last, last + distances.shape[1])
+            if self.whitening is not None:
+                count = len(self.whitening.minima)
+                out[:, last - count : last], out[:, further.stop : further.stop + count] = self.whitening.apply(seen)
+            if self.distribution is not None:
+                measured = Distances.of(self.distribution, cells)
+                unlike |= measured.unlike
+                out[:, -1] = measured.combination
+                if (differences := measured.differences) is not None:
+                    places, numbers = self._doubted
+                    distances[:, places] += differences[:, numbers]
+            out[:, further] = np.minimum(np.maximum(distances, -self._ranges.furthest), self._ranges.furthest)
+            np.minimum(out, LARGEST, out=out)
+            np.maximum(out, -LARGEST, out=out)
+        least, most = self.training_range
+        beyond |= unlike | ((out < least) | (out > most)).any(axis=1)
+        if self.distribution is None:
+            unlike |= beyond
+        for column, part in self.unseen.items():
+            rows = np.flatnonzero(out[:, column])
+            if rows.size and part.rare:
+                known = {None, *part.feature.categories}
+                told[rows] = [cell not in known for cell in cells[part.feature.name][rows]]
+            else:
+                unlike[rows] = True
+        told |= unlike
 
-    def encode_copies(self, columns: Columns) -> npt.NDArray[np.float32]:
+    def encode_copies(self, columns: Columns) -> Encoded:
         """Encode rows with missing cells, each as R copies with imputed cells (`model.encoding.imputation`).
 
         Args:
             columns: Canonical columns of the features, each ``[B]``.
-
-        Returns:
-            ``[R, B, D]``, as `encode` returns rows.
         """
         if self.distribution is None:
             raise AssertionError("without a distribution no feature accepts missing cells")
-        encoded = self.encode(imputed_columns(self.distribution, self.schema, columns))
-        return encoded.reshape(IMPUTATIONS, -1, self.width)
+        every = self.encode(imputed_columns(self.distribution, self.schema, columns))
+        shape = IMPUTATIONS, len(every) // IMPUTATIONS
+        unlike = np.asarray(every.unlike.reshape(shape).all(axis=0))
+        return Encoded(every.inputs.reshape(*shape, -1), every.beyond.reshape(shape), unlike, np.ones_like(unlike))
+
+    def encode_pieces(self, columns: Columns) -> Iterator[tuple[npt.NDArray[np.intp], Encoded]]:
+        """Encode the complete rows, and then pieces of those with cells to impute.
+
+        Args:
+            columns: Canonical columns of the features, each ``[B]``.
+
+        Yields:
+            Numbers of rows, and these rows.
+        """
+        incomplete = rows_to_impute(self.schema, columns)
+        count = len(columns[self.schema.features[0].name])
+        if not incomplete.size:
+            yield np.arange(count), self.encode(columns)
+            return
+        complete = np.setdiff1d(np.arange(count), incomplete, assume_unique=True)
+        pieces = np.array_split(incomplete, -(-incomplete.size * self.width // PIECE_VALUES))
+        for rows, encode in ((complete, self.encode), *((piece, self.encode_copies) for piece in pieces)):
+            if rows.size:
+                yield rows, encode({name: column[rows] for name, column in columns.items()})
+
+    def unlike_values(
+        self, columns: Columns, limit: int | None = None, *, told: npt.NDArray[np.bool_] | None = None
+    ) -> list[UnfamiliarValue]:
+        """List what is unlike the training rows, see `model.encoding.unlike.unlike_values`.
+
+        Args:
+            columns: Canonical columns of the features, each ``[B]``.
+            limit: Largest number of entries: the first ones; None for all.
+            told: `Encoded.told` of these rows, if known: only such rows are looked at.
+        """
+        if told is not None:
+            rows = np.flatnonzero(told)[:limit]
+            if not rows.size:
+                return []
+            found = self.unlike_values({name: column[rows] for name, column in columns.items()}, limit)
+            return [replace(value, row=int(rows[value.row])) for value in found]
+        return unlike_values(self.distribution, self.schema, columns)[:limit]
 
     def _refusal(self, tile: npt.NDArray[np.float32], start: int) -> TableError:
         row, column = (int(index[0]) for index in np.nonzero(np.isnan(tile)))
-        name = next(name for name, _, where in self._slices if where.start <= column < where.stop)
+        name = next(name for name, where in self.columns_of.items() if where.start <= column < where.stop)
         return TableError(
             f"column {name!r}, row {start + row + 1}: the cell is missing, and no cell of this column was "
             "missing in training: fill it in"

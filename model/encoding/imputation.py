@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.encoding.feature_distribution import row_sums
+from murho.model.encoding.feature_distribution import alike
 from murho.model.encoding.quantile_scores import normal_quantile
 from murho.model.tables.columns import is_missing
 
@@ -42,12 +42,7 @@ DOUBT = 0.02
 
 def rows_to_impute(schema: Schema, columns: Columns) -> npt.NDArray[np.intp]:
     """Return the rows with a missing cell in a feature that was complete in training and accepts such cells."""
-    count = len(next(iter(columns.values())))
-    if count == 1:  # the calls for a column take longer than a look at its cell
-        cells = (columns[feature.name][0] for feature in schema.features if feature.imputed)
-        gone = any(cell is None or cell != cell for cell in cells)  # NaN alone differs from itself
-        return np.zeros(int(gone), dtype=np.intp)
-    missing = np.zeros(count, dtype=bool)
+    missing = np.zeros(len(next(iter(columns.values()))), dtype=np.bool_)
     for feature in schema.features:
         if feature.imputed:
             missing |= is_missing(columns[feature.name])
@@ -66,22 +61,16 @@ def imputed_columns(distribution: FeatureDistribution, schema: Schema, columns: 
         Columns ``[R * B]``: copy r of row b is entry ``r B + b``. Missing cells of features that had some in training
         stay missing.
     """
-    wanted = {feature.name: is_missing(columns[feature.name]) for feature in schema.features if feature.imputed}
-    copies = {name: np.tile(column, IMPUTATIONS) for name, column in columns.items()}
-    masks = np.stack(list(wanted.values()), axis=1)
-    scores = distribution.clipped_scores(columns)
-    unknown = np.concatenate([masks, np.isnan(scores)], axis=1)
-    patterns, of_row = np.unique(unknown, axis=0, return_inverse=True)
+    wanted = [feature.name for feature in schema.features if feature.imputed]
     places = {feature.name: place for place, feature in enumerate(schema.features)}
-    for number, pattern in enumerate(patterns):
+    copies = {name: np.tile(column, (IMPUTATIONS, 1)) for name, column in columns.items()}
+    gone = np.stack([is_missing(columns[name]) for name in wanted], axis=1)
+    scores = distribution.scores(columns)
+    for pattern, rows in alike(np.concatenate([gone, np.isnan(scores)], axis=1)):
         names = [name for name, missing in zip(wanted, pattern, strict=False) if missing]
-        if names:
-            rows = np.flatnonzero(of_row.reshape(-1) == number)
-            filled = _filled(distribution, names, scores[rows], places)
-            at = np.arange(IMPUTATIONS)[:, None] * len(masks) + rows
-            for name, values in filled.items():
-                copies[name][at] = values
-    return copies
+        for name, values in _filled(distribution, names, scores[rows], places).items():
+            copies[name][:, rows] = values
+    return {name: copy.reshape(-1) for name, copy in copies.items()}
 
 
 def _filled(
@@ -104,44 +93,20 @@ def _filled(
     indicated = dict(distribution.indicated)
     for name in (name for name in names if name in distribution.levels):
         shares, levels, own = distribution.levels[name], indicated.get(name, np.empty(0, np.intp)), owners == name
-        likely = _probabilities(distribution, copies, shares, levels, own)
-        sums = likely.cumsum(axis=1)
+        sums = _probabilities(distribution, copies, shares, levels, own).cumsum(axis=1)
         uniforms = np.repeat(_uniforms(places[name]), len(scores))
         codes = np.minimum((uniforms[:, None] * sums[:, -1:] > sums).sum(axis=1), len(shares.levels) - 1)
         copies[:, own] = shares.indicators(codes, levels)
         filled[name] = shares.column(codes).reshape(IMPUTATIONS, -1)
-    numbers = [place for place, name in enumerate(distribution.numbers) if name in names]
-    if numbers:
-        own = np.zeros(len(owners), dtype=bool)
-        own[numbers] = True
-        normals = np.stack([normal_quantile(_uniforms(places[owners[place]])) for place in numbers], axis=1)
-        copies[:, own] = _expected(distribution, copies, own) + _deviations(distribution, copies, own, normals)
-        for place in numbers:
-            name = owners[place]
-            filled[name] = distribution.numbers[name].at(copies[:, place]).reshape(IMPUTATIONS, -1)
+    own = np.isin(owners, [name for name in names if name in distribution.numbers])
+    known = ~np.isnan(copies[0]) & ~own
+    weights, covariance = distribution.conditional(known, own)
+    uniform = np.array([_uniforms(places[name]) for name in owners[own]]).reshape(-1, IMPUTATIONS)
+    deviations = normal_quantile(uniform.T) @ np.linalg.cholesky(covariance).T
+    drawn = copies[:, known] @ weights + np.repeat(deviations, len(scores), axis=0)
+    for name, column in zip(owners[own], drawn.T, strict=True):
+        filled[name] = distribution.numbers[name].at(column).reshape(IMPUTATIONS, -1)
     return filled
-
-
-def _expected(
-    distribution: FeatureDistribution, scores: npt.NDArray[np.float64], wanted: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.float64]:
-    """Return the conditional mean of the wanted columns given the known ones, those without NaN, ``[n, wanted]``."""
-    known = ~np.isnan(scores[0]) & ~wanted
-    return row_sums(scores[:, known], distribution.regression(known, wanted))
-
-
-def _deviations(
-    distribution: FeatureDistribution,
-    scores: npt.NDArray[np.float64],
-    wanted: npt.NDArray[np.bool_],
-    normals: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """Return deviations from the conditional mean, ``[R * B, wanted]``, from normal numbers ``[R, wanted]``."""
-    known = ~np.isnan(scores[0]) & ~wanted
-    correlation = distribution.correlation
-    explained = correlation[wanted][:, known] @ distribution.regression(known, wanted)
-    factor = np.linalg.cholesky(correlation[wanted][:, wanted] - explained)
-    return np.repeat(normals @ factor.T, len(scores) // IMPUTATIONS, axis=0)
 
 
 def _probabilities(
@@ -166,14 +131,12 @@ def _probabilities(
     known = ~np.isnan(scores[0]) & ~own
     if not own.any() or not known.any():
         return np.tile(shares.shares, (len(scores), 1))
-    correlation, weights = distribution.correlation, distribution.regression(own, known)
-    rest = correlation[known][:, known] - correlation[known][:, own] @ weights
-    factor = np.linalg.cholesky(np.linalg.inv(rest))
-    # One more centre than indicators: that of all levels without one.
-    without = np.setdiff1d(np.arange(len(shares.levels)), levels)
-    centres = shares.indicators(np.append(levels, without[0]), levels) @ weights @ factor
-    whitened = row_sums(scores[:, known], factor)
-    squares = np.stack([np.square(whitened - centre).sum(axis=1) for centre in centres], axis=1)
+    weights, covariance = distribution.conditional(own, known)
+    factor = np.linalg.cholesky(np.linalg.inv(covariance))
+    # One more centre than indicators: that of all levels without one, as the most frequent is.
+    codes = np.append(levels, shares.counts.argmax())
+    centres = shares.indicators(codes, levels) @ weights @ factor
+    squares = np.square((scores[:, known] @ factor)[:, None] - centres).sum(axis=2)
     evidence = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
     likely = shares.shares * evidence[:, -1:]
     likely[:, levels] = shares.shares[levels] * evidence[:, :-1]

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import FromSchema, Scale, fill_missing, missing_names, training_range_of_numbers
-from murho.model.json_validation import MisfitError, Stored
+from murho.model.encoding.transforms import FeatureEncoding, FromSchema, Scale
+from murho.model.json_validation import MisfitError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -97,7 +97,7 @@ _LEAST_WIDTH = 1e-150
 
 
 @dataclass(frozen=True)
-class PiecewiseLinear(Stored):
+class PiecewiseLinear(FeatureEncoding):
     """A standardised number and its piecewise-linear encoding over quantile bins.
 
     Equation 1 of Gorishniy, Rubachev and Babenko 2022 (arXiv 2203.05556): with the bin edges b_0 < … < b_T, column t is
@@ -145,15 +145,10 @@ class PiecewiseLinear(Stored):
         return cls(feature, scale, tuple(edges.tolist()), columns)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The feature's name, one name per bin and, if it accepts missing cells, the name of the indicator."""
+    def cell_names(self) -> tuple[str, ...]:
+        """The feature's name, and one name per bin."""
         name = self.feature.name
-        bins = (f"{name} bin {number}" for number in range(1, len(self.columns) + 1))
-        return (name, *bins, *missing_names(self.feature))
-
-    def training_range(self) -> npt.NDArray[np.float32]:
-        """Smallest and largest value of each encoded column in training (`feature_encodings.FeatureEncoding`)."""
-        return training_range_of_numbers(self, self.feature, 1 + len(self.columns))
+        return (name, *(f"{name} bin {number}" for number in range(1, len(self.columns) + 1)))
 
     @cached_property
     def _lines(self) -> tuple[npt.NDArray[np.float64], ...]:
@@ -171,13 +166,11 @@ class PiecewiseLinear(Stored):
         slopes = np.concatenate([[1.0], 1 / (widths * stds)])
         return floors, ceilings, offsets, slopes
 
-    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the encoding of the column ``[B]`` into ``out``."""
+    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write the standardised number and its bins."""
         floors, ceilings, offsets, slopes = self._lines
         columns = np.maximum(self.scale.apply(column)[:, None], floors)
         np.minimum(columns, ceilings, out=columns)
         columns -= offsets
         columns *= slopes
         out[:, : len(slopes)] = columns
-        if self.feature.missing:
-            fill_missing(column, out)

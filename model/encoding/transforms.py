@@ -1,8 +1,4 @@
-"""Encodings of a feature: standardised numbers, one-hot categories, and calendar cycles of dates.
-
-Encoding of dates: linear time, and sine and cosine of the calendar cycles that vary in training.
-
-Encodings of one feature: the protocol of all encodings, standardised numbers and one-hot categories.
+"""The contract of an encoding of one feature, and the plain ones: standardised numbers, categories, dates, nothing.
 
 An encoding is fitted to the training rows and encodes each row independently of the others in its batch. If the feature
 accepts missing cells, a missing cell (NaN) is 0, the training mean, in every encoded column of the feature, and 1 in a
@@ -18,12 +14,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from pydantic import PlainSerializer
 
 from murho.model.json_validation import MisfitError, Positive, Stored, Unlimited, one_of
+from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import Feature
 
 if TYPE_CHECKING:
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FURTHEST",
+    "LARGEST",
     "Calendar",
     "FeatureEncoding",
     "FromSchema",
@@ -40,16 +38,16 @@ __all__ = [
     "Scale",
     "Scaled",
     "Standard",
-    "fill_missing",
-    "missing_names",
-    "training_range_of_numbers",
+    "Unread",
 ]
 
 
+LARGEST = 1e6
+"""Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
 FURTHEST = 5.0
 """Standardised numbers are clipped at ± this many standard deviations, if a training row lies further out.
 
-The distance beyond is an input of its own (`model.encoding.continuation`). Without the limit, one cell with a
+The distance beyond is an input of its own (`model.encoding.ranges`). Without the limit, one cell with a
 misplaced decimal point, forty standard deviations out, would distort the whole function."""
 
 
@@ -94,39 +92,64 @@ class Scale(Stored):
         return standardised if math.isinf(self.limit) else np.clip(standardised, -self.limit, self.limit)
 
 
-class FeatureEncoding(Protocol):
-    """An encoding of one feature's canonical column."""
+class FeatureEncoding(Stored):
+    """The contract of an encoding of one feature: it is fitted to a column, applied to others, and kept as fields.
+
+    A subclass is a frozen dataclass with a ``kind``, its name in a file, and the fields that a fit finds. An encoding
+    of numbers or dates has their `Scale` among them, ``scale``.
+
+    Attributes:
+        feature: The feature.
+        kind: Name of the encoding in a file.
+    """
+
+    feature: Feature
+    kind: str
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
         """Fit to the training rows' column ``[N]``."""
-        ...
-
-    @property
-    def feature(self) -> Feature:
-        """The feature."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Name of the encoding in a file."""
-        ...
+        raise NotImplementedError
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
-        ...
+        """Names of the encoded columns: those of the cells and, if the feature accepts missing ones, the indicator."""
+        return (*self.cell_names, f"{self.feature.name} is missing") if self.feature.missing else self.cell_names
+
+    @property
+    def cell_names(self) -> tuple[str, ...]:
+        """Names of the encoded columns without that of the indicator of missing cells."""
+        raise NotImplementedError
+
+    @property
+    def increasing(self) -> int:
+        """How many of the first columns increase with the number; the others are bounded by construction."""
+        return len(self.cell_names)
 
     def training_range(self) -> npt.NDArray[np.float32]:
         """Smallest and largest value of each encoded column over the training rows, ``[2, len(names)]``.
 
-        The bounds are infinite for columns that are bounded by construction, such as sines.
+        The bounds are infinite for columns that are bounded by construction, such as sines, and without a range.
         """
-        ...
+        bounds = np.full((2, len(self.names)), np.inf, dtype=np.float32)
+        bounds[0] = -np.inf
+        if self.increasing and self.feature.minimum is not None:
+            ends = np.zeros_like(bounds)
+            self.apply(np.array([self.feature.minimum, self.feature.maximum], dtype=np.float64), ends)
+            bounds[:, : self.increasing] = ends[:, : self.increasing]
+        return bounds
 
-    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the encoding of the column ``[B]`` into ``out``, ``[B, len(names)]``."""
-        ...
+    def apply(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write the encoding of the column ``[B]`` into ``out``, ``[B, len(names)]``; NaN for a refused cell."""
+        self.write(column, out)
+        if self.feature.missing:
+            absent = is_missing(column)
+            out[absent] = 0.0
+            out[:, -1] = absent
+
+    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write the columns of `cell_names`, the first ones of ``out``; of a missing cell anything, or NaN."""
+        raise NotImplementedError
 
 
 @runtime_checkable
@@ -140,14 +163,14 @@ class Scaled(Protocol):
 
 
 @dataclass(frozen=True)
-class Standard(Stored):
+class Standard(FeatureEncoding):
     """A number standardised by the mean and standard deviation of the training rows.
 
     Attributes:
         feature: The feature.
         scale: Mean, standard deviation and clipping limit.
         bounded: Whether the number is bounded by what it is, such as a pixel: it then has no input for the distance
-            beyond its training range (`model.encoding.continuation`).
+            beyond its training range (`model.encoding.ranges`).
     """
 
     feature: FromSchema
@@ -161,19 +184,35 @@ class Standard(Stored):
         return cls(feature, Scale.fit(column))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The feature's name and, if it accepts missing cells, the name of the indicator."""
-        return (self.feature.name, *missing_names(self.feature))
+    def cell_names(self) -> tuple[str, ...]:
+        """The feature's name."""
+        return (self.feature.name,)
 
-    def training_range(self) -> npt.NDArray[np.float32]:
-        """Smallest and largest value of each encoded column in training (`FeatureEncoding.training_range`)."""
-        return training_range_of_numbers(self, self.feature, 1)
-
-    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the encoding of the column ``[B]`` into ``out``."""
+    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write the standardised numbers."""
         out[:, 0] = self.scale.apply(column)
-        if self.feature.missing:
-            fill_missing(column, out)
+
+
+@dataclass(frozen=True)
+class Unread(FeatureEncoding):
+    """No encoded column: answers do not depend on the feature's value.
+
+    The feature stays one of the schema. A row that is unlike the training rows in it is still found, because the
+    distance of rows (`model.encoding.unlike`) is that of all features.
+    """
+
+    feature: FromSchema
+    kind: Literal["unread"] = "unread"
+    names: ClassVar[tuple[str, ...]] = ()
+    cell_names: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:  # noqa: ARG003
+        """There is nothing to fit."""
+        return cls(feature)
+
+    def apply(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write nothing: ``out`` is ``[B, 0]``."""
 
 
 FEWEST_ROWS_OF_A_LEVEL = 3
@@ -182,7 +221,7 @@ are several, and if some category has more rows."""
 
 
 @dataclass(frozen=True)
-class OneHot(Stored):
+class OneHot(FeatureEncoding):
     """One column for each training category, one for all other categories, and one for missing cells.
 
     Attributes:
@@ -212,21 +251,21 @@ class OneHot(Stored):
         return cls(feature, bool(pooled or rows.keys() - {None, *feature.categories}), pooled)
 
     @cached_property
-    def _own(self) -> tuple[str, ...]:
-        """The categories that have a column of their own."""
-        return tuple(category for category in self.feature.categories if category not in self.pooled)
+    def codes(self) -> dict[str | None, int]:
+        """Column of each category that has one of its own; -1 for a missing cell."""
+        own = (category for category in self.feature.categories if category not in self.pooled)
+        return {None: -1, **{category: code for code, category in enumerate(own)}}
 
     @property
     def others(self) -> int:
         """Number of the column for all other categories."""
-        return len(self._own)
+        return len(self.codes) - 1
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names such as ``Origin=USA``, ``Origin is unseen``, ``Origin is missing``."""
+    def cell_names(self) -> tuple[str, ...]:
+        """Names such as ``Origin=USA``, ``Origin is unseen``."""
         name = self.feature.name
-        levels = (f"{name}={category}" for category in self._own)
-        return (*levels, f"{name} is unseen", *missing_names(self.feature))
+        return (*(f"{name}={category}" for category in self.codes if category is not None), f"{name} is unseen")
 
     def training_range(self) -> npt.NDArray[np.float32]:
         """0 and 1 for every column, and 0 for the unseen column unless categories are rare, ``[2, len(names)]``."""
@@ -235,50 +274,12 @@ class OneHot(Stored):
         bounds[1, self.others] = float(self.rare)
         return bounds
 
-    @cached_property
-    def _levels(self) -> dict[str | None, int]:
-        levels: dict[str | None, int] = {value: code for code, value in enumerate(self._own)}
-        # Without a column for missing cells, their code is negative, and encode writes NaN.
-        levels[None] = len(levels) + 1 if self.feature.missing else -1
-        return levels
-
-    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the encoding of the column ``[B]`` of ``str`` or None into ``out``."""
-        unseen = self.others
-        codes = np.fromiter(map(self._levels.get, column, repeat(unseen)), dtype=np.intp, count=len(column))
+    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write 1 into the column of each cell's category, 0 into the others."""
+        codes = np.fromiter(map(self.codes.get, column, repeat(self.others)), dtype=np.intp, count=len(column))
         out[:] = 0.0
         out[np.arange(len(codes)), codes] = 1.0
-        if not self.feature.missing and codes.size and codes.min() < 0:
-            out[codes < 0] = np.nan
-
-
-def training_range_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:
-    """Return the `FeatureEncoding.training_range` of a numeric encoding; only its increasing columns get finite bounds.
-
-    Args:
-        encoding: The encoding. Its first columns increase with the number; the others are bounded by construction.
-        feature: The encoded feature. Without a training range all bounds are infinite.
-        columns: How many columns increase with the number.
-    """
-    bounds = np.empty((2, len(encoding.names)), dtype=np.float32)
-    bounds[0], bounds[1] = -np.inf, np.inf
-    if feature.minimum is not None and feature.maximum is not None:
-        ends = np.zeros_like(bounds)
-        encoding.encode(np.array([feature.minimum, feature.maximum]), ends)
-        bounds[:, :columns] = ends[:, :columns]
-    return bounds
-
-
-def missing_names(feature: Feature) -> tuple[str, ...]:
-    """Return the name of the indicator of missing cells, if the feature accepts them."""
-    return (f"{feature.name} is missing",) if feature.missing else ()
-
-
-def fill_missing(column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-    """Set the rows of missing cells to 0; set the last column, the indicator, to 1 there and to 0 elsewhere."""
-    absent = np.isnan(column)
-    out[absent] = 0.0
-    out[:, -1] = absent
+        out[codes < 0] = np.nan
 
 
 _CYCLES: Mapping[str, int] = MappingProxyType({"month": 12, "weekday": 7, "hour": 24})
@@ -287,7 +288,7 @@ _SINES_COSINES = {part: np.stack([np.sin(angle), np.cos(angle)], axis=1) for par
 
 
 @dataclass(frozen=True)
-class Calendar(Stored):
+class Calendar(FeatureEncoding):
     """A date as standardised linear time, and sine and cosine of the calendar parts that vary in training.
 
     The parts are the month of the year, the day of the week and the hour of the day, in UTC. The day of the week counts
@@ -298,6 +299,7 @@ class Calendar(Stored):
     scale: Scale
     parts: tuple[Annotated[str, one_of("month", "weekday", "hour")], ...]
     kind: Literal["calendar"] = "calendar"
+    increasing: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Raise a `MisfitError` unless the parts differ and are in order."""
@@ -314,25 +316,18 @@ class Calendar(Stored):
         return cls(feature, Scale.fit(column), tuple(part for part in _CYCLES if part in varying))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names such as ``Sold``, ``Sold month sine``, ``Sold month cosine``, ``Sold is missing``."""
+    def cell_names(self) -> tuple[str, ...]:
+        """Names such as ``Sold``, ``Sold month sine``, ``Sold month cosine``."""
         name = self.feature.name
-        parts = (f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine"))
-        return (name, *parts, *missing_names(self.feature))
+        return (name, *(f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine")))
 
-    def training_range(self) -> npt.NDArray[np.float32]:
-        """Range of the linear time in training; infinite bounds for sines and cosines (`FeatureEncoding`)."""
-        return training_range_of_numbers(self, self.feature, 1)
-
-    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the encoding of the column ``[B]`` of days into ``out``."""
+    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write standardised days, and sines and cosines."""
         out[:, 0] = self.scale.apply(column)
         if self.parts:
             calendar = _calendar(column)
             for position, part in enumerate(self.parts):
                 out[:, 1 + 2 * position : 3 + 2 * position] = _SINES_COSINES[part][calendar[part]]
-        if self.feature.missing:
-            fill_missing(column, out)
 
 
 def _calendar(days: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.int64]]:

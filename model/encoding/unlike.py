@@ -1,229 +1,220 @@
-"""How unlike the training rows a row is: its distance, and the inputs that tell the network.
+"""How unlike the training rows a row is: its distances, the inputs that tell the network, and warnings for people.
 
-What the network sees of the distance of a row from the training rows: inputs that are zero for training rows.
-
-Two things make a row unlike the training rows though each of its numbers lies within its range
-(`model.encoding.unlike`): its combination of numbers, and that no training row is near. A combination has one
+Two things make a row unlike the training rows though each of its numbers lies within its range: its combination of
+numbers, and that no training row is near (`model.encoding.feature_distribution`). A combination has one
 input of its own. Where no training row is near, the difference from the nearest landmark counts number by number, as if
-each number were so far beyond its range (`model.encoding.continuation`): a number that matters is doubted more than
+each number were so far beyond its range (`model.encoding.ranges`): a number that matters is doubted more than
 one that does not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from murho.model.encoding.feature_distribution import row_sums
+from murho.model.tables.columns import is_missing
+from murho.model.tables.schema import FeatureKind, UnfamiliarValue, with_unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.tables.schema import Columns
+    from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
     "COMBINATION",
-    "DistanceInputs",
-    "RowDistances",
-    "distance_of",
-    "isolated_numbers",
-    "odd_combinations",
+    "Distances",
+    "unlike_values",
 ]
-
-
-MOST_NAMED = 3
-"""Most features of a row that are named for their combination."""
-
-
-def distance_of(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
-    """Return the distance of rows from the training rows, ``[B]``."""
-    return RowDistances.of(distribution, columns).distances
-
-
-@dataclass(frozen=True, slots=True)
-class RowDistances:
-    """Distances of rows from the training rows.
-
-    Attributes:
-        scores: Complete scores with every number clipped to its training range, ``[B, Q]``.
-        beyond: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
-        combined: Mahalanobis distance, ``[B]``.
-        combined_within: The same with every number clipped to its training range: what is due to the combination.
-        apart: Distance to the nearest landmark, ``[B]``; 0 where there are no landmarks.
-        apart_within: The same with every number clipped to its training range.
-    """
-
-    scores: npt.NDArray[np.float64]
-    beyond: npt.NDArray[np.float64]
-    combined: npt.NDArray[np.float64]
-    combined_within: npt.NDArray[np.float64]
-    apart: npt.NDArray[np.float64]
-    apart_within: npt.NDArray[np.float64]
-
-    @property
-    def distances(self) -> npt.NDArray[np.float64]:
-        """Distance of each row: the larger one of the two, ``[B]``."""
-        return np.maximum(self.combined, self.apart)
-
-    @property
-    def within(self) -> npt.NDArray[np.float64]:
-        """The same with every number clipped to its training range, ``[B]``."""
-        return np.maximum(self.combined_within, self.apart_within)
-
-    @classmethod
-    def of(cls, distribution: FeatureDistribution, columns: Columns) -> Self:
-        """Measure rows, each independently of the others; a missing cell does not count.
-
-        Args:
-            distribution: The distribution of the training rows.
-            columns: Canonical columns of the features, ``[B]`` each.
-        """
-        known = distribution.clipped_scores(columns)
-        scores = distribution.completed(known)
-        within = distribution.distances(scores)
-        values = distribution.values(columns)
-        beyond = distribution.scores_beyond(values)
-        norms = np.sqrt(np.square(np.nan_to_num(beyond)).sum(axis=1))
-        rows = np.flatnonzero(norms)
-        combined = within.copy()
-        if rows.size:
-            further = known[rows]
-            further[:, : beyond.shape[1]] += beyond[rows]
-            combined[rows] = distribution.distances(distribution.completed(further))
-        landmarks = distribution.landmarks
-        if landmarks is None:
-            return cls(scores, norms, combined, within, np.zeros(len(norms)), np.zeros(len(norms)))
-        apart_within = landmarks.distances(distribution.clipped_values(values))
-        apart = apart_within.copy()
-        if rows.size:
-            apart[rows] = landmarks.distances(values[rows])
-        return cls(scores, norms, combined, within, apart, apart_within)
-
-
-def odd_combinations(
-    distribution: FeatureDistribution, scores: npt.NDArray[np.float64]
-) -> list[list[tuple[str, str | None]]]:
-    """Return the features that make the combination of each row unusual, each with the one that it fits least.
-
-    One number after the other is set to what the row's other cells let expect: the one that brings the row nearest to
-    the training rows first, until the row is within reach. Replacing number i changes ``d^2`` by ``q_i^2 / P_ii`` with
-    ``q = P r`` (`model.encoding.feature_distribution`).
-
-    Args:
-        distribution: The distribution of the training rows.
-        scores: Complete scores of the B rows, ``[B, Q]``; not changed.
-
-    Returns:
-        For each row, one to three pairs of features; the second is None for a table of one column.
-    """
-    named: list[list[tuple[str, str | None]]] = [[] for _ in scores]
-    count, precision = len(distribution.numbers), distribution.precision
-    if not count:
-        return named
-    owners = distribution.owners
-    rows, values, taken = np.arange(len(scores)), scores, np.zeros((len(scores), count), dtype=np.bool_)
-    slopes = row_sums(values, precision[:count].T)
-    squares = np.square(distribution.distances(values))
-    for turn in range(MOST_NAMED):
-        gains = np.where(taken, -1.0, np.square(slopes) / np.diagonal(precision)[:count])
-        left = gains.max(axis=1) > 0.0
-        if turn:
-            left &= squares > distribution.reach**2
-        rows, values, taken, slopes, squares, gains = (
-            part[left] for part in (rows, values, taken, slopes, squares, gains)
-        )
-        each, worst = np.arange(len(rows)), gains.argmax(axis=1)
-        pulls = np.where(distribution.same_owner[worst], -1.0, np.abs(precision[worst] * values))
-        partners = pulls.argmax(axis=1)
-        for row, place, partner, pull in zip(
-            rows.tolist(), worst.tolist(), partners.tolist(), pulls.max(axis=1).tolist(), strict=True
-        ):
-            named[row].append((owners[place], owners[partner] if pull >= 0.0 else None))
-        change = -slopes[each, worst] / precision[worst, worst]
-        taken[each, worst] = True
-        squares = squares - gains[each, worst]
-        values[each, worst] += change
-        slopes = slopes + precision[:count, worst].T * change[:, None]
-    return named
 
 
 COMBINATION = "combination beyond the training rows"
 """Name of the network's input for the combination."""
-LEAST_UNLIKE = 1e-6
-"""Smallest input of a row that is unlike the training rows: it marks the row, and changes no answer."""
+MOST_NAMED = 3
+"""Most features of a row that are named for their combination."""
 
 
-@dataclass(frozen=True, slots=True)
-class DistanceInputs:
-    """Inputs of B rows; each row is encoded independently of the others.
+@dataclass(frozen=True)
+class Distances:
+    """Distances of B rows from the training rows, each measured by itself; missing cells do not count.
 
     Attributes:
-        combination: 0 for a row that is like the training rows, above 0 for any other, ``[B]``: ``log(1 + excess)``.
-            The excess is the Mahalanobis distance beyond reach, with every number clipped to its training range, and
-            less what numbers are beyond, because these have inputs of their own. The logarithm keeps the input from
-            growing out of proportion where columns nearly determine each other: there a small move is a long distance.
-        isolated: Indices of the rows that no training row is near, ``[R]``.
-        differences: Their numbers less those of the nearest landmark, in standard deviations, reduced by the reach,
-            ``[R, F]``.
+        distribution: The distribution of the training rows.
+        numbers: The rows' numbers clipped to their training range, ``[B, F]``.
+        scores: Scores of the known cells, likewise, ``[B, Q]``.
+        beyond: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
+        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks), of the rows with every
+            number clipped to its training range, ``[2, B]``.
+        whole: The same of the rows as they are.
     """
 
-    combination: npt.NDArray[np.float64]
-    isolated: npt.NDArray[np.intp]
-    differences: npt.NDArray[np.float64]
+    distribution: FeatureDistribution
+    numbers: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    beyond: npt.NDArray[np.float64]
+    within: npt.NDArray[np.float64]
+    whole: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, distribution: FeatureDistribution, columns: Columns) -> Self:
-        """Encode rows.
+        """Measure rows.
 
         Args:
             distribution: The distribution of the training rows.
             columns: Canonical columns of the features, ``[B]`` each.
         """
-        rows = RowDistances.of(distribution, columns)
-        reach = distribution.reach
-        excess = np.minimum(rows.combined, rows.combined_within) - reach - rows.beyond
-        further = np.log1p(np.maximum(excess, LEAST_UNLIKE))
-        combination = np.where(rows.distances > reach, further, 0.0)
-        distances = np.minimum(rows.apart, rows.apart_within)
-        isolated = np.flatnonzero(distances > reach)
-        if distribution.landmarks is None or not isolated.size:
-            return cls(combination, isolated, np.zeros((len(isolated), len(distribution.numbers))))
-        values = distribution.clipped_values(distribution.values(columns)[isolated])
-        differences = distribution.landmarks.differences(values)
-        return cls(combination, isolated, differences * (1.0 - reach / distances[isolated, None]))
+        landmarks = distribution.landmarks
+
+        def measured(scores: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            combined = distribution.mahalanobis(distribution.completed(scores))
+            return np.array([combined, np.zeros(len(values)) if landmarks is None else landmarks.distances(values)])
+
+        values, scores = distribution.values(columns), distribution.scores(columns)
+        numbers = distribution.clipped(values)
+        within = measured(scores, numbers)
+        further = distribution.scores_beyond(values - numbers)
+        beyond = np.sqrt(np.square(further).sum(axis=1))
+        rows = np.flatnonzero(beyond)
+        if not rows.size:
+            return cls(distribution, numbers, scores, beyond, within, within)
+        moved, whole = scores[rows], within.copy()
+        moved[:, : further.shape[1]] += further[rows]
+        whole[:, rows] = measured(moved, values[rows])
+        return cls(distribution, numbers, scores, beyond, within, whole)
+
+    @cached_property
+    def unlike(self) -> npt.NDArray[np.bool_]:
+        """Whether each row is unlike the training rows: one of its distances is beyond reach, ``[B]``."""
+        return np.asarray(self.whole.max(axis=0) > self.distribution.reach)
+
+    @property
+    def combination(self) -> npt.NDArray[np.float64]:
+        """The network's input for the combination, ``[B]``: ``log(1 + excess)``, 0 for a row that is not unlike.
+
+        The excess is the Mahalanobis distance beyond reach, with every number clipped to its training range, and
+        less what numbers are beyond, because these have inputs of their own. The logarithm keeps the input from
+        growing out of proportion where columns nearly determine each other: there a small move is a long distance.
+        """
+        excess = np.minimum(self.within[0], self.whole[0]) - self.distribution.reach - self.beyond
+        return np.asarray(np.log1p(np.maximum(excess, 0.0)))
+
+    @property
+    def differences(self) -> npt.NDArray[np.float64] | None:
+        """Numbers of rows that no training row is near, less those of the nearest landmark, ``[B, F]``.
+
+        In standard deviations, reduced by the reach, 0 for all other rows; None if there is no such row.
+        """
+        distances, landmarks = np.minimum(self.within[1], self.whole[1]), self.distribution.landmarks
+        rows = np.flatnonzero(distances > self.distribution.reach)
+        if landmarks is None or not rows.size:
+            return None
+        differences = np.zeros_like(self.numbers)
+        shares = 1.0 - self.distribution.reach / distances[rows]
+        differences[rows] = landmarks.differences(self.numbers[rows]) * shares[:, None]
+        return differences
+
+    def odd_combinations(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, str | None]]:
+        """Find the features that make the combination of rows unusual, each with the one that it fits least.
+
+        One number after the other is set to what the row's other cells let expect: the one that brings the row nearest
+        to the training rows first, until the row is within reach. Replacing number i changes ``d^2`` by ``q_i^2 /
+        P_ii`` with ``q = P r`` (`model.encoding.feature_distribution`).
+
+        Yields:
+            One to three times for each of ``rows``: the row, a feature, and its partner, None in a table of one column.
+        """
+        distribution, count = self.distribution, len(self.distribution.numbers)
+        precision, owners = distribution.precision, np.array(distribution.owners, dtype=object)
+        scores = distribution.completed(self.scores[rows]).copy()
+        slopes, variances = scores @ precision[:, :count], np.diagonal(precision)[:count]
+        squares = np.square(distribution.mahalanobis(scores))
+        each, left = np.arange(len(rows)), np.full(len(rows), count > 0)
+        for _ in range(MOST_NAMED if count else 0):
+            gains = np.square(slopes) / variances
+            worst = gains.argmax(axis=1)
+            pulls = np.where(owners[worst, None] == owners, -1.0, np.abs(precision[worst] * scores))
+            partners = pulls.argmax(axis=1)
+            for row in np.flatnonzero(left).tolist():
+                owner, partner = owners[worst[row]], owners[partners[row]]
+                yield int(rows[row]), owner, partner if partner != owner else None
+            change = -slopes[each, worst] / variances[worst]
+            squares -= gains[each, worst]
+            scores[each, worst] += change
+            slopes += precision[:count, worst].T * change[:, None]
+            left &= squares > distribution.reach**2
+
+    def far_numbers(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, float]]:
+        """Find the numbers in which rows differ most from the nearest landmark.
+
+        Yields:
+            One to three times for each of ``rows``: the row, a number, and the landmark's value. First the number that
+            differs most, and further ones until the row would be within reach without them.
+        """
+        landmarks, numbers = self.distribution.landmarks, self.numbers[rows]
+        if landmarks is None:
+            return
+        differences = landmarks.differences(numbers)
+        squares = np.square(differences)
+        squares *= (np.square(self.within[1, rows]) / squares.sum(axis=1).clip(1e-300))[:, None]
+        order = np.argsort(-squares, axis=1, kind="stable")[:, :MOST_NAMED]
+        ordered = np.take_along_axis(squares, order, axis=1)
+        before = squares.sum(axis=1, keepdims=True) - ordered.cumsum(axis=1) + ordered
+        names, nearest = tuple(self.distribution.numbers), numbers - differences * landmarks.stds
+        chosen = (before > self.distribution.reach**2) & (ordered > 0.0)
+        chosen[:, 0] = ordered[:, 0] > 0.0
+        for at, turn in zip(*np.nonzero(chosen), strict=True):
+            yield int(rows[at]), names[order[at, turn]], float(nearest[at, order[at, turn]])
 
 
-def isolated_numbers(
-    distribution: FeatureDistribution, columns: Columns, rows: npt.NDArray[np.intp]
-) -> list[list[tuple[str, float]]]:
-    """Return the numbers in which rows differ most from the nearest landmark, each with the landmark's value.
+def unlike_values(distribution: FeatureDistribution | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:
+    """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 
-    Each row gets the number that differs most, and further ones until it would be within reach without them.
+    Of an unlike row every number beyond its training range is listed. If the row would be unlike without these too, the
+    features are listed whose combination with the others makes it so. Where each combination is ordinary, but no
+    training row is near, the numbers are listed that differ most from the nearest ones. Without a distribution of
+    the features, all values outside the training range are listed.
 
     Args:
         distribution: The distribution of the training rows.
-        columns: Canonical columns of the features.
-        rows: Indices of the B rows to look at.
+        schema: The features.
+        columns: The features' canonical columns, ``[B]`` each.
 
     Returns:
-        For each row, one to three numbers; none without landmarks.
+        One entry per cell, sorted by row, then by feature in schema order.
     """
-    landmarks = distribution.landmarks
-    if landmarks is None:
-        return [[] for _ in rows]
-    values = distribution.clipped_values(distribution.values(columns)[rows])
-    differences = landmarks.differences(values)
-    nearest = values - differences * landmarks.stds
-    squares = np.square(differences)
-    squares *= (np.square(landmarks.distances(values)) / squares.sum(axis=1).clip(1e-300))[:, None]
-    order = np.argsort(-squares, axis=1, kind="stable")[:, :MOST_NAMED]
-    left = squares.sum(axis=1, keepdims=True) - np.cumsum(np.take_along_axis(squares, order, axis=1), axis=1)
-    counts = 1 + (left[:, :-1] > distribution.reach**2).sum(axis=1)
-    names = tuple(distribution.numbers)
+    features = {feature.name: feature for feature in schema.features}
+    distances = None if distribution is None else Distances.of(distribution, columns)
+    messages = {
+        (value.row, value.feature): value.message
+        for value in schema.outside(columns)
+        if distances is None or distances.unlike[value.row] or features[value.feature].kind is FeatureKind.CATEGORICAL
+    }
+    for name, feature in features.items():
+        if feature.imputed:
+            messages |= {(row, name): _MISSING for row in np.flatnonzero(is_missing(columns[name])).tolist()}
+    if distances is not None:
+        odd, far = distances.unlike.copy(), distances.within > distances.distribution.reach
+        # A row that has a message already needs no other, unless it would be unlike in any case.
+        odd[[row for row, _ in messages]] &= far[:, [row for row, _ in messages]].any(axis=0)
+        outside = set(messages)
+        for row, name, nearest in distances.far_numbers(np.flatnonzero(odd & ~far[0] & far[1])):
+            about = round(nearest) if features[name].kind is FeatureKind.DATE else float(f"{nearest:.4g}")
+            messages.setdefault((row, name), f"{_FAR} {with_unit(features[name], about)}")
+        for row, name, partner in distances.odd_combinations(np.flatnonzero(odd & (far[0] | ~far[1]))):
+            alone = "" if (row, partner) in outside else "; each value alone is ordinary"
+            message = f"its combination with {partner!r} is unlike the training rows{alone}"
+            messages.setdefault((row, name), "the value is unlike the training rows" if partner is None else message)
+    places = {name: place for place, name in enumerate(features)}
     return [
-        [(names[place], float(nearest[row, place])) for place in order[row, :count] if squares[row, place] > 0.0]
-        for row, count in enumerate(counts.tolist())
+        UnfamiliarValue(row, name, messages[row, name])
+        for row, name in sorted(messages, key=lambda cell: (cell[0], places[cell[1]]))
     ]
+
+
+_MISSING = "the cell is missing; no training row lacked it: the answer averages over what it may have been"
+_FAR = "the row is far from every training row; the nearest ones have about"

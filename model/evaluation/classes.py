@@ -80,7 +80,7 @@ class JudgedClasses(JudgedRows):
         predictive = drawn.predictive()
         kinds = {"raw": None} | ({} if calibration is None else {"calibrated": calibration})
         found = {
-            kind: _plan(of_kind, BAND / 100.0, drawn.outputs.device).probabilities(predictive, drawn.outside)
+            kind: _plan(of_kind, BAND / 100.0, drawn.outputs.device).probabilities(predictive, drawn.widening)
             for kind, of_kind in kinds.items()
         }
         served = found.get("calibrated", found["raw"])
@@ -89,7 +89,7 @@ class JudgedClasses(JudgedRows):
             targets=targets,
             doubt=numbers_of(share_of_entropy(served, predictive.settled(served).expected_entropy)),
             probabilities={kind: numbers_of(probabilities) for kind, probabilities in found.items()},
-            sets={kind: prediction_sets(found[kind], of_kind, drawn.outside.mask) for kind, of_kind in kinds.items()},
+            sets={kind: prediction_sets(found[kind], of_kind, drawn.widening) for kind, of_kind in kinds.items()},
         )
 
     @property

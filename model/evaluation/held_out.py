@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.row_answers import DrawnRows
+    from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.splits import HeldOut
 
@@ -77,7 +78,7 @@ class Calibrated:
 
 def calibrate_held_out(
     posterior: Posterior,
-    encoded: NDArray[np.float32],
+    encoded: Encoded,
     targets: NDArray[np.float64],
     groups: Sequence[HeldOut],
     *,
@@ -99,7 +100,7 @@ def calibrate_held_out(
 
     Args:
         posterior: The fit.
-        encoded: All rows of the table, ``[N, D]``.
+        encoded: All rows of the table.
         targets: Their targets, ``[N]``, the target's unit, or numbers of their classes.
         groups: Held-out rows, each with the members that have not seen them.
         calibrating: Numbers of the groups that make the calibration; empty for none.
@@ -245,7 +246,7 @@ class NumbersByJudges(RowArrays):
             alone=alone,
             scores=numbers_of(predictive.normal_score(truth.unsqueeze(0))[0]),
             percentiles=drawn.percentiles((100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist()),
-            outside=numbers_of(drawn.outside.mask),
+            outside=numbers_of(drawn.widening),
             judges=np.full(len(rows), count),
             members=members,
         )
@@ -368,7 +369,7 @@ class ClassesByJudges(RowArrays):
             together=JudgedClasses.of(drawn, rows, targets[rows], None),
             pooled=numbers_of(predictive.pooled()),
             epistemic_share=numbers_of(predictive.epistemic_share()),
-            outside=numbers_of(drawn.outside.mask),
+            outside=numbers_of(drawn.widening),
             shares=predictive.shares.cpu(),
         )
 

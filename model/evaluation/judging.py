@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import torch
 
-from murho.model.checkpoint.row_answers import in_pieces
-from murho.model.encoding.imputation import rows_to_impute
 from murho.model.errors import OptionError
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.numbers import JudgedNumbers
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.row_answers import DrawnRows
+    from murho.model.encoding.encoder import Encoded
     from murho.model.tables.schema import Columns
 
 __all__ = [
@@ -40,7 +39,7 @@ Made = TypeVar("Made", bound=RowArrays)
 @torch.inference_mode()
 def in_passes(
     posterior: Posterior,
-    encoded: NDArray[np.float32],
+    encoded: Encoded,
     made: Callable[[DrawnRows, slice], Made],
     *,
     samples: int,
@@ -50,7 +49,7 @@ def in_passes(
 
     Args:
         posterior: The posterior.
-        encoded: Encoded rows, ``[N, D]``, at least one, or R imputed copies of each, ``[R, N, D]``.
+        encoded: The rows, at least one.
         made: Makes arrays of the rows of a pass under their draws; gets their places among the N.
         samples: S, at least 1.
         members: The S draws cycle through these members; None: through all.
@@ -61,18 +60,17 @@ def in_passes(
     if samples < 1:
         raise OptionError("judging a posterior takes at least one draw")
     values = samples * len(posterior.schema.target.classes or "1")
-    count, most = encoded.shape[-2], max(1, min(MOST_ROWS_PER_PASS, VALUES_PER_PASS // values))
+    count, most = len(encoded), max(1, min(MOST_ROWS_PER_PASS, VALUES_PER_PASS // values))
     parts = []
     for start in range(0, count, most):
         rows = slice(start, min(start + most, count))
-        features = torch.from_numpy(encoded[..., rows, :]).to(posterior.device)
-        parts.append(made(posterior.drawn(features, samples, posterior.seed, members=members), rows))
+        parts.append(made(posterior.drawn(encoded[rows], samples, posterior.seed, members=members), rows))
     return parts[0].joined(parts)
 
 
 def judge_encoded(
     posterior: Posterior,
-    encoded: NDArray[np.float32],
+    encoded: Encoded,
     targets: NDArray[np.float64],
     samples: int = DEFAULT_SAMPLES,
     rows: NDArray[np.int64] | None = None,
@@ -107,8 +105,7 @@ def judge_columns(
         samples: S, at least 1.
     """
     parts = []
-    for rows, part, imputed in in_pieces(columns, rows_to_impute(posterior.schema, columns), posterior.encoder.width):
-        encoded = posterior.encoder.encode_copies(part) if imputed else posterior.encoder.encode(part)
+    for rows, encoded in posterior.encoder.encode_pieces(columns):
         parts.append(judge_encoded(posterior, encoded, targets[rows], samples, rows))
     judged = parts[0].joined(parts)
     return judged.of_rows(np.argsort(judged.rows))

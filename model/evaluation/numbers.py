@@ -106,7 +106,7 @@ class JudgedNumbers(JudgedRows):
         def bands(conformal: ConformalMap | None) -> Bands:
             answer = drawn.answer(BAND_LEVELS, conformal)
             ends = answer["percentiles"]
-            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.outside.mask)
+            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.widening)
             inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])
             from_mean = (ends - answer["mean"][:, None]).astype(np.float32)
             return Bands(answer["std"], numbers_of(normal_cdf(nominal)), inside, from_mean)

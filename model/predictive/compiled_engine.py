@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.bbb.gaussian import GaussianMixtureLikelihood
-    from murho.model.encoding.training_range import Outside
     from murho.model.predictive.compiled.loader import Kernels
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.engine import Engine
@@ -69,9 +68,9 @@ class CompiledForward:
         in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
         return outputs.transpose(1, 2)
 
-    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
-        return self._reference.answer(plan, outputs, members, outside)
+        return self._reference.answer(plan, outputs, members, widening)
 
 
 NOTHING = np.empty(0)
@@ -107,32 +106,32 @@ class CompiledEngine(CompiledForward):
         return known and target.limits is None
 
     def answer(
-        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, widening: Tensor
     ) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         if plan.options.samples == 0:
-            return self._reference.answer(plan, outputs, members, outside)
-        answer, quantiles, settled = self._answer(plan, outputs, members, outside)
+            return self._reference.answer(plan, outputs, members, widening)
+        answer, quantiles, settled = self._answer(plan, outputs, members, widening)
         if plan.options.noise:
             unsettled = (~settled).nonzero()[0]
             if len(unsettled):
                 rows = torch.from_numpy(unsettled)
                 predictive = self._target.predictive(outputs[:, rows], members)
-                quantiles[unsettled] = plan.quantiles(predictive, outside.of_rows(rows)).numpy()
+                quantiles[unsettled] = plan.quantiles(predictive, widening[rows]).numpy()
             spreads = {name: torch.from_numpy(answer[name]) for name in SPREADS}
-            of_quantiles = plan.of_quantiles(spreads, torch.from_numpy(quantiles), outside)
+            of_quantiles = plan.of_quantiles(spreads, torch.from_numpy(quantiles), widening)
             answer |= {name: part.numpy() for name, part in of_quantiles.items()}
         return answer
 
     def _answer(
-        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, widening: Tensor
     ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64], NDArray[np.bool_]]:
         """The answer without what follows from quantiles; the quantiles, ``[B, L]``; the rows where all are proved."""
         options, likelihood = plan.options, self._target.likelihood
         samples, batch = outputs.shape[:2]
         scores, ranks, thresholds = np.empty((batch, 0)), None, NOTHING
         if options.noise:
-            scores, ranks = (part.numpy() for part in plan.rising_scores(outside))
+            scores, ranks = (part.numpy() for part in plan.rising_scores(widening))
             thresholds = self._standardised(plan.thresholds) if options.thresholds else NOTHING
         moments, settled = np.empty((4, batch)), np.empty(batch, np.bool_)
         values, tails = np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
@@ -161,7 +160,7 @@ class CompiledEngine(CompiledForward):
             answer["std"] = std
             if options.thresholds:
                 below, above = map(torch.from_numpy, tails)
-                answer["exceedance"] = plan.exceedance(below, above, outside).numpy()
+                answer["exceedance"] = plan.exceedance(below, above, widening).numpy()
         else:
             answer["std"] = epistemic
             of_functions = plan.of_functions(torch.from_numpy(draws).T)
@@ -199,12 +198,12 @@ class CompiledClassEngine(CompiledForward):
         super().__init__(target, kernels)
         self._target = target
 
-    def answer(self, plan: ClassPlan, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: ClassPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         if plan.options.samples == 0:
-            return self._reference.answer(plan, outputs, members, outside)
+            return self._reference.answer(plan, outputs, members, widening)
         predictive = _CompiledPredictive.of(self._target, self._kernels, outputs)
-        return {name: part.numpy() for name, part in plan.answer(predictive, outside).items()}
+        return {name: part.numpy() for name, part in plan.answer(predictive, widening).items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.encoding.training_range import Outside
     from murho.model.predictive.draws import Draws
 
 __all__ = [
@@ -41,14 +40,14 @@ class Engine(Protocol):
         """
         ...
 
-    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
         """The numbers that a plan requests.
 
         Args:
             plan: The prepared request, a `target_models.AnyPlan`.
             outputs: Outputs of the network, ``[S, B, P]``, standardised; of the mu-only networks for ``samples=0``.
             members: Member of each draw, ``[S]``.
-            outside: The rows beyond the training rows.
+            widening: Whether calibration may only widen the bands of each row, ``[B]``.
 
         Returns:
             The requested numbers in the target's unit, by the names of `prediction.Prediction` or

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from murho.model.calibration.classes import ClassCalibration, ClassMap
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
-    from murho.model.encoding.training_range import Outside
     from murho.model.predictive.prediction import PredictOptions
 
 __all__ = ["KEPT_PLANS", "SPREADS", "ClassPlan", "PredictionPlan", "served_probabilities"]
@@ -87,12 +86,12 @@ class PredictionPlan:
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
         return cls(options, calibration, spread, levels, scores, wider, thresholds, _rising(scores), _rising(wider))
 
-    def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
+    def answer(self, predictive: Predictive, widening: Tensor) -> dict[str, Tensor]:
         """The answer for B rows.
 
         Args:
             predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
-            outside: The rows beyond the training rows.
+            widening: Whether calibration may only widen the bands of each row, ``[B]``.
 
         Returns:
             The requested numbers by the names of `Prediction`, without the Monte Carlo errors.
@@ -105,10 +104,10 @@ class PredictionPlan:
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
             answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()
-            answer |= self.of_quantiles(answer, self.quantiles(predictive, outside), outside)
+            answer |= self.of_quantiles(answer, self.quantiles(predictive, widening), widening)
             answer["percentiles"] = predictive.reported(answer["percentiles"])
             if options.thresholds:
-                answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), outside)
+                answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), widening)
         else:
             answer["std"] = epistemic
             answer |= self.of_functions(predictive.means)
@@ -120,39 +119,40 @@ class PredictionPlan:
         """The prediction of an answer's arrays and of what else belongs to it."""
         return Prediction(**facts, **answer)
 
-    def of_quantiles(self, spreads: Mapping[str, Tensor], quantiles: Tensor, outside: Outside) -> dict[str, Tensor]:
+    def of_quantiles(self, spreads: Mapping[str, Tensor], quantiles: Tensor, widening: Tensor) -> dict[str, Tensor]:
         """The part of an answer that follows from quantiles: percentiles, and with a calibration the spread.
 
         Args:
             spreads: The raw ``std`` and its two parts, ``[B]`` each.
             quantiles: In the order of the scores, ``[B, L]``.
-            outside: The rows beyond the training rows.
+            widening: Whether calibration may only widen the bands of each row, ``[B]``.
         """
         answer = {"percentiles": quantiles[:, : len(self.levels)]}
         if self.spread is not None:
-            ratio = self.spread.ratio(quantiles[:, len(self.levels) :], outside.mask)
+            ratio = self.spread.ratio(quantiles[:, len(self.levels) :], widening)
             answer |= {name: spreads[name] * ratio for name in SPREADS}
         return answer
 
-    def quantiles(self, predictive: Predictive, outside: Outside) -> Tensor:
+    def quantiles(self, predictive: Predictive, widening: Tensor) -> Tensor:
         """Quantiles of an observation at the scores, ``[B, L]``."""
-        if self.calibration is None or len(outside) == 0:
+        if self.calibration is None or not bool(widening.any()):
             return predictive.quantiles(self.scores)
-        if outside.everywhere:
+        if bool(widening.all()):
             return predictive.quantiles(self.wider)
-        quantiles = predictive.means.new_empty((predictive.means.shape[1], len(self.scores)))
-        for rows, scores in ((outside.others(), self.scores), (outside.rows, self.wider)):
+        quantiles = predictive.means.new_empty((len(widening), len(self.scores)))
+        for mask, scores in ((~widening, self.scores), (widening, self.wider)):
+            rows = mask.nonzero().squeeze(1)
             quantiles[rows] = predictive.of_rows(rows).quantiles(scores)
         return quantiles
 
-    def rising_scores(self, outside: Outside) -> tuple[Tensor, Tensor]:
+    def rising_scores(self, widening: Tensor) -> tuple[Tensor, Tensor]:
         """The scores of each of B rows in rising order, and the place of each score in that order, ``[B, L]`` each."""
         scores, ranks = self.rising
-        if self.calibration is not None and len(outside) > 0:
-            mask = outside.mask.unsqueeze(1)
+        if self.calibration is not None and bool(widening.any()):
+            mask = widening.unsqueeze(1)
             wider, other = self.rising_wider
             scores, ranks = torch.where(mask, wider, scores), torch.where(mask, other, ranks)
-        shape = len(outside.mask), len(self.scores)
+        shape = len(widening), len(self.scores)
         return scores.expand(shape), ranks.expand(shape)
 
     def of_functions(self, means: Tensor) -> dict[str, Tensor]:
@@ -162,13 +162,13 @@ class PredictionPlan:
             answer["exceedance"] = function_exceedance(means, self.thresholds)
         return answer
 
-    def exceedance(self, below: Tensor, above: Tensor, outside: Outside) -> Tensor:
+    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> Tensor:
         """The probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:
             below: Raw probabilities of an observation below each threshold, ``[B, T]``.
             above: Raw probabilities of one above it, ``[B, T]``.
-            outside: The rows beyond the training rows.
+            widening: Whether calibration may only widen the bands of each row, ``[B]``.
 
         Returns:
             ``[B, T]``.
@@ -176,7 +176,7 @@ class PredictionPlan:
         if self.calibration is None:
             return above
         scores = score_of_tails(below, above)
-        return normal_cdf(-self.calibration.nominal_of(scores, widening=outside.mask.unsqueeze(1)))
+        return normal_cdf(-self.calibration.nominal_of(scores, widening=widening.unsqueeze(1)))
 
 
 def _rising(scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -189,7 +189,7 @@ def served_probabilities(
     raw: Tensor,
     mapped: ClassMap | None,
     shares: Tensor,
-    outside: Tensor | None,
+    widening: Tensor | None,
     epistemic_share: Callable[[], Tensor],
 ) -> Tensor:
     """The class probabilities of an answer.
@@ -203,7 +203,7 @@ def served_probabilities(
         raw: Pooled probabilities, ``[B, C]``.
         mapped: Calibrates them; None: they stay raw.
         shares: Shares of the classes, ``[C]``.
-        outside: Mask of the rows beyond the training rows, ``[B]``; None: there is none.
+        widening: Mask of the rows where calibration may only make the answer less sure, ``[B]``; None: there is none.
         epistemic_share: Gives the epistemic share of the entropy of each row, ``[B]``.
 
     Returns:
@@ -213,11 +213,11 @@ def served_probabilities(
     if mapped is not None:
         # A map has a floor of its own, so the shares are not mixed in again.
         probabilities = mapped.log_probabilities(raw.log()).exp()
-    if outside is None:
+    if widening is None:
         return probabilities
     surer = probabilities.amax(dim=1) > raw.amax(dim=1)
-    probabilities = torch.where((outside & surer).unsqueeze(1), raw, probabilities)
-    weight = torch.where(outside, epistemic_share().square(), 0.0).unsqueeze(1)
+    probabilities = torch.where((widening & surer).unsqueeze(1), raw, probabilities)
+    weight = torch.where(widening, epistemic_share().square(), 0.0).unsqueeze(1)
     return torch.lerp(probabilities, shares.expand_as(raw), weight)
 
 
@@ -259,19 +259,19 @@ class ClassPlan:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         return cls(options, calibration, levels, classes)
 
-    def answer(self, predictive: Any, outside: Outside) -> dict[str, Tensor]:
+    def answer(self, predictive: Any, widening: Tensor) -> dict[str, Tensor]:
         """The answer for B rows.
 
         Args:
             predictive: Predictive of the rows, a `model.distributions.classes.ClassPredictive` or an engine's
                 own form of it; that of the mu-only networks for ``samples=0``.
-            outside: The rows beyond the training rows, where calibration may only make the answer less sure.
+            widening: Whether calibration may only make the answer of each row less sure, ``[B]``.
 
         Returns:
             The requested numbers by the names of `model.predictive.prediction.ClassPrediction`.
         """
         options = self.options
-        probabilities = self.probabilities(predictive, outside)
+        probabilities = self.probabilities(predictive, widening)
         answer = {"prediction": probabilities.argmax(dim=1), "probabilities": probabilities}
         if options.samples == 0:
             if options.draws:
@@ -284,15 +284,15 @@ class ClassPlan:
             "entropy": total,
             "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
             "percentiles": self._percentiles(settled.draws),
-            "prediction_set": self.sets(probabilities, outside.mask),
+            "prediction_set": self.sets(probabilities, widening),
         }
         if options.draws:
             answer["draws"] = settled.draws.transpose(1, 2)
         return answer
 
-    def probabilities(self, predictive: Any, outside: Outside) -> Tensor:
+    def probabilities(self, predictive: Any, widening: Tensor) -> Tensor:
         """The class probabilities of the answer, ``[B, C]``."""
-        mask = outside.mask if self.options.samples > 0 and len(outside) > 0 else None
+        mask = widening if self.options.samples > 0 and bool(widening.any()) else None
         mapped = None if self.calibration is None else self.calibration.map
         return served_probabilities(predictive.pooled(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
@@ -305,7 +305,7 @@ class ClassPlan:
         rows, classes, _ = draws.shape
         return function_quantiles(draws.flatten(0, 1).T, self.levels).view(rows, classes, len(self.levels))
 
-    def sets(self, probabilities: Tensor, outside: Tensor | None = None) -> Tensor:
+    def sets(self, probabilities: Tensor, widening: Tensor | None = None) -> Tensor:
         """Whether each class is in the prediction set of its row, ``[B, C]``, bool.
 
         Rows beyond the training rows also have the likeliest classes whose probabilities make up the coverage: the
@@ -313,14 +313,14 @@ class ClassPlan:
 
         Args:
             probabilities: Those of the answer, ``[B, C]``, see `probabilities`.
-            outside: Mask of the rows beyond the training rows, ``[B]``; None: there is none.
+            widening: As `served_probabilities` takes it.
         """
         if self.calibration is None:
             return self._likeliest(probabilities)
         sets = self.calibration.sets.sets(probabilities, self.options.coverage)
-        if outside is None or not bool(outside.any()):
+        if widening is None or not bool(widening.any()):
             return sets
-        return sets | (outside.unsqueeze(1) & self._likeliest(probabilities))
+        return sets | (widening.unsqueeze(1) & self._likeliest(probabilities))
 
     def _likeliest(self, probabilities: Tensor) -> Tensor:
         """The likeliest classes whose probabilities make up the coverage, ``[B, C]``, bool."""

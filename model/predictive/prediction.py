@@ -311,11 +311,9 @@ class Prediction:
         exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
         draws: Function values, ``[B, S]``; None unless requested.
         mc_error: Monte Carlo standard errors; None unless requested, and if S is 0.
-        outside: Whether each row lies beyond the training rows (`model.encoding.training_range`), ``[B]``; None: not
+        unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
-        warned: The rows of which `model.encoding.warnings` may have something to say, ``[B]``: it lists nothing
-            of any other row. These are the rows outside, those with imputed cells, and those with a value that is
-            listed although the row is not outside (`model.encoding.warnings.listed_rows`). None: not known.
+        told: Whether there is something to tell of each row, ``[B]``, likewise.
     """
 
     answer_fields: ClassVar[tuple[AnswerField, ...]] = NUMBER_FIELDS
@@ -332,8 +330,8 @@ class Prediction:
     exceedance: NDArray[np.float64] | None = None
     draws: NDArray[np.float64] | None = None
     mc_error: MonteCarloError | None = None
-    outside: NDArray[np.bool_] | None = None
-    warned: NDArray[np.bool_] | None = None
+    unlike: NDArray[np.bool_] | None = None
+    told: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -438,8 +436,8 @@ class ClassPrediction:
         prediction_set: Whether each class is in the row's prediction set, ``[B, C]``, bool.
         draws: Probabilities under each draw, ``[B, S, C]``; None unless requested.
         mc_error: Monte Carlo standard errors; None unless requested.
-        outside: Whether each row lies beyond the training rows, ``[B]``; None: not known.
-        warned: See `model.predictive.prediction.Prediction`.
+        unlike: Whether each row is unlike the training rows, ``[B]``; None: not known.
+        told: See `model.predictive.prediction.Prediction`.
     """
 
     answer_fields: ClassVar[tuple[AnswerField, ...]] = CLASS_FIELDS
@@ -457,8 +455,8 @@ class ClassPrediction:
     prediction_set: NDArray[np.bool_] | None = None
     draws: NDArray[np.float64] | None = None
     mc_error: ClassMonteCarloError | None = None
-    outside: NDArray[np.bool_] | None = None
-    warned: NDArray[np.bool_] | None = None
+    unlike: NDArray[np.bool_] | None = None
+    told: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """B."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Limits, Transform
-    from murho.model.encoding.training_range import Outside
 
 __all__ = ["TILE_ROWS", "AnyPlan", "AnyPrediction", "AnyTargetModel", "ClassTargetModel", "TargetModel"]
 
@@ -189,7 +188,7 @@ class AnyPlan(Protocol):
         """The calibration of the answer; None: it is raw."""
         ...
 
-    def answer(self, predictive: Any, outside: Outside) -> dict[str, Tensor]:
+    def answer(self, predictive: Any, widening: Tensor) -> dict[str, Tensor]:
         """The answer's arrays by name, from the predictive of a target model of the same kind."""
         ...
 

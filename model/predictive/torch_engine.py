@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.encoding.training_range import Outside
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.target_models import AnyTargetModel
 
@@ -201,10 +200,10 @@ class TorchEngine:
         """See `Engine.forward`."""
         return forward(draws, rows)
 
-    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)
-        answer = plan.answer(predictive, outside)
+        answer = plan.answer(predictive, widening)
         if self._target.limits is not None:
             answer = self._target.limits.clip_answer(answer, plan.thresholds)
         return {name: part.cpu().numpy() for name, part in answer.items()}

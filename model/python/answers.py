@@ -118,7 +118,7 @@ class AskedRows:
     @cached_property
     def warnings(self) -> tuple[UnfamiliarValue, ...]:
         """What is unlike the training rows, sorted by row."""
-        return tuple(self.posterior.input_warnings(self.columns, among=self.plain.outside))
+        return tuple(self.posterior.input_warnings(self.columns, told=self.plain.told))
 
     def answer(self, **changes: Any) -> Any:
         """The posterior's answer.
@@ -232,9 +232,9 @@ class Distribution:
         return self._rows.warnings
 
     @property
-    def outside(self) -> NDArray[np.bool_] | None:
-        """Whether each row lies beyond the training rows, ``[B]``; None: not known."""
-        mask: NDArray[np.bool_] | None = self._rows.plain.outside
+    def unlike(self) -> NDArray[np.bool_] | None:
+        """Whether each row is unlike the training rows, ``[B]``; None: not known."""
+        mask: NDArray[np.bool_] | None = self._rows.plain.unlike
         return mask
 
     def _drawn(self, name: str) -> NDArray[np.float64]:

@@ -100,9 +100,9 @@ class LocalScorer:
         for feature in self.schema.features:
             if feature.imputed:
                 imputed |= is_missing(columns[feature.name])
-        unlike = answer.outside | (answer.warned & ~imputed)
+        unlike = answer.unlike | (answer.told & ~imputed)
         if self._warnings:
-            found = self._posterior.input_warnings(columns, among=answer.warned)
+            found = self._posterior.input_warnings(columns, told=answer.told)
             written["warnings"] = warning_texts(block.num_rows, found)
         return Scored(answer_table(written), int(unlike.sum()), int(imputed.sum()))
 

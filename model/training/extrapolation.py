@@ -3,7 +3,7 @@
 No row tells what a function does beyond the training rows. Rows near the edge tell what it does there. So the trial
 pretends that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there
 along its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share
-of the excess that the network will see beyond the true range (`model.encoding.continuation`): about 1 for a trend, 0
+of the excess that the network will see beyond the true range (`model.encoding.ranges`): about 1 for a trend, 0
 where a function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
 
 The doubt beyond the range is a random slope. Its standard deviation is the size of the slopes that the function has
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from murho.model.bbb.network import inverse_softplus
-from murho.model.encoding.continuation import Continuation
+from murho.model.encoding.ranges import Continuation
 from murho.model.encoding.transforms import OneHot, Scaled
 from murho.model.encoding.unlike import COMBINATION
 from murho.model.tables.schema import FeatureKind
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.network import Architecture
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.encoding.encoder import Encoded
     from murho.model.tables.schema import Columns
 
 __all__ = ["NEGLIGIBLE_SIGMA", "Extrapolation", "extrapolation_trial", "with_extrapolation_prior"]
@@ -185,11 +186,11 @@ class _Trial:
         """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""
         return self.values_of(self.encoder.encode(rows))
 
-    def values_of(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+    def values_of(self, encoded: Encoded) -> NDArray[np.float64]:
         """Function values of encoded rows, ``[S, B]``."""
         posterior = self.posterior
         with torch.inference_mode():
-            drawn = posterior.drawn(torch.from_numpy(encoded).to(posterior.device), DRAWS, SEED)
+            drawn = posterior.drawn(encoded, DRAWS, SEED)
             value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
         return np.asarray(value.double().cpu().numpy())
 
@@ -246,12 +247,12 @@ class _Trial:
         encoded = self.encoder.encode(self.rows)
         for name in self.encoder.whitening.names:
             number = self.encoder.names.index(name)
-            low, high = np.quantile(encoded[:, number], ACROSS)
+            low, high = np.quantile(encoded.inputs[:, number], ACROSS)
             ends = []
             for end in (low, high):
-                changed = encoded.copy()
+                changed = encoded.inputs.copy()
                 changed[:, number] = end
-                ends.append(self.values_of(changed))
+                ends.append(self.values_of(replace(encoded, inputs=changed)))
             if low < high:
                 slope = float(np.sqrt(np.square(ends[1] - ends[0]).mean())) / float(high - low)
                 yield f"{name} beyond the training rows", slope

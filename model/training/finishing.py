@@ -198,7 +198,7 @@ def finish(
     schema, split, targets = data.schema, data.split, data.targets
     task = task_of(schema.target)
     architecture = chosen.network.architecture
-    encoder = data.encoder(candidate.inputs)
+    encoder, learned = data.encoder(candidate.inputs), targets[split.learned]
     reads = data.reads(candidate.inputs, architecture.members)
     tensors = without_unread(learned_tensors(chosen.network, chosen.likelihood), architecture, reads)
     spec = ModelSpec(
@@ -208,7 +208,7 @@ def finish(
         target=data.standardisation(candidate.transform),
         schema=schema,
         encoder=encoder,
-        beyond=task.beyond(targets[split.learned]),
+        target_range=None if schema.target.classes else (float(learned.min()), float(learned.max())),
         default_seed=options.seed,
     )
     learned_columns = select_rows(data.columns, split.learned)
@@ -248,7 +248,7 @@ def finish(
         **_facts_of_search(result),
         "options": options.model_dump(mode="json"),
         "example": _example(schema, learned_columns),
-        "targets": task.distribution(targets[split.learned]),
+        "targets": task.distribution(learned),
         "seconds": round(time.monotonic() - began, 3),
     }
     if result.full_search is not None:

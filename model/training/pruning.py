@@ -4,7 +4,7 @@ A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, sect
 low, even the sign of the weight is uncertain, and its draws are mostly noise.
 
 Some weights with a low ratio are held, which means never removed: those of inputs that are zero for every training row,
-such as the distance beyond the training range (`model.encoding.continuation`) and "is unseen". No training row has
+such as the distance beyond the training range (`model.encoding.ranges`) and "is unseen". No training row has
 moved these weights, so their mean is zero and their scale is that of the prior. They have no effect on training rows.
 Elsewhere they give the epistemic uncertainty.
 """
@@ -20,7 +20,6 @@ from torch.nn import functional
 
 from murho.model.bbb.network import inputs_read, weights_from_inputs
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.encoding.transforms import OneHot
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
 from murho.model.training.revisions import Revision, judge, score_facts
@@ -135,12 +134,7 @@ def is_removed(mu: Tensor, rho: Tensor) -> Tensor:
 
 def extrapolation_inputs(encoder: Encoder) -> list[int]:
     """Numbers of the encoded features that are zero for every training row, except for outliers of a column."""
-    found, start = [], 0
-    for part in encoder.parts:
-        if isinstance(part, OneHot):
-            found.append(start + part.others)
-        start += len(part.names)
-    return [*found, *encoder.range_distance_columns]
+    return [*encoder.unseen, *encoder.range_distance_columns]
 
 
 def cut(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.held_out import Calibrated
     from murho.model.tables.schema import Columns, Feature, Target
     from murho.model.tables.splits import HeldOut, Units
@@ -75,7 +76,7 @@ class LabelledRows:
     """Rows with a target, encoded for the network of a checkpoint.
 
     Attributes:
-        encoded: ``[N, D]``.
+        encoded: The rows as inputs.
         targets: ``[N]``, the target's unit; of classes their indices.
         columns: Canonical columns of the features, ``[N]`` each.
         numbers: Number of each row in the table, from 1, ``[N]``.
@@ -85,7 +86,7 @@ class LabelledRows:
             table has their columns.
     """
 
-    encoded: NDArray[np.float32]
+    encoded: Encoded
     targets: NDArray[np.float64]
     columns: Columns
     numbers: NDArray[np.int64]

@@ -22,7 +22,6 @@ from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
 from murho.model.encoding.quantile_scores import QuantileScores
-from murho.model.encoding.training_range import BeyondRule
 from murho.model.errors import OptionError, TableError
 
 if TYPE_CHECKING:
@@ -270,10 +269,6 @@ class RegressionTask:
         wide = WideRule.after(len(data.split.learned)) if likelihood.wide_tails else None
         return LikelihoodSpec(**likelihood.to_json(), wide=wide)
 
-    def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:
-        """The rule for rows beyond the training rows: function values stay within reach of the training targets."""
-        return BeyondRule(targets=(float(targets.min()), float(targets.max())))
-
     def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
         """The quantiles of the training targets, for those who show a prediction beside them."""
         scores = QuantileScores.fit(targets)
@@ -338,10 +333,6 @@ class ClassificationTask:
         return LikelihoodSpec(
             **likelihood.to_json(), shares=ClassShares.of(data.targets[learned], len(self.classes), weights)
         )
-
-    def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:  # noqa: ARG002 - logits have no limits
-        """Rows beyond the training rows are drawn towards the class shares by the predictive."""
-        return BeyondRule()
 
     def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any]:
         """Training rows of each class."""

@@ -184,7 +184,7 @@ def fit_to_new_rows(
     """
     old, spec = revision.posterior, revision.spec
     architecture, target = old.architecture, torch.device(device)
-    features, targets = torch.from_numpy(rows.encoded), rows.standardised(old)
+    features, targets = torch.from_numpy(rows.encoded.inputs), rows.standardised(old)
     folds = None if split.folds is None else torch.from_numpy(split.folds)
 
     def part(numbers: np.ndarray) -> Rows:

@@ -143,8 +143,7 @@ def _target_range(model: ModelLike, targets: QuantileScores | None) -> list[floa
     """Returns the smallest and the largest target of the training rows."""
     if targets is not None:
         return [float(targets.values[0]), float(targets.values[-1])]
-    beyond = model.spec.beyond
-    return None if beyond is None or beyond.targets is None else [float(value) for value in beyond.targets]
+    return None if model.spec.target_range is None else list(model.spec.target_range)
 
 
 def _reliability(calibration: ConformalMap) -> dict[str, list[float]]:

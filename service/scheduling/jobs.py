@@ -52,9 +52,9 @@ class ModelLike(Protocol):
         """
 
     def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+        self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
-        """Returns the first `limit` values unlike the training rows; `among` marks the rows that have any, `[B]`."""
+        """Returns the first `limit` values unlike the training rows; `told` marks the rows that have any, `[B]`."""
 
     def warm_up(self) -> None:
         """Makes the first prediction as fast as the next."""

@@ -128,8 +128,8 @@ def _compute(slices: Sequence[Slice]) -> list[Outcome]:
     predictions = model.predict_questions(columns, questions)
     finite = _Finite()
     all_finite = [finite.all(prediction) for prediction in predictions]
-    warned = [prediction.warned if fine else NO_ROW for prediction, fine in zip(predictions, all_finite, strict=True)]
-    unlike = _unlike(slices, columns, warned)
+    told = [prediction.told if fine else NO_ROW for prediction, fine in zip(predictions, all_finite, strict=True)]
+    unlike = _unlike(slices, columns, told)
     return [
         _outcome(part, prediction, values)
         if fine
@@ -153,37 +153,32 @@ def _columns(parts: Sequence[Slice]) -> Columns:
 
 
 def _unlike(
-    slices: Sequence[Slice], columns: Columns, warned: Sequence[NDArray[np.bool_] | None]
+    slices: Sequence[Slice], columns: Columns, told: Sequence[NDArray[np.bool_] | None]
 ) -> list[list[UnfamiliarValue]]:
     """Returns the values of each slice that are unlike the training rows, with rows counted within its job.
 
-    Slices with few such rows are searched together, because most of a search's time is the same for one row and for
-    many.
+    They are searched together, because most of a search's time is the same for one row and for many.
 
     Args:
         slices: The rows of the pass.
         columns: All their cells.
-        warned: Which rows of each slice have any such value; None: not known.
+        told: Which rows of each slice have any such value.
     """
     found: list[list[UnfamiliarValue]] = [[] for _ in slices]
     rooms = [part.job.max_outside - len(part.job.outside) for part in slices]
-    together: list[tuple[int, int, int]] = []
+    cells: list[tuple[int, int, int]] = []
     start = 0
-    for place, (part, rows, most) in enumerate(zip(slices, warned, rooms, strict=True)):
-        first, start = start, start + part.rows
-        if rows is not None and not rows.any():
-            continue
-        if rows is not None and np.count_nonzero(rows) <= most:
-            together += [(first + row, place, part.start + row) for row in np.flatnonzero(rows).tolist()]
-            continue
-        own = {name: column[first:start] for name, column in columns.items()}
-        values = part.job.model.input_warnings(own, most, among=rows)
-        found[place] = [UnfamiliarValue(part.start + value.row, value.feature, value.message) for value in values]
-    if together:
-        numbers = [number for number, _, _ in together]
+    for place, (part, rows, room) in enumerate(zip(slices, told, rooms, strict=True)):
+        cells += [
+            (start + row, place, part.start + row)
+            for row in np.flatnonzero(NO_ROW if rows is None else rows)[:room].tolist()
+        ]
+        start += part.rows
+    if cells:
+        numbers = [number for number, _, _ in cells]
         those = {name: column[numbers] for name, column in columns.items()}
-        for value in slices[0].job.model.input_warnings(those, among=np.ones(len(numbers), dtype=bool)):
-            _, place, row = together[value.row]
+        for value in slices[0].job.model.input_warnings(those):
+            _, place, row = cells[value.row]
             if len(found[place]) < rooms[place]:
                 found[place].append(UnfamiliarValue(row, value.feature, value.message))
     return found

@@ -91,8 +91,8 @@ class ModelDoubt:
             prediction: The answer, finite.
             noise: Whether it describes new observations.
         """
-        if prediction.outside is not None:
-            found = int(np.count_nonzero(prediction.outside))
+        if prediction.unlike is not None:
+            found = int(np.count_nonzero(prediction.unlike))
             if found:
                 self._unlike.inc(found)
         if not noise:

@@ -69,9 +69,9 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
 
     def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
         answer = real(self, *asked)
-        assert answer.outside is not None
-        (inside,) = np.nonzero(~answer.outside)
-        marked: Prediction = replace(answer, outside=answer.outside | np.isin(np.arange(50), inside[:2]))
+        assert answer.unlike is not None
+        (inside,) = np.nonzero(~answer.unlike)
+        marked: Prediction = replace(answer, unlike=answer.unlike | np.isin(np.arange(50), inside[:2]))
         return marked
 
     monkeypatch.setattr(type(rent), "predict", with_a_gap)

@@ -14,7 +14,7 @@ from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
 from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.training_range import Outside
+from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import Bands, JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
@@ -34,10 +34,10 @@ def gaussian_posterior(calibration: ConformalMap | None = None, copies: int = 3)
     """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
     target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
 
-    def drawn(rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
-        means, noise = rows.double().T
+    def drawn(encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+        means, noise = torch.from_numpy(encoded.inputs).double().T
         outputs = torch.stack((means, inverse_softplus(noise - NOISE_FLOOR)), dim=1).expand(copies, -1, -1)
-        nowhere = Outside.of(torch.zeros(len(rows), dtype=torch.bool))
+        nowhere = torch.zeros(len(encoded), dtype=torch.bool)
         return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine(target))
 
     stand_in = SimpleNamespace(
@@ -59,7 +59,7 @@ def judge_gaussians(
 ) -> JudgedNumbers:
     """One Gaussian a row, judged; means and stds are rounded to float32."""
     rows = np.stack([means, stds], axis=1).astype(np.float32)
-    judged = judge_encoded(gaussian_posterior(calibration), rows, targets, samples=1)
+    judged = judge_encoded(gaussian_posterior(calibration), Encoded.like(rows), targets, samples=1)
     return cast("JudgedNumbers", replace(judged, weights=RowWeights.of(len(targets), weights)))
 
 

@@ -94,8 +94,10 @@ class FakeModel:
         with np.errstate(over="ignore"):
             mean = columns["Weight"] / 100.0 + np.nan_to_num(columns["Horsepower"])
         seed = 7 if options.seed is None else options.seed
+        told = np.zeros(len(mean), dtype=bool)
+        told[[value.row for value in self.schema.outside(columns)]] = True
         if options.samples == 0:
-            return Prediction(0, seed, calibrated=False, mean=mean)
+            return Prediction(0, seed, calibrated=False, mean=mean, told=told)
         samples = np.arange(options.samples) - (options.samples - 1) / 2
         draws = mean[:, None] + samples
         epistemic = np.broadcast_to(samples.std(), mean.shape)
@@ -117,6 +119,7 @@ class FakeModel:
             mc_error=MonteCarloError(0.01 * mean, 0.02 * mean, 0.03 * mean[:, None] + 0.0 * levels)
             if options.mc_error
             else None,
+            told=told,
         )
 
     def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
@@ -133,10 +136,10 @@ class FakeModel:
         return rows * max(options.samples, 1) * (2 if options.mc_error else 1)
 
     def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+        self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
         found = self.schema.outside(columns)
-        return [item for item in found if among is None or among[item.row]][:limit]
+        return [item for item in found if told is None or told[item.row]][:limit]
 
     def warm_up(self) -> None:
         self.warm = True

@@ -17,11 +17,12 @@ def test_murho_is_given_the_parameters_of_the_task_and_a_table_of_plain_columns(
     posterior = posterior_of(TASK)
     rows = TASK.rows(7)
     columns = {f"x{number}": rows[:, number].astype(np.float64) for number in range(COLUMNS)}
-    np.testing.assert_array_equal(posterior.encoder.encode(columns), rows)
-    assert not posterior.outside(torch.from_numpy(rows)).any()
+    encoded = posterior.encoder.encode(columns)
+    np.testing.assert_array_equal(encoded.inputs, rows)
+    assert not encoded.beyond.any()
     for number, layer in enumerate(TASK.posterior()):
         rho = posterior._tensors[f"layers.{number}.weight.rho"]
         np.testing.assert_allclose(torch.nn.functional.softplus(rho)[0].numpy(), layer.weight_sigma, rtol=1e-5)
-    answer = posterior.predict_encoded(rows, PredictOptions(samples=8))
+    answer = posterior.predict_encoded(encoded, PredictOptions(samples=8))
     assert answer.aleatoric_std is not None
     np.testing.assert_allclose(answer.aleatoric_std, NOISE, rtol=1e-6)

@@ -6,11 +6,13 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.answer_cost import measured
 from murho.model.checkpoint.posterior import COMPILED, TORCH, CostModel, Posterior
+from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ def test_a_plain_answer_of_many_rows_costs_about_its_rows_times_draws(rent: Post
     ],
 )
 def test_whatever_is_asked_besides_costs_more(rent: Posterior, options: PredictOptions) -> None:
-    rent.predict_encoded(torch.zeros((1, rent.architecture.inputs)).numpy(), PLAIN)  # its draws are kept from here on
+    row = Encoded.like(np.zeros((1, rent.architecture.inputs), dtype=np.float32))
+    rent.predict_encoded(row, PLAIN)  # its draws are kept from here on
     assert rent.cost(100, options) > rent.cost(100, PLAIN)
     assert rent.cost(100, PLAIN, imputed=50) > rent.cost(100, PLAIN)
     assert rent.cost(100, PLAIN, far=50) > rent.cost(100, PLAIN)
@@ -48,7 +51,7 @@ def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
     posterior = Posterior.load(rent_checkpoints / "rent" / "1")
     options = replace(PLAIN, seed=12)
     before = posterior.cost(1, options)
-    posterior.predict_encoded(torch.zeros((1, posterior.architecture.inputs)).numpy(), options)
+    posterior.predict_encoded(Encoded.like(np.zeros((1, posterior.architecture.inputs), dtype=np.float32)), options)
     assert posterior.cost(1, options) < before
     assert posterior.cost(1, replace(options, samples=1000)) > posterior.cost(1, options)
 
@@ -72,7 +75,11 @@ def test_their_cost_is_that_of_as_many_seconds(share: float) -> None:
 
 def test_any_thread_may_ask_while_another_computes(rent_checkpoints: Path) -> None:
     posterior = Posterior.load(rent_checkpoints / "rent" / "1")
-    rows, stopped, failed = torch.zeros((1, posterior.architecture.inputs)).numpy(), threading.Event(), []
+    rows, stopped, failed = (
+        Encoded.like(np.zeros((1, posterior.architecture.inputs), dtype=np.float32)),
+        threading.Event(),
+        [],
+    )
 
     def ask() -> None:
         while not stopped.is_set():

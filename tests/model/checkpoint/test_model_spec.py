@@ -17,7 +17,6 @@ from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
 from murho.model.checkpoint.spec import FILE_FIELDS, LikelihoodSpec, ModelSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.training_range import BeyondRule
 from murho.model.errors import CheckpointError
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import Revision
@@ -78,7 +77,7 @@ FACTS: dict[str, Any] = {
         "distribution": None,
         "continuations": {},
     },
-    "beyond": {"targets": [100.0, 2000.0], "rule": "edge"},
+    "target_range": [100.0, 2000.0],
     "calibration": {
         "nominal": [-2.0, -1.0, 0.0, 1.0, 2.0],
         "observed": [-2.5, -1.1, 0.0, 1.1, 2.5],
@@ -122,7 +121,7 @@ def test_every_part_is_read() -> None:
     assert (spec.target.transform, spec.target.location, spec.target.scale) == (Identity(), 900.0, 200.0)
     assert spec.schema.target.name == "rent"
     assert spec.encoder.width == 2
-    assert spec.beyond == BeyondRule((100.0, 2000.0))
+    assert spec.target_range == (100.0, 2000.0)
     assert spec.calibration == odd_map((1.0, 2.0), (1.1, 2.5), 60)
     assert (spec.default_seed, spec.rows_learned, spec.temperature) == (7, 200, 0.3)
     assert (spec.created, spec.murho) == (FACTS["created"], "0.1.0")
@@ -166,7 +165,7 @@ KEPT = [
     _with("prior", value={"kind": "scale-mixture", "pi": 0.5, "sigma1": 1.0, "sigma2": 0.1}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
     _with("encoder", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0, "furthest": None}}),
-    _with("beyond", value={"rule": "edge", "targets": None}),
+    _with("target_range", value=None),
     _with("prior", value=None),
     _with("target", "limits", value={"minimum": None, "maximum": 2000.0}),
     _with("records", "update", value={"total_rows": 250, "before": {"nll": 1.0}}),
@@ -307,9 +306,9 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
             _with("encoder", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
             "encoder.continuations.size.share: expected less than or equal to 1",
         ),
-        (_with("beyond", value="edge"), "beyond: expected an object"),
-        (_with("beyond", "rule", value="flat"), "beyond.rule: expected 'edge', found \"flat\""),
-        (_with("beyond", "targets", value=[2.0, 1.0]), "beyond.targets: expected the least and the largest"),
+        (_with("target_range", value="edge"), "target_range: expected a valid array"),
+        (_with("target_range", value=[1.0]), "target_range[1]: the field is missing"),
+        (_with("target_range", value=[2.0, 1.0]), "target_range: expected the least and the largest"),
         (_with("calibration", value=[]), "calibration: "),
         (_with("calibration", "method", value="isotonic"), "calibration: "),
         (_with("calibration", "rows", value=0), "calibration.rows: expected greater than or equal to 1"),

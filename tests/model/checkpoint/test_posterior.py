@@ -130,7 +130,7 @@ def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Co
     options = PredictOptions(samples=0)
     answer, again = rent.predict(columns, options), rent.predict(columns, options)
     assert np.array_equal(answer.mean, again.mean)
-    rows = torch.from_numpy(rent.encoder.encode(columns))
+    rows = torch.from_numpy(rent.encoder.encode(columns).inputs)
     of_members = forward(rent.row_answers.draws.means, rows)[..., 0].double() * rent.scale + rent.location
     mu_only = of_members.mean(dim=0)
     assert np.array_equal(answer.mean, mu_only.numpy())

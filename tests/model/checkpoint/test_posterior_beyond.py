@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.encoding.training_range import FURTHEST_TARGET, BeyondRule
+from murho.model.checkpoint.spec import FURTHEST_TARGET
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.predictive.prediction import Prediction, PredictOptions
@@ -82,7 +82,7 @@ def test_rows_inside_are_answered_alike_beside_rows_beyond(trained: Trained) -> 
 
 
 def test_noise_beyond_is_that_of_the_edge_and_doubt_grows_in_proportion(trained: Trained) -> None:
-    posterior = _posterior(trained, beyond=BeyondRule())  # without a limit of function values
+    posterior = _posterior(trained, target_range=None)  # without a limit of function values
     largest = posterior.schema.features[0].maximum
     assert largest is not None
     edge, far, further = (
@@ -100,7 +100,7 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
     trained: Trained,
 ) -> None:
     posterior = _posterior(trained)
-    least, most = present(trained.spec.beyond.targets)
+    least, most = present(trained.spec.target_range)
     rows = _at(posterior, size=1e9, day=1e9, district="elsewhere")
     answer = posterior.predict(rows, PredictOptions(noise=False, percentiles=(0.1, 99.9)))
     percentiles = present(answer.percentiles)
@@ -114,7 +114,7 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
 
 def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
     posterior = _posterior(trained)
-    rows = torch.from_numpy(posterior.encoder.encode(_at(posterior, size=500.0)))
+    rows = posterior.encoder.encode(_at(posterior, size=500.0))
     plain = posterior.predictive(rows, 16, 3)
     with torch.inference_mode():
         inferred = posterior.predictive(rows, 16, 3)

@@ -153,19 +153,19 @@ def with_rare_categories() -> Posterior:
 
 
 @pytest.mark.parametrize("make", [None, with_rare_categories])
-def test_only_rows_marked_as_warned_have_a_warning(rent: Posterior, make: Any) -> None:
+def test_the_rows_with_something_to_tell_are_those_with_a_warning(rent: Posterior, make: Any) -> None:
     posterior = rent if make is None else make()
     columns = dict(rows_of(posterior, 60, missing=True))
     columns["district"][::7] = "unheard of"
     columns["district"][3::7] = "east"
     answer = posterior.predict(columns, PredictOptions())
-    listed = {warning.row for warning in posterior.input_warnings(columns, among=answer.outside)}
-    warned, outside = present(answer.warned), present(answer.outside)
-    assert listed <= set(np.flatnonzero(warned).tolist())
-    assert (warned | ~outside).all()
-    assert not warned.all()
-    if make is with_rare_categories:  # here `outside` does not tell
-        assert not listed <= set(np.flatnonzero(outside).tolist())
+    listed = {warning.row for warning in posterior.input_warnings(columns)}
+    told, unlike = present(answer.told), present(answer.unlike)
+    assert listed == set(np.flatnonzero(told).tolist())
+    assert (told | ~unlike).all()
+    assert not told.all()
+    if make is with_rare_categories:  # here `unlike` does not tell
+        assert not listed <= set(np.flatnonzero(unlike).tolist())
 
 
 @pytest.mark.parametrize("noise", [True, False])

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.encoding.training_range import TrainingRange
+from murho.model.checkpoint.row_answers import NetworkOutputs
+from murho.model.encoding.encoder import Encoder
 from murho.model.predictive import draws as draws_module
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.predictive.draws import DrawMaker, mirrored
@@ -83,14 +84,14 @@ def test_draws_and_their_mirror_images_are_made_once_a_request(
     np.testing.assert_array_equal(present(again.mc_error).std, present(first.mc_error).std)
 
 
-def test_where_a_row_lies_is_found_out_once_a_tile(
+def test_where_a_row_lies_is_found_out_once_a_request(
     rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = rent.architecture.outputs
     monkeypatch.setattr(rent.row_answers, "tile_values", 600 * OPTIONS.samples * outputs)
-    with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
+    with patch.object(Encoder, "encode", autospec=True, side_effect=Encoder.encode) as encode:
         rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
-    assert [len(call.args[1]) for call in outside.call_args_list] == [600, 400]
+    assert encode.call_count == 1
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,6 @@ def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
     posterior = Posterior.load(rent_checkpoints / "rent" / "1", room=DrawRoom(draws_bytes))
     assert posterior.architecture.outputs == 2
     monkeypatch.setattr(posterior.row_answers, "tile_values", rows_per_draw * OPTIONS.samples)
-    with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
+    with patch.object(NetworkOutputs, "of", autospec=True, side_effect=NetworkOutputs.of) as outputs:
         posterior.predict(columns, OPTIONS)
-    assert [len(call.args[1]) for call in outside.call_args_list] == parts
+    assert [len(call.args[3]) for call in outputs.call_args_list] == parts

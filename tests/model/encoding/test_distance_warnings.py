@@ -6,7 +6,6 @@ import numpy as np
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.warnings import distance_warnings, input_warnings
 from tests.model.encoding.distribution_tables import mixed_columns, schema_of
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def rows(**changes: list[object]) -> dict[str, np.ndarray]:
 
 
 def warned(columns: dict[str, np.ndarray], limit: int | None = None) -> list[UnfamiliarValue]:
-    return input_warnings(ENCODER, columns, limit)
+    return ENCODER.unlike_values(columns, limit)
 
 
 def test_an_ordinary_row_has_no_warning_nor_has_one_barely_beyond_a_range() -> None:
@@ -56,7 +55,7 @@ def test_a_row_in_a_gap_is_told_with_what_the_nearest_rows_have() -> None:
     schema = schema_of(columns)
     encoder = Encoder.fit(schema, columns, distribution=fit_feature_distribution(schema, columns))
     asked = {"first": np.array([2.0, 4.0]), "day": np.array([18_500.0, 18_500.0])}
-    (found,) = input_warnings(encoder, asked, None)
+    (found,) = encoder.unlike_values(asked)
     assert (found.row, found.feature) == (1, "first")
     assert found.message.startswith("the row is far from every training row; the nearest ones have about 2.")
 
@@ -80,13 +79,17 @@ def test_a_missing_cell_is_told_where_it_is_imputed() -> None:
         ("lift", "the cell is missing"),
     ]
     refusing = Encoder.fit(schema_of(COLUMNS, imputed=False), COLUMNS, distribution=ENCODER.distribution)
-    assert input_warnings(refusing, columns) == []
+    assert refusing.unlike_values(columns) == []
 
 
-def test_rows_known_to_be_unlike_are_the_only_ones_measured_and_always_told() -> None:
-    columns = rows(first=[2.0, 2.0, 0.0], second=[0.4, 0.4, 1.0])
-    found = input_warnings(ENCODER, columns, among=np.array([False, True, True]))
-    assert {item.row for item in found} == {1, 2}
+def test_the_encoded_rows_tell_which_have_a_warning_and_only_these_are_looked_at() -> None:
+    columns = rows(first=[0.0, 2.0, 2.0], second=[1.0, 0.4, 0.4], kind=["A", "A", "Z"])
+    told = ENCODER.encode(columns).told
+    assert told.tolist() == [False, True, True]
+    assert ENCODER.unlike_values(columns, told=told) == warned(columns)
+    for limit in range(1, 4):
+        assert ENCODER.unlike_values(columns, limit, told=told) == warned(columns)[:limit]
+    assert {item.row for item in ENCODER.unlike_values(columns, told=np.array([True, False, True]))} == {2}
 
 
 def test_warnings_are_sorted_and_the_first_ones_are_kept() -> None:
@@ -102,6 +105,6 @@ def test_an_encoder_without_numbers_tells_categories_alone() -> None:
     columns = {"kind": COLUMNS["kind"]}
     schema = schema_of(columns)
     distribution = fit_feature_distribution(schema, columns)
-    assert distribution is not None
+    encoder = Encoder.fit(schema, columns, distribution=distribution)
     unseen = {"kind": np.array(["A", "Z"], dtype=object)}
-    assert [item.row for item in distance_warnings(distribution, schema, unseen)] == [1]
+    assert [item.row for item in encoder.unlike_values(unseen)] == [1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution, reach_of
-from murho.model.encoding.unlike import RowDistances, distance_of
+from murho.model.encoding.unlike import Distances
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 
 
@@ -18,7 +18,7 @@ def alarms(rows: int, features: int, seed: int) -> float:
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     fresh = numeric_columns(generator.normal(size=(2000, features)) @ mix)
-    return float((distance_of(distribution, fresh) > distribution.reach).mean())
+    return float((Distances.of(distribution, fresh).whole.max(axis=0) > distribution.reach).mean())
 
 
 @pytest.mark.parametrize(("rows", "features"), [(100, 5), (200, 40), (1000, 40), (40, 3)])
@@ -37,7 +37,7 @@ def test_a_number_far_beyond_its_range_is_found_among_forty(rows: int) -> None:
     assert distribution is not None
     fresh = generator.normal(size=(300, 40))
     fresh[:, 7] = values[:, 7].max() + 4.0 * values[:, 7].std()
-    assert (distance_of(distribution, numeric_columns(fresh)) > distribution.reach).mean() > 0.9
+    assert (Distances.of(distribution, numeric_columns(fresh)).whole.max(axis=0) > distribution.reach).mean() > 0.9
 
 
 def test_a_broken_combination_is_far_and_no_training_row_is() -> None:
@@ -46,9 +46,9 @@ def test_a_broken_combination_is_far_and_no_training_row_is() -> None:
     columns = {"x1": first, "x2": first + 0.1 * generator.normal(size=300)}
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
-    assert (distance_of(distribution, columns) <= distribution.reach).all()
+    assert (Distances.of(distribution, columns).whole.max(axis=0) <= distribution.reach).all()
     broken = {"x1": np.array([1.5, 1.5]), "x2": np.array([-1.5, 1.45])}
-    assert (distance_of(distribution, broken) > distribution.reach).tolist() == [True, False]
+    assert (Distances.of(distribution, broken).whole.max(axis=0) > distribution.reach).tolist() == [True, False]
 
 
 def test_numbers_are_judged_given_the_levels_of_the_row() -> None:
@@ -58,7 +58,7 @@ def test_numbers_are_judged_given_the_levels_of_the_row() -> None:
     row = {name: column[:2].copy() for name, column in columns.items()}
     row["first"], row["second"] = np.array([5.0, 5.0]), np.exp([2.5, 2.5])
     row["kind"] = np.array(["C", "A"], dtype=object)
-    near, far = RowDistances.of(distribution, row).combined
+    near, far = Distances.of(distribution, row).whole[0]
     assert near < distribution.reach
     assert far > 1.5 * near
 
@@ -69,7 +69,7 @@ def test_a_heavy_tail_raises_no_more_alarms() -> None:
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     fresh = numeric_columns(np.exp(2.0 * generator.normal(size=(4000, 3))))
-    assert (distance_of(distribution, fresh) > distribution.reach).mean() < 0.01
+    assert (Distances.of(distribution, fresh).whole.max(axis=0) > distribution.reach).mean() < 0.01
 
 
 def test_a_few_wild_training_rows_do_not_hide_what_is_less_unlike() -> None:
@@ -80,7 +80,7 @@ def test_a_few_wild_training_rows_do_not_hide_what_is_less_unlike() -> None:
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     broken = {"x1": np.array([1.5]), "x2": np.array([-1.5])}
-    assert distance_of(distribution, broken)[0] > distribution.reach
+    assert Distances.of(distribution, broken).whole.max(axis=0)[0] > distribution.reach
 
 
 def test_the_reach_is_a_conformal_quantile_and_goes_on_beyond_few_distances() -> None:
@@ -113,8 +113,8 @@ def test_rows_of_a_new_group_are_like_the_training_rows_where_folds_hold_out_gro
     assert by_group is not None
     assert at_random is not None
     fresh = patients(200, 1)
-    assert (distance_of(by_group, fresh) > by_group.reach).mean() < 0.03
-    assert (distance_of(at_random, fresh) > at_random.reach).mean() > 0.5
+    assert (Distances.of(by_group, fresh).whole.max(axis=0) > by_group.reach).mean() < 0.03
+    assert (Distances.of(at_random, fresh).whole.max(axis=0) > at_random.reach).mean() > 0.5
 
 
 def test_blocks_in_time_are_judged_by_earlier_rows_alone() -> None:
@@ -123,7 +123,7 @@ def test_blocks_in_time_are_judged_by_earlier_rows_alone() -> None:
     ahead = fit_feature_distribution(schema_of(columns), columns, blocks, forward=True)
     assert ahead is not None
     later = numeric_columns(np.linspace(1.0, 1.15, 50)[:, None])
-    assert (distance_of(ahead, later) <= ahead.reach).all()
+    assert (Distances.of(ahead, later).whole.max(axis=0) <= ahead.reach).all()
 
 
 @pytest.mark.parametrize("folds", [np.zeros(100, dtype=np.int64), np.full(100, -1)])

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murho.model.encoding.encoder import ENCODINGS, LARGEST, Encoder, with_schema
+from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
+from murho.model.encoding.transforms import LARGEST
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.files import read_table
@@ -30,12 +31,12 @@ def fitted(
     categories = tuple(sorted({cell for cell in cells if cell is not None})) if categorical else ()
     schema = Schema((Feature(name, kind, None, missing, None, None, categories),), Target("y", None), {})
     encoder = Encoder.fit(schema, {name: column}, encoding=encoding)
-    return encoder, encoder.encode({name: column})
+    return encoder, encoder.encode({name: column}).inputs
 
 
 def encode(encoder: Encoder, cells: list[Any]) -> npt.NDArray[np.float32]:
     categorical = encoder.schema.features[0].kind is FeatureKind.CATEGORICAL
-    return encoder.encode({"x": np.array(cells, dtype=object if categorical else np.float64)})
+    return encoder.encode({"x": np.array(cells, dtype=object if categorical else np.float64)}).inputs
 
 
 @pytest.fixture(scope="module")
@@ -227,11 +228,11 @@ class TestEncoder:
             "Acceleration beyond the training rows",
             "Year beyond the training rows",
         )
-        encoded = encoder.encode(cars[1])
+        encoded = encoder.encode(cars[1]).inputs
         assert encoded.shape == (406, encoder.width)
         assert encoded.dtype == np.float32
         assert encoded.flags.c_contiguous
-        assert encoder.encode({name: column[:0] for name, column in cars[1].items()}).shape == (
+        assert encoder.encode({name: column[:0] for name, column in cars[1].items()}).inputs.shape == (
             0,
             encoder.width,
         )
@@ -244,9 +245,9 @@ class TestEncoder:
     ) -> None:
         encoder = Encoder.fit(*cars, encoding=encoding)
         rows = data.draw(st.lists(st.integers(0, 405), min_size=1, max_size=40))
-        batch = encoder.encode({name: column[rows] for name, column in cars[1].items()})
+        batch = encoder.encode({name: column[rows] for name, column in cars[1].items()}).inputs
         for position, row in enumerate(rows):
-            alone = encoder.encode({name: column[row : row + 1] for name, column in cars[1].items()})
+            alone = encoder.encode({name: column[row : row + 1] for name, column in cars[1].items()}).inputs
             assert np.array_equal(alone[0], batch[position])
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -254,8 +255,8 @@ class TestEncoder:
         self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str
     ) -> None:
         encoder = Encoder.fit(*cars, encoding=encoding)
-        many = encoder.encode({name: np.tile(column, 100) for name, column in cars[1].items()})
-        assert np.array_equal(many, np.tile(encoder.encode(cars[1]), (100, 1)))
+        many = encoder.encode({name: np.tile(column, 100) for name, column in cars[1].items()}).inputs
+        assert np.array_equal(many, np.tile(encoder.encode(cars[1]).inputs, (100, 1)))
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
     @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE])
@@ -279,7 +280,7 @@ class TestEncoder:
         encoder = Encoder.fit(*cars, encoding=encoding)
         again = Encoder.from_json(with_schema(json.loads(json.dumps(encoder.to_json())), cars[0].to_json()))
         assert again == encoder
-        assert np.array_equal(again.encode(cars[1]), encoder.encode(cars[1]))
+        assert np.array_equal(again.encode(cars[1]).inputs, encoder.encode(cars[1]).inputs)
 
     def test_an_unknown_encoding_is_refused(self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]]) -> None:
         with pytest.raises(OptionError, match="'quantile' is not known; use one of standard, piecewise"):
@@ -327,7 +328,7 @@ class TestUnread:
         assert rest.unread == ("Horsepower", "Origin")
         kept = [number for number, name in enumerate(whole.names) if not name.startswith(("Horsepower", "Origin"))]
         assert rest.names == tuple(whole.names[number] for number in kept)
-        np.testing.assert_array_equal(rest.encode(columns), whole.encode(columns)[:, kept])
+        np.testing.assert_array_equal(rest.encode(columns).inputs, whole.encode(columns).inputs[:, kept])
         np.testing.assert_array_equal(rest.training_range, whole.training_range[:, kept])
 
     def test_it_round_trips_through_json(self, cars: tuple[Schema, Any]) -> None:
@@ -335,7 +336,7 @@ class TestUnread:
         encoder = Encoder.fit(schema, columns, encoding="piecewise", unread=["Weight_in_lbs"])
         read = Encoder.from_json(with_schema(json.loads(json.dumps(encoder.to_json())), schema.to_json()))
         assert read.unread == ("Weight_in_lbs",)
-        np.testing.assert_array_equal(read.encode(columns), encoder.encode(columns))
+        np.testing.assert_array_equal(read.encode(columns).inputs, encoder.encode(columns).inputs)
 
     def test_one_feature_at_least_is_read(self, cars: tuple[Schema, Any]) -> None:
         schema, columns = cars

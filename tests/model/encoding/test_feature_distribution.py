@@ -7,7 +7,7 @@ import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution
-from murho.model.encoding.unlike import RowDistances, distance_of
+from murho.model.encoding.unlike import Distances
 from murho.model.errors import CheckpointError
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 
@@ -30,40 +30,39 @@ def test_columns_are_numbers_then_the_indicators_of_frequent_levels() -> None:
 
 def test_the_distance_is_the_mahalanobis_distance_given_the_levels() -> None:
     distribution = fitted()
-    scores = distribution.clipped_scores(COLUMNS)
-    correlation = distribution.correlation
+    scores = distribution.scores(COLUMNS)
+    correlation = distribution.joint
     numbers, levels = slice(0, 3), slice(3, 6)
     weights = np.linalg.solve(correlation[levels, levels], correlation[levels, numbers])
     rest = scores[:, numbers] - scores[:, levels] @ weights
     covariance = correlation[numbers, numbers] - correlation[numbers, levels] @ weights
     expected = np.sqrt((rest @ np.linalg.inv(covariance) * rest).sum(axis=1))
-    np.testing.assert_allclose(distribution.distances(scores), expected, rtol=1e-8)
+    np.testing.assert_allclose(distribution.mahalanobis(scores), expected, rtol=1e-8)
 
 
-def test_a_row_has_the_same_distance_to_the_bit_alone_and_in_a_batch() -> None:
+def test_a_row_has_the_same_distance_alone_and_in_a_batch() -> None:
     columns = {name: column.copy() for name, column in mixed_columns(300, seed=3).items()}
     columns["second"][::5] = np.nan
     columns["first"][::7] += 9.0
-    whole = RowDistances.of(fitted(), columns)
+    whole = Distances.of(fitted(), columns)
     distribution = fitted()
     for row in range(30):
-        alone = RowDistances.of(distribution, {name: column[row : row + 1] for name, column in columns.items()})
-        assert alone.distances[0] == whole.distances[row]
-        assert alone.within[0] == whole.within[row]
+        alone = Distances.of(distribution, {name: column[row : row + 1] for name, column in columns.items()})
+        np.testing.assert_allclose(alone.whole[:, 0], whole.whole[:, row], rtol=1e-12)
+        np.testing.assert_allclose(alone.within[:, 0], whole.within[:, row], rtol=1e-12)
 
 
 def test_a_missing_cell_does_not_count() -> None:
     distribution = fitted()
     columns = {name: column[:50].copy() for name, column in COLUMNS.items()}
-    complete = RowDistances.of(distribution, columns)
+    complete = Distances.of(distribution, columns)
     columns["day"] = np.full(50, np.nan)
-    measured = RowDistances.of(distribution, columns)
-    assert (measured.apart <= complete.apart + 1e-9).all()
-    known = measured.combined
-    assert (known <= complete.combined + 1e-9).all()
-    scores = distribution.clipped_scores(columns)[:, [0, 1, 3, 4, 5]]
-    inner = np.linalg.inv(distribution.correlation[np.ix_([0, 1, 3, 4, 5], [0, 1, 3, 4, 5])])
-    levels = np.linalg.inv(distribution.correlation[3:, 3:])
+    measured = Distances.of(distribution, columns)
+    assert (measured.whole <= complete.whole + 1e-9).all()
+    known = measured.whole[0]
+    scores = distribution.scores(columns)[:, [0, 1, 3, 4, 5]]
+    inner = np.linalg.inv(distribution.joint[np.ix_([0, 1, 3, 4, 5], [0, 1, 3, 4, 5])])
+    levels = np.linalg.inv(distribution.joint[3:, 3:])
     joint = (scores @ inner * scores).sum(axis=1) - (scores[:, 2:] @ levels * scores[:, 2:]).sum(axis=1)
     np.testing.assert_allclose(known, np.sqrt(joint), rtol=1e-6)
 
@@ -72,13 +71,13 @@ def test_all_cells_missing_are_at_no_distance() -> None:
     columns = {
         name: np.array([None if column.dtype == object else np.nan], column.dtype) for name, column in COLUMNS.items()
     }
-    assert distance_of(fitted(), columns)[0] == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(Distances.of(fitted(), columns).whole, 0.0, atol=1e-9)
 
 
 def test_json_gives_the_same_distances_back() -> None:
     distribution = fitted()
     again = FeatureDistribution.from_json(json.loads(json.dumps(distribution.to_json())))
-    np.testing.assert_array_equal(distance_of(again, COLUMNS), distance_of(distribution, COLUMNS))
+    np.testing.assert_array_equal(Distances.of(again, COLUMNS).whole, Distances.of(distribution, COLUMNS).whole)
     assert again.reach == distribution.reach
 
 
@@ -88,7 +87,7 @@ def test_columns_of_a_very_wide_table_are_independent_and_take_little_space() ->
     assert distribution is not None
     assert distribution.to_json()["correlation"] is None
     again = FeatureDistribution.from_json(distribution.to_json())
-    np.testing.assert_array_equal(distance_of(again, columns), distance_of(distribution, columns))
+    np.testing.assert_array_equal(Distances.of(again, columns).whole, Distances.of(distribution, columns).whole)
 
 
 def test_levels_give_way_to_numbers_in_a_wide_table() -> None:
@@ -97,14 +96,14 @@ def test_levels_give_way_to_numbers_in_a_wide_table() -> None:
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     assert distribution.owners.count("kind") == 1
-    assert len(distribution.correlation) == MOST_COLUMNS
+    assert len(distribution.joint) == MOST_COLUMNS
 
 
 def test_a_table_of_categories_alone_has_no_distance() -> None:
     columns = {"kind": COLUMNS["kind"]}
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
-    assert not distance_of(distribution, columns).any()
+    assert not Distances.of(distribution, columns).whole.any()
 
 
 @pytest.mark.parametrize(
@@ -117,8 +116,9 @@ def test_a_table_of_categories_alone_has_no_distance() -> None:
             {"levels": {"first": {"levels": [0.0, 1.0], "counts": [1, 2]}}},
             r"distribution: expected numbers, and levels",
         ),
-        ({"correlation": [[1.0], [0.5, 1.0]]}, "the lower triangle of 6 columns"),
-        ({"correlation": [[1.0], *([0.0] * row + [-1.0] for row in range(1, 6))]}, "a positive definite matrix"),
+        ({"correlation": [[1.0], [0.5, 1.0]]}, r"here\.correlation: expected lists of the same length"),
+        ({"correlation": [[1.0, 0.5], [0.5, 1.0]]}, r"distribution\.correlation: expected a positive .* of 6 columns"),
+        ({"correlation": (-np.eye(6)).tolist()}, r"distribution\.correlation: expected a positive definite matrix"),
         ({"more": 1}, "more"),
     ],
 )

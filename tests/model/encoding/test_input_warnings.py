@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.warnings import input_warnings
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 COLUMNS = {"heat": np.array([0.0, 1.0, 9.0, 10.0]), "place": np.array(["A", "B"] * 2, dtype=object)}
@@ -18,12 +17,12 @@ ROWS = {"heat": np.array([4.0, 11.0, np.nan]), "place": np.array(["C", "C", "A"]
 
 
 def test_values_outside_the_training_range_are_listed_by_row_and_then_by_feature() -> None:
-    found = [(item.row, item.feature) for item in input_warnings(ENCODER, ROWS)]
+    found = [(item.row, item.feature) for item in ENCODER.unlike_values(ROWS)]
     assert found == [(0, "place"), (1, "heat"), (1, "place")]
-    assert input_warnings(ENCODER, COLUMNS) == []
+    assert ENCODER.unlike_values(COLUMNS) == []
 
 
 def test_no_more_are_listed_than_asked_for_and_these_are_the_first() -> None:
-    every = input_warnings(ENCODER, ROWS)
+    every = ENCODER.unlike_values(ROWS)
     for limit in range(len(every) + 1):
-        assert input_warnings(ENCODER, ROWS, limit) == every[:limit]
+        assert ENCODER.unlike_values(ROWS, limit) == every[:limit]

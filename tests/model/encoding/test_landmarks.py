@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_distribution import LANDMARKS_OF_A_COLUMN, MOST_CELLS, MOST_LANDMARKS, Landmarks
+from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, MOST_LANDMARKS, Landmarks
 from murho.model.errors import CheckpointError
 
 

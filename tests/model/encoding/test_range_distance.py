@@ -26,7 +26,7 @@ def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_s
         "size beyond the training rows",
         "day beyond the training rows",
     ]
-    assert not encoder.encode(columns)[:, where].any()
+    assert not encoder.encode(columns).inputs[:, where].any()
 
     size = schema.features[0]
     assert size.minimum is not None
@@ -34,7 +34,7 @@ def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_s
     std = np.nanstd(columns["size"])
     rows = {name: column[:4].copy() for name, column in columns.items()}
     rows["size"] = np.array([size.minimum - 2 * std, size.maximum, size.maximum + 3 * std, np.nan])
-    np.testing.assert_allclose(encoder.encode(rows)[:, where[0]], [-2.0, 0.0, 3.0, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(encoder.encode(rows).inputs[:, where[0]], [-2.0, 0.0, 3.0, 0.0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE])
@@ -56,7 +56,7 @@ def test_a_training_value_far_from_all_others_has_no_hold_on_the_standardised_in
     plan = plan_columns(table, "rent")
     columns = columns_from_table(table, plan)
     encoder = Encoder.fit(make_schema(plan, columns), columns)
-    encoded = encoder.encode(columns)
+    encoded = encoder.encode(columns).inputs
     inside, beyond = (encoder.names.index(name) for name in ("size", "size beyond the training rows"))
     assert encoded[7, inside] == 5.0
     assert encoded[7, beyond] > 5.0
@@ -78,15 +78,16 @@ def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_no
     schema = make_schema(plan, columns)
     encoder = Encoder.fit(schema, columns, encoding=encoding)
     lower, upper = encoder.training_range
-    encoded = encoder.encode(columns)
+    encoded = encoder.encode(columns).inputs
     assert ((lower <= encoded) & (encoded <= upper)).all()
 
     def is_within(change: dict[str, object]) -> bool:
         row = {name: column[:1].copy() for name, column in columns.items()}
         for name, value in change.items():
             row[name] = np.array([value], dtype=columns[name].dtype)
-        alone = encoder.encode(row)[0]
-        return bool(((lower <= alone) & (alone <= upper)).all())
+        alone = encoder.encode(row)
+        assert alone.beyond[0] == ((alone.inputs[0] < lower) | (upper < alone.inputs[0])).any()
+        return not alone.beyond[0]
 
     size_feature, day = schema.features[0], schema.features[3]
     assert size_feature.minimum is not None
@@ -126,5 +127,5 @@ def test_a_bounded_number_has_no_distance_and_is_bounded_after_a_round_trip() ->
     encoder = Encoder(schema, "standard", parts)
     assert encoder.names == ("pixel", "size", "size beyond the training rows")
     columns = {name: np.array([0.0, 252.0]) for name in ("pixel", "size")}
-    np.testing.assert_array_equal(encoder.encode(columns), [[0.0, 0.0, 0.0], [2.0, 2.0, 0.0]])
+    np.testing.assert_array_equal(encoder.encode(columns).inputs, [[0.0, 0.0, 0.0], [2.0, 2.0, 0.0]])
     assert Encoder.from_json(with_schema(encoder.to_json(), schema.to_json())) == encoder

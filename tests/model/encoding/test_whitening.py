@@ -40,7 +40,7 @@ def test_a_hidden_difference_becomes_an_input_of_unit_variance(encoding: str) ->
     columns = sensors()
     encoder = fitted(columns, encoding)
     at = encoder.names.index("hidden direction 1")
-    direction = encoder.encode(columns)[:, at].astype(np.float64)
+    direction = encoder.encode(columns).inputs[:, at].astype(np.float64)
     assert direction.std() == pytest.approx(1.0, rel=0.05)
     residual = columns["right"] - np.polyval(np.polyfit(columns["left"], columns["right"], 1), columns["left"])
     assert abs(np.corrcoef(direction, residual)[0, 1]) > 0.99
@@ -61,7 +61,7 @@ def test_the_other_inputs_stay_as_they_are() -> None:
         "hidden direction 1 beyond the training rows",
     )
     kept = [encoder.names.index(name) for name in plain.names]
-    np.testing.assert_array_equal(encoder.encode(columns)[:, kept], plain.encode(columns))
+    np.testing.assert_array_equal(encoder.encode(columns).inputs[:, kept], plain.encode(columns).inputs)
     assert list(encoder.range_distance_columns) == [4, 5, 6, 7] == list(encoder.zero_in_training)
 
 
@@ -74,7 +74,7 @@ def test_directions_are_the_small_principal_components() -> None:
     standardised = (mixed - mixed.mean(axis=0)) / mixed.std(axis=0)
     variances, vectors = np.linalg.eigh(standardised.T @ standardised / 500)
     hidden = variances < HIDDEN_VARIANCE
-    assert whitening.count == hidden.sum() > 0
+    assert len(whitening.minima) == hidden.sum() > 0
     np.testing.assert_allclose(whitening.variances, variances[hidden], rtol=1e-9)
     expected = vectors[:, hidden] / np.sqrt(variances[hidden])
     np.testing.assert_allclose(np.abs(whitening.axes), np.abs(expected), rtol=1e-6, atol=1e-9)
@@ -98,7 +98,7 @@ def test_at_most_so_many_directions() -> None:
     columns = {f"x{number}": load + 0.01 * column for number, column in enumerate(noise)}
     whitening = fitted(columns).whitening
     assert whitening is not None
-    assert whitening.count == MOST_DIRECTIONS
+    assert len(whitening.minima) == MOST_DIRECTIONS
 
 
 def test_rows_that_break_the_pattern_are_beyond_though_each_number_is_ordinary() -> None:
@@ -106,7 +106,7 @@ def test_rows_that_break_the_pattern_are_beyond_though_each_number_is_ordinary()
     encoder = fitted(columns)
     broken = {name: column[:1].copy() for name, column in columns.items()}
     broken["right"] = broken["right"] - 0.5 * np.sign(broken["right"])  # 500 times the usual difference
-    row = encoder.encode(broken)[0]
+    row = encoder.encode(broken).inputs[0]
     least, most = encoder.training_range
     names = list(encoder.names)
     held, beyond = (
@@ -124,7 +124,7 @@ def test_training_rows_are_within_reach_outliers_too() -> None:
     columns = sensors()
     columns["right"][7] += 0.05  # a slip of fifty times the usual difference
     encoder = fitted(columns)
-    rows = encoder.encode(columns)
+    rows = encoder.encode(columns).inputs
     least, most = encoder.training_range
     assert ((rows >= least) & (rows <= most)).all()
     assert np.abs(rows[:, 3]).max() == 5.0
@@ -150,11 +150,11 @@ def with_missing_cells() -> Encoder:
 def test_a_row_is_encoded_alone_as_among_others_and_finite(cells: list[tuple[float, float, float]]) -> None:
     encoder = with_missing_cells()
     columns = dict(zip(("left", "right", "other"), np.array(cells).T, strict=True))
-    together = encoder.encode(columns)
+    together = encoder.encode(columns).inputs
     assert np.isfinite(together).all()
     for row in range(len(cells)):
         alone = encoder.encode({name: column[row : row + 1] for name, column in columns.items()})
-        np.testing.assert_array_equal(alone[0], together[row])
+        np.testing.assert_array_equal(alone.inputs[0], together[row])
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -163,15 +163,19 @@ def test_a_checkpoint_keeps_it(encoding: str) -> None:
     encoder = fitted(columns, encoding)
     again = Encoder.from_json(with_schema(encoder.to_json(), encoder.schema.to_json()))
     assert again.names == encoder.names
-    np.testing.assert_array_equal(again.encode(columns), encoder.encode(columns))
+    np.testing.assert_array_equal(again.encode(columns).inputs, encoder.encode(columns).inputs)
     np.testing.assert_array_equal(again.training_range, encoder.training_range)
+
+
+SCALE = {"mean": 0.0, "std": 1.0, "limit": None}
 
 
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("features", 0), "right", r"encoder\.whitening\.features: expected the numeric features"),
-        (("axes",), [], r"encoder\.whitening\.axes: expected a scale and a list a feature"),
+        (("scales", "again"), SCALE, r"encoder\.whitening\.axes: expected a list a scale"),
+        (("scales",), dict.fromkeys("abc", SCALE), r"encoder\.whitening\.scales: expected the numeric features"),
+        (("axes",), [], r"encoder\.whitening\.axes: expected a list a scale"),
         (("axes",), [[1.0, 2.0], [1.0]], r"encoder\.whitening\.axes: expected lists of the same length"),
         (("axes", 0, 0), "much", r"encoder\.whitening\.axes\[0\]\[0\]"),
         (("minima", 0), 1e9, r"encoder\.whitening\.minima: expected as many numbers as maxima, up to these"),

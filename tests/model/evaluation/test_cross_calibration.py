@@ -17,7 +17,7 @@ from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conforma
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.training_range import Outside
+from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation import judging
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Rows = tuple[np.ndarray, np.ndarray]
+Rows = tuple[Encoded, np.ndarray]
 
 
 def calibrate_and_score(*arguments: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -52,10 +52,10 @@ def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pyte
     encoded, targets = labelled(rent, 60)
 
     def spy(
-        self: Posterior, rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
+        self: Posterior, rows: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None
     ) -> DrawnRows:
-        for row in rows.numpy():
-            (number,) = np.flatnonzero((encoded == row).all(axis=1))
+        for row in rows.inputs:
+            (number,) = np.flatnonzero((encoded.inputs == row).all(axis=1))
             asked.setdefault(int(number), set()).add(members)
         return real(self, rows, samples, seed, members=members)
 
@@ -91,7 +91,7 @@ def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> Non
 
 
 def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
-    rows = torch.zeros(3, rent.architecture.inputs)
+    rows = Encoded.like(np.zeros((3, rent.architecture.inputs), dtype=np.float32))
     first = rent.predictive(rows, 64, 0, members=[0]).means
     both = rent.predictive(rows, 128, 0).means
     torch.testing.assert_close(first, both[::2])
@@ -124,7 +124,7 @@ def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Pos
     assert "judges" not in report
 
 
-def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, NDArray[np.float32], NDArray[np.float64]]:
+def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded, NDArray[np.float64]]:
     """A stand-in for a posterior: member k predicts a row by its column k and noise 1; targets have noise 1.
 
     The members' errors are independent, of std 1.
@@ -134,11 +134,11 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, NDArray[
     encoded = (truth[:, None] + generator.standard_normal((rows, members))).astype(np.float32)
     target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
 
-    def drawn(features: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+    def drawn(rows: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         chosen = torch.tensor(range(encoded.shape[1]) if members is None else members)
-        means = features.double().T[chosen]
+        means = torch.from_numpy(rows.inputs).double().T[chosen]
         rho = inverse_softplus(torch.ones_like(means) - NOISE_FLOOR)
-        nowhere = Outside.of(torch.zeros(len(features), dtype=torch.bool))
+        nowhere = torch.zeros(len(rows), dtype=torch.bool)
         return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
 
     stand_in = SimpleNamespace(
@@ -149,7 +149,7 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, NDArray[
         schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
         calibration=None,
     )
-    return cast("Posterior", stand_in), encoded, truth + generator.standard_normal(rows)
+    return cast("Posterior", stand_in), Encoded.like(encoded), truth + generator.standard_normal(rows)
 
 
 def _in_pairs(rows: int, members: int) -> list[HeldOut]:
@@ -219,7 +219,7 @@ def test_standard_errors_are_those_of_chance() -> None:
 
 def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
     posterior, encoded, targets = _disagreeing(rows=40)
-    encoded, targets = np.tile(encoded, (4, 1)), np.tile(targets, 4)
+    encoded, targets = encoded[np.tile(np.arange(40), 4)], np.tile(targets, 4)
     groups = [HeldOut(np.arange(160), (0, 1))]
     once, _ = calibrate_and_score(
         posterior, encoded[:40], targets[:40], [HeldOut(np.arange(40), (0, 1))], calibrating=[0]

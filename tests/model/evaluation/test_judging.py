@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.calibration.conformal import fit_conformal_map
+from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError
 from murho.model.evaluation import judging
 from murho.model.evaluation.judging import judge_encoded
@@ -77,7 +78,7 @@ def test_targets_drawn_from_the_predictive_have_a_uniform_transform(seed: int) -
 
 def test_chunks_and_parts_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(3)
-    rows = generator.normal(size=(50, rent.architecture.inputs)).astype(np.float32)
+    rows = Encoded.like(generator.normal(size=(50, rent.architecture.inputs)).astype(np.float32))
     targets = generator.normal(700.0, 100.0, 50)
 
     def judged(some: slice) -> JudgedNumbers:
@@ -133,6 +134,6 @@ def _close(report: dict[str, object]) -> dict[str, object]:
 
 
 def test_without_draws_there_is_nothing_to_judge(rent: Posterior) -> None:
-    rows = np.zeros((1, rent.architecture.inputs), dtype=np.float32)
+    rows = Encoded.like(np.zeros((1, rent.architecture.inputs), dtype=np.float32))
     with pytest.raises(OptionError, match="draw"):
         judge_encoded(rent, rows, np.zeros(1), samples=0)

@@ -18,7 +18,6 @@ from murho.model.bbb.registry import make_numeric
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.transforms import Identity, Logarithm, Transform
-from murho.model.encoding.training_range import Outside
 from murho.model.predictive.engine import Engine
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
@@ -72,7 +71,7 @@ class Case:
     def asked(self, engine: Engine, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Any]:
         plan = PredictionPlan.of(options, calibration, CPU)
         with torch.inference_mode():
-            return engine.answer(plan, self.outputs, self.members, Outside.of(self.mask))
+            return engine.answer(plan, self.outputs, self.members, self.mask)
 
     def expected(self, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Tensor]:
         """By the definitions, in double precision: sums over all components, percentiles by bisection."""

@@ -23,7 +23,7 @@ from murho.model.predictive.prediction import (
 )
 
 TABLES = [(NUMBER_FIELDS, Prediction, MonteCarloError), (CLASS_FIELDS, ClassPrediction, ClassMonteCarloError)]
-FACTS = {"samples", "seed", "calibrated", "classes", "outside", "warned"}
+FACTS = {"samples", "seed", "calibrated", "classes", "unlike", "told"}
 
 
 @pytest.mark.parametrize(("table", "kind", "errors"), TABLES)

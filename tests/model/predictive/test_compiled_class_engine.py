@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
-from murho.model.encoding.training_range import Outside
 from murho.model.predictive.compiled.loader import load
 from murho.model.predictive.compiled_engine import CompiledClassEngine, select_engine
 from murho.model.predictive.prediction import PredictOptions
@@ -48,7 +47,7 @@ def answers(
     members = torch.arange(len(logits)) % 2
     plan = model.plan(options, calibration(len(model.classes)) if calibrated else None, torch.device("cpu"))
     engines = TorchEngine(model), CompiledClassEngine(model, KERNELS)
-    return [engine.answer(plan, logits, members, Outside.of(outside)) for engine in engines]
+    return [engine.answer(plan, logits, members, outside) for engine in engines]
 
 
 @settings(max_examples=15, deadline=None)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.predictive import Predictive
-from murho.model.encoding.training_range import Outside
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
 from tests.model.maps import odd_map
@@ -37,7 +36,7 @@ def _predictive(draws: int = 4) -> Predictive:
 def _answer(mask: list[bool], calibration: ConformalMap | None, **options: Any) -> dict[str, Tensor]:
     asked: dict[str, Any] = {"samples": 4, "percentiles": LEVELS}
     plan = PredictionPlan.of(PredictOptions(**(asked | options)), calibration, CPU)
-    return plan.answer(_predictive(), Outside.of(torch.tensor(mask)))
+    return plan.answer(_predictive(), torch.tensor(mask))
 
 
 def _reached(answer: dict[str, Tensor]) -> np.ndarray:

@@ -123,8 +123,8 @@ def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
     (warning,) = distribution.warnings
     assert (warning.row, warning.feature) == (1, "size")
     assert "9000" in warning.message
-    assert distribution.outside is not None
-    assert distribution.outside.tolist() == [False, True, False]
+    assert distribution.unlike is not None
+    assert distribution.unlike.tolist() == [False, True, False]
 
 
 def test_without_draws_there_is_a_mean_alone(rent: Posterior) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
-from murho.model.encoding.training_range import Outside
+from murho.model.checkpoint.row_answers import NetworkOutputs
+from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import FEW_PRODUCTS, in_parts, threads_for, use_threads
 
@@ -77,16 +79,16 @@ def test_an_answer_for_one_row_wakes_no_other_thread_and_one_for_many_does(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    real = Outside.of
+    real = NetworkOutputs.of
 
-    def outside(mask: torch.Tensor) -> Outside:
+    def outputs(*arguments: Any, **options: Any) -> Any:
         seen.append(torch.get_num_threads())
-        return real(mask)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(Outside, "of", outside)
-    encoded = torch.zeros((2000, rent.encoder.width)).numpy()
+    monkeypatch.setattr(NetworkOutputs, "of", outputs)
+    encoded = Encoded.like(np.zeros((2000, rent.encoder.width), dtype=np.float32))
     for rows in (1, 2000):
-        rent.predict_encoded(encoded[:rows], PredictOptions(samples=256))
+        rent.predict_encoded(encoded[slice(rows)], PredictOptions(samples=256))
     assert (seen[0], seen[-1]) == (1, 2)
     assert torch.get_num_threads() == 2
 

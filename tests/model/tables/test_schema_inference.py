@@ -323,7 +323,7 @@ class TestMakeSchema:
         assert schema.features[0].categories == tuple(f"t{number:03d}" for number in range(200))
         encoder = Encoder.fit(schema, columns)
         unseen = encoder.names.index("shop is unseen")
-        assert encoder.encode(columns)[200:300, unseen].tolist() == [1.0] * 100
+        assert encoder.encode(columns).inputs[200:300, unseen].tolist() == [1.0] * 100
         assert unseen not in encoder.zero_in_training  # rare categories have moved it
         assert (
             Encoder.from_json(with_schema(encoder.to_json(), schema.to_json())).zero_in_training

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.warnings import input_warnings
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.schema import ColumnOverride, FeatureKind
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
@@ -85,10 +84,10 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
     assert schema.features[-1].maximum == 159.0 + 16.0
     encoder = Encoder.fit(schema, columns)
     later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}
-    beyond = encoder.encode(later)[:, encoder.names.index("day beyond the training rows")]
+    beyond = encoder.encode(later).inputs[:, encoder.names.index("day beyond the training rows")]
     assert beyond[:2].tolist() == [0.0, 0.0]
     assert beyond[2] > 1.0
-    assert [warning.row for warning in input_warnings(encoder, later)] == [2]
+    assert [warning.row for warning in encoder.unlike_values(later)] == [2]
 
 
 def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_the_newest_rows() -> None:

@@ -80,11 +80,11 @@ def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_tra
     columns = columns_from_table(table.slice(0, 20), posterior.schema)
     before = posterior.predict(columns, PredictOptions())
     within = posterior.predict({**columns, name: columns[name][::-1].copy()}, PredictOptions())
-    inside = ~(before.outside | within.outside)
+    inside = ~(before.unlike | within.unlike)
     assert inside.sum() > 10
     np.testing.assert_array_equal(before.mean[inside], within.mean[inside])
     far = {**columns, name: np.full(20, 1e3)}
-    assert posterior.predict(far, PredictOptions()).outside.all()
+    assert posterior.predict(far, PredictOptions()).unlike.all()
     assert {warning.feature for warning in posterior.input_warnings(far)} == {name}
 
 

@@ -21,7 +21,7 @@ from tests.model.conftest import make_table, present, train_quickly
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from murho.model.encoding.encoder import Encoded
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def revision(rent_checkpoints: Path) -> Revision:
     return Revision.read(rent_checkpoints / "rent" / "1")
 
 
-def _rows(posterior: Posterior, *, beyond: float = 0.0) -> NDArray[np.float32]:
+def _rows(posterior: Posterior, *, beyond: float = 0.0) -> Encoded:
     """Twenty rows of sizes seen in training, and the input that tells how far beyond its range a size lies.
 
     That input alone is moved: a truly large flat would also ask the weights of the size itself.
@@ -42,11 +42,11 @@ def _rows(posterior: Posterior, *, beyond: float = 0.0) -> NDArray[np.float32]:
             "day": np.linspace(18_100, 18_900, 20),
         }
     )
-    rows[:, posterior.encoder.names.index("size beyond the training rows")] = beyond
+    rows.inputs[:, posterior.encoder.names.index("size beyond the training rows")] = beyond
     return rows
 
 
-def _doubt(posterior: Posterior, rows: NDArray[np.float32]) -> float:
+def _doubt(posterior: Posterior, rows: Encoded) -> float:
     answer = posterior.predict_encoded(rows, PredictOptions(samples=1000))
     assert answer.epistemic_std is not None
     return float(answer.epistemic_std.mean())
@@ -111,7 +111,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(revision: Revision) -> None:
     assert spec.records["pruning"]["after"]["crps"] == pruned.after["crps"] != pruned.before["crps"]
     assert 0.8 < pruned.after["calibrated"]["coverage"]["90"] <= 1.0
 
-    answer = revision.posterior.predictive(torch.from_numpy(rows.encoded), 256, revision.posterior.seed)
+    answer = revision.posterior.predictive(rows.encoded, 256, revision.posterior.seed)
     crps = float(answer.crps(torch.from_numpy(rows.targets)).mean())
     assert pruned.before["crps"] == pytest.approx(crps, rel=1e-5)
 

@@ -13,6 +13,7 @@ import torch
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.transforms import Logarithm
+from murho.model.encoding.encoder import Encoded
 from murho.model.errors import CheckpointError, TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.training.revisions import Revision, labelled_rows
@@ -31,7 +32,7 @@ def test_a_version_that_is_read_and_written_again_answers_the_same(rent_checkpoi
     directory = write_checkpoint(tmp_path, "rent", revision.spec.made_now(), revision.tensors)
     again = Revision.read(directory)
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in revision.tensors.items())
-    rows = np.zeros((3, revision.posterior.architecture.inputs), dtype=np.float32)
+    rows = Encoded.like(np.zeros((3, revision.posterior.architecture.inputs), dtype=np.float32))
     ours, theirs = (one.posterior.predict_encoded(rows, PredictOptions()).percentiles for one in (revision, again))
     np.testing.assert_array_equal(ours, theirs)
 
@@ -48,7 +49,7 @@ def test_rows_are_encoded_and_standardised_as_the_checkpoint_does(rent: Posterio
     np.testing.assert_array_equal(rows.targets, table.column("rent").to_numpy())
     back = rows.standardised(rent).double().numpy() * rent.scale + rent.location
     np.testing.assert_allclose(back, rows.targets, rtol=1e-5)
-    assert rows.encoded.shape == (30, rent.architecture.inputs)
+    assert rows.encoded.inputs.shape == (30, rent.architecture.inputs)
     assert rows.left_out == 0
 
 

@@ -148,9 +148,9 @@ def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
 def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Trained) -> None:
     rows = pa.table({"size": [0.2, 50.0, -400.0], "light": [0.0, -60.0, 300.0], "district": ["east", "west", "south"]})
     prediction = answer(rooms.posterior, rows)
-    assert prediction.outside is not None
+    assert prediction.unlike is not None
     assert prediction.epistemic_entropy is not None
-    assert prediction.outside.tolist() == [False, True, True]
+    assert prediction.unlike.tolist() == [False, True, True]
     assert (prediction.probabilities[1:].max(axis=1) < 0.97).all()
     assert prediction.epistemic_entropy[2] > prediction.epistemic_entropy[0]
     assert prediction.prediction_set is not None

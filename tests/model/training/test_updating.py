@@ -88,7 +88,7 @@ def _with_posterior(revision: Revision, mean: Tensor, sigma: Tensor) -> Revision
 
 def _exact(revision: Revision, rows: LabelledRows, mean: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and precision of Bayesian linear regression from a Gaussian prior; the bias comes last (Bishop 3.50)."""
-    features = torch.from_numpy(rows.encoded).double()
+    features = torch.from_numpy(rows.encoded.inputs).double()
     design = torch.cat([features, torch.ones(len(rows), 1, dtype=torch.float64)], dim=1)
     targets = rows.standardised(revision.posterior).double()
     sigma = revision.spec.likelihood.sigma
@@ -316,7 +316,7 @@ def test_a_learned_noise_is_that_of_old_and_new_rows_together() -> None:
     rows = labelled_rows(table, revision.posterior)
     updated = _update(revision, rows)
     split = split_new_rows(120, revision.posterior.seed, 1)
-    predicted = revision.posterior.predictive(torch.from_numpy(rows.encoded), 1, 0).means[0].numpy()
+    predicted = revision.posterior.predictive(rows.encoded, 1, 0).means[0].numpy()
     residual = ((rows.targets - predicted) / trained.spec.target.scale)[split.training]
 
     def variance(of: dict[str, Tensor]) -> float:

@@ -20,9 +20,7 @@ def test_sums_go_over_the_rows_of_all_answers() -> None:
     registry = CollectorRegistry()
     doubt = ModelDoubt(DoubtMetrics(registry), "cars", "1")
     std, epistemic = np.array([5.0, 10.0]), np.array([3.0, 10.0])
-    answer = Prediction(
-        256, 0, True, np.zeros(2), std, epistemic, np.array([4.0, 0.0]), outside=np.array([False, True])
-    )
+    answer = Prediction(256, 0, True, np.zeros(2), std, epistemic, np.array([4.0, 0.0]), unlike=np.array([False, True]))
     doubt.record(answer, noise=True)
     doubt.record(answer, noise=True)
     assert values(registry) == pytest.approx(

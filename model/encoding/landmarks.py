@@ -1,0 +1,156 @@
+"""Landmarks: points amid the training rows, and the distance of a row to the nearest of them.
+
+The Mahalanobis distance measures from the middle of the training rows, so a row
+in a gap between two clusters is at no distance. It lies far from every landmark. Landmarks are the centres of k-means
+(Lloyd 1982, "Least squares quantization in PCM"), in standard deviations of each number.
+
+The distance from a landmark counts in units of its spacing, the mean distance from its nearest fellows, and the
+smallest counts (as in the local outlier factor of Breunig et al. 2000): amid many rows a small gap is a gap, and in a
+thin tail it is none. A missing cell does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from murho.model.json_validation import Matrix, MisfitError, Positive, Stored, Vector
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["LANDMARKS_OF_A_COLUMN", "MOST_CELLS", "MOST_LANDMARKS", "Landmarks"]
+
+MOST_LANDMARKS = 256
+FELLOWS = 5
+"""Number of other landmarks that make the spacing of one."""
+LEAST_SPACING = 1e-3
+"""Least spacing, in standard deviations: landmarks may fall together where rows repeat."""
+MOST_CELLS = 8192
+"""Most numbers of all landmarks together: they take 100 KB of ``model.json``, and an answer measures them all."""
+ROWS_OF_A_LANDMARK = 2
+"""Least number of training rows for each landmark, on average."""
+LANDMARKS_OF_A_COLUMN = 4
+"""Least number of landmarks for each number: with fewer, every row is far from all of them."""
+ITERATIONS = 10
+MOST_ROWS = 5000
+"""Most training rows that k-means reads."""
+SEED = 0
+FURTHEST = 1e6
+"""Differences are clipped at ± this number of standard deviations, so that their squares stay finite."""
+ROUNDING = 1e-12
+"""Bound on the rounding of a squared distance by a matrix product, relative to the squares that it adds up."""
+DIGITS = 5
+"""Significant digits of a landmark."""
+
+
+@dataclass(frozen=True)
+class Landmarks(Stored):
+    """L landmarks of F numbers.
+
+    Attributes:
+        points: Standardised, ``[L, F]``.
+        spacings: Mean distance of each from its nearest fellows, ``[L]``, in standard deviations.
+        means: Mean of each number over the training rows, ``[F]``.
+        stds: Standard deviation of each, ``[F]``.
+        unit: Factor from a distance in spacings to one that is comparable with the Mahalanobis distance.
+    """
+
+    points: Matrix
+    spacings: Vector
+    means: Vector
+    stds: Vector
+    unit: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless there is a spacing for each point, and a mean and a std for each number."""
+        count, columns = self.points.shape
+        if len(self.spacings) != count or not count or self.spacings.min() <= 0.0:
+            raise MisfitError("spacings", f"{count} numbers above 0, at least one", self.spacings.tolist())
+        if not len(self.means) == len(self.stds) == columns or (self.stds <= 0.0).any():
+            raise MisfitError("stds", f"{columns} means, and as many stds above 0", self.stds.tolist())
+
+    @classmethod
+    def fit(cls, values: npt.NDArray[np.float64], stds: npt.NDArray[np.float64]) -> Self | None:
+        """Find the landmarks of training rows.
+
+        Args:
+            values: Numbers and dates of the training rows in random order, ``[N, F]``; NaN for a missing cell, which is
+                taken for the mean here.
+            stds: Standard deviation of each, ``[F]``.
+
+        Returns:
+            The landmarks; None where the rows are too few or the columns none or too many.
+        """
+        rows, columns = values.shape
+        count = min(MOST_LANDMARKS, rows // ROWS_OF_A_LANDMARK, MOST_CELLS // max(columns, 1))
+        if not columns or count < LANDMARKS_OF_A_COLUMN * columns:
+            return None
+        means = np.nanmean(values, axis=0)
+        points = _rounded(_centres(np.nan_to_num((values[:MOST_ROWS] - means) / stds), count))
+        squares = np.square(points[:, None] - points).sum(axis=2)
+        nearest = np.sqrt(np.sort(squares, axis=1)[:, 1 : FELLOWS + 1])  # the first one is the landmark itself
+        return cls(points, _rounded(np.maximum(nearest.mean(axis=1), LEAST_SPACING)), means, stds)
+
+    def distances(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``."""
+        differences, nearest = self._search(values, np.square(self.spacings))
+        return np.asarray(np.sqrt(np.square(differences).sum(axis=1)) / self.spacings[nearest] * self.unit)
+
+    def differences(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return rows less the landmark nearest in standard deviations, ``[B, F]``, in these; 0 for a missing cell."""
+        return self._search(values, np.ones(len(self.points)))[0]
+
+    def _search(
+        self, values: npt.NDArray[np.float64], units: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+        """Return rows ``[B, F]`` less their nearest landmarks, and the numbers of these, ``[B]``.
+
+        One matrix product finds them. How it rounds depends on the other rows of a batch; so of landmarks that are as
+        near but for rounding, the first one counts.
+
+        Args:
+            values: ``[B, F]``; NaN for a missing cell.
+            units: What the squared distance from each landmark is divided by, ``[L]``.
+        """
+        rows = np.minimum(np.maximum((values - self.means) / self.stds, -FURTHEST), FURTHEST)
+        present = ~np.isnan(rows)
+        known = np.where(present, rows, 0.0)
+        sizes = np.square(known).sum(axis=1, keepdims=True)
+        squares = np.concatenate([known, sizes, present], axis=1) @ self._weights
+        rounding = ROUNDING * (sizes + self._largest)
+        nearest = ((squares - rounding) / units <= ((squares + rounding) / units).min(axis=1, keepdims=True)).argmax(1)
+        return np.where(present, known - self.points[nearest], 0.0), nearest
+
+    @cached_property
+    def _weights(self) -> npt.NDArray[np.float64]:
+        """Weights of known numbers, of the sum of their squares and of which are known in squared distances.
+
+        ``[2 F + 1, L]``: (x - p)² = x² - 2 x p + p², for the known numbers alone.
+        """
+        points = self.points.T
+        return np.concatenate([-2.0 * points, np.ones((1, points.shape[1])), np.square(points)])
+
+    @cached_property
+    def _largest(self) -> float:
+        return float(np.square(self.points).sum(axis=1).max())
+
+
+def _centres(rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+    """Return ``count`` centres of k-means of rows ``[N, F]``."""
+    generator = np.random.Generator(np.random.PCG64(SEED))
+    centres = rows[np.sort(generator.permutation(len(rows))[:count])]
+    for _ in range(ITERATIONS):
+        owners = (np.square(centres).sum(axis=1) - 2.0 * rows @ centres.T).argmin(axis=1)
+        members = np.eye(count)[owners]
+        sizes = members.sum(axis=0)[:, None]
+        centres = np.where(sizes > 0.0, members.T @ rows / np.maximum(sizes, 1.0), centres)
+    return centres
+
+
+def _rounded(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return numbers of any shape with `DIGITS` significant digits."""
+    return np.array([float(f"{number:.{DIGITS}g}") for number in numbers.flat]).reshape(numbers.shape)
