@@ -52,7 +52,7 @@ def evaluate_table(
 
     Args:
         posterior: The posterior.
-        table: Labelled rows, as `model.tables.files.read_table` or `model.tables.files.open_table` returns them;
+        table: Labelled rows, as `model.tables.files.read_table` returns them;
             rows without a target are left out, and so are rows of weight 0.
         samples: S.
         weight: Column with the weights of the rows in all means (`model.tables.schema_inference`); None: all are equal.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.errors import Problem, TableError
+from murho.model.tables.csv_reader import parse_csv, read_header, record_ends
 from murho.model.tables.files import PANDAS_INDEX, without_index
-from murho.model.tables.formats import parse_csv, record_ends, separator_and_names
 from murho.service.codecs.block_codec import BLOCK_BYTES, AskedInBlocks, block_rows, errors_of_bodies
 from murho.service.codecs.envelope import predict_options
 from murho.service.codecs.foreign_bodies import foreign_form
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Answered
     from murho.service.codecs.inputs import Inputs
@@ -88,14 +89,14 @@ class CSVBlocks:
         if not start.strip():
             return None
         with errors_of_bodies():
-            separator, names = separator_and_names(start[: start.rfind(b"\n") + 1] or start, WHERE)
-            check_header(names, schema)
-            ends = _ends(body, separator, settings.max_rows)
+            header = read_header(start[: start.rfind(b"\n") + 1] or start, WHERE)
+            check_header(header.names, schema)
+            ends = _ends(body, header.separator, settings.max_rows)
         if ends is None:
             return None
         if len(ends) < 2:
             raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
-        blocks = _blocks(body, ends, separator, schema, settings)
+        blocks = _blocks(body, ends, header, schema, settings)
         return AskedInBlocks(len(ends) - 1, blocks, options, asked.timeout)
 
     def encode(self, answered: Answered, *, first: bool) -> bytes:
@@ -149,9 +150,9 @@ class _Returns:
 
 
 def _blocks(
-    body: memoryview, ends: NDArray[np.int64], separator: str, schema: Schema, settings: Settings
+    body: memoryview, ends: NDArray[np.int64], header: Header, schema: Schema, settings: Settings
 ) -> Iterator[Inputs]:
-    header = bytes(body[: ends[0]])
+    start = bytes(body[: ends[0]])
     most = block_rows(schema)
     begin, row, last = int(ends[0]), 0, len(ends) - 1
     lines = 0  # behind the header, before the block
@@ -160,7 +161,7 @@ def _blocks(
         stop = min(last, row + most, max(fits, row + 1))
         piece = bytes(body[begin : ends[stop]])
         with errors_of_bodies():
-            table = parse_csv(header + piece, WHERE, check=lambda _: None, separator=separator, skipped=lines)
+            table = parse_csv(start + piece, WHERE, header, skipped=lines)
             if table.num_rows != stop - row:
                 raise TableError(
                     f"{WHERE}, rows {row + 1} to {stop}: {table.num_rows} rows are read: check the quotes and line "

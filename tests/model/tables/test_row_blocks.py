@@ -25,7 +25,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _schema(table: pa.Table) -> Schema:
     plan = plan_columns(table, "rent")
-    return make_schema(plan, columns_from_table(table, plan))
+    return make_schema(plan.schema, columns_from_table(table, plan.schema))
 
 
 def test_blocks_have_the_cells_of_the_whole() -> None:
