@@ -2,22 +2,16 @@
 
 Kinds of columns are inferred later, from whole columns and never from a first block. Blanks around cells and names are
 dropped. The separator is a comma, semicolon, tab or bar.
-
-Where the records of a file end is found in one pass with bounded memory, so that pieces of it can be read by
-themselves. A line break ends a record unless it is within a quoted cell. A quote opens a quoted cell only at the
-beginning of a cell; within it, two quotes stand for one.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from contextlib import suppress
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -27,11 +21,9 @@ from murho.model.tables.columns import text_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
-    from numpy.typing import NDArray
 
-__all__ = ["MISSING_TOKENS", "Header", "csv_rows", "file_chunks", "parse_csv", "read_header", "record_ends"]
+__all__ = ["MISSING_TOKENS", "Header", "csv_rows", "parse_csv", "read_header"]
 
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
@@ -225,87 +217,3 @@ def _short(lines: Iterable[str]) -> Iterator[str]:
 def _not_utf8(where: str, line: int, error: UnicodeDecodeError) -> TableError:
     byte = error.object[error.start]
     return TableError(f"{where}, line {line}: byte 0x{byte:02x} is not UTF-8: {_ENCODING_HINT}")
-
-
-CHUNK_BYTES = 2**24
-MOST_RECORD_BYTES = 2**26
-"""A longer record is taken for a quote that is not closed."""
-
-NEW_LINE, RETURN = 10, 13
-
-
-def record_ends(
-    chunks: Iterable[bytes], separator: str, where: str, *, most_bytes: int = MOST_RECORD_BYTES
-) -> Iterator[NDArray[np.int64]]:
-    """Yield the offsets behind the records of a text, rising, some thousands at a time.
-
-    Blank lines are no records. The header is the first record.
-
-    Args:
-        chunks: The text from its beginning to its end, in parts of any size.
-        separator: What separates its cells.
-        where: Its name, for messages.
-        most_bytes: The most bytes of a record.
-
-    Raises:
-        TableError: A record has more bytes.
-    """
-    mark = re.escape(separator.encode())
-    quoted = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"[^"]*+(?:""[^"]*+)*+("|\Z)')
-    rest, begin = b"", 0  # what is read of a record that has not ended, and its offset
-    for chunk in chain(chunks, [b""]):
-        data = rest + chunk
-        last = not chunk
-        ends = _ends(data, quoted, last=last)
-        if len(ends):
-            yield begin + _not_blank(data, ends)
-            begin, rest = begin + int(ends[-1]), data[int(ends[-1]) :]
-        else:
-            rest = data
-        if last:
-            return
-        if len(rest) > most_bytes:
-            raise TableError(
-                f"{where}, from byte {begin} on: a row takes more than {most_bytes // 2**20} MiB: is a quote not "
-                "closed?"
-            )
-
-
-def file_chunks(path: Path, size: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the content of a file, so many bytes at a time.
-
-    Raises:
-        TableError: It can't be read.
-    """
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(size):
-                yield chunk
-    except OSError as error:
-        raise TableError(f"{path} can't be read: {error.strerror or error}") from error
-
-
-def _ends(data: bytes, quoted: re.Pattern[bytes], *, last: bool) -> NDArray[np.int64]:
-    """Offsets behind the lines that end outside of quoted cells."""
-    breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == NEW_LINE)
-    found = [match.span() for match in quoted.finditer(data)] if b'"' in data else []
-    if found:
-        spans = np.array(found, np.int64)
-        if spans[-1, 1] == len(data) and not last:
-            # It may go on in the next chunk.
-            breaks = breaks[breaks < spans[-1, 0]]
-        before = np.searchsorted(spans[:, 0], breaks) - 1
-        breaks = breaks[(before < 0) | (breaks >= spans[before, 1])]
-    ends = breaks + 1
-    if last and data and (not len(ends) or ends[-1] < len(data)):
-        ends = np.append(ends, len(data))  # the last line has no line break
-    return ends.astype(np.int64)
-
-
-def _not_blank(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ends of lines that hold more than a line break."""
-    values, lengths = np.frombuffer(data, np.uint8), np.diff(ends, prepend=0)
-    returns = values[np.maximum(ends - 2, 0)] == RETURN
-    blank = np.isin(values[ends - 1], (NEW_LINE, RETURN)) & ((lengths == 1) | ((lengths == 2) & returns))
-    kept: NDArray[np.int64] = ends[~blank]
-    return kept

@@ -1,4 +1,4 @@
-"""Tests of `murho.model.tables.csv_reader`: records end where the reader ends them."""
+"""Tests of `murho.service.codecs.csv_blocks`: records end where the reader ends them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.errors import TableError
-from murho.model.tables.csv_reader import Header, file_chunks, parse_csv, record_ends
+from murho.model.tables.csv_reader import Header, parse_csv
+from murho.service.codecs.csv_blocks import record_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +23,10 @@ HEADER = Header(",", ["x", "y"], 1)
 CELLS = st.text(alphabet='ab",;\n\r 5', max_size=6)
 
 
-def records(path: Path, chunk_bytes: int = 2**20, **how: int) -> list[bytes]:
-    found = record_ends(file_chunks(path, chunk_bytes), ",", str(path), **how)
-    ends = np.concatenate([np.zeros(1, int), *found])
+def records(path: Path, chunk_bytes: int = 2**20, most_bytes: int = 2**20) -> list[bytes]:
     data = path.read_bytes()
+    chunks = (data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
+    ends = np.concatenate([np.zeros(1, int), *record_ends(chunks, ",", str(path), most_bytes)])
     return [data[start:end] for start, end in pairwise(ends)]
 
 
