@@ -112,14 +112,14 @@ def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.ND
     return np.frombuffer(cells.buffers()[1] or b"", dtype, cells.offset + len(cells))[cells.offset :]
 
 
-def rows_of(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+def rows_of(table: pa.Table, rows: npt.NDArray[np.int64] | None) -> pa.Table:
     """Rows of a table, in the given order; the table itself, not a copy, where all rows are asked for in order.
 
     Args:
         table: The table.
-        rows: Indices of rows, ``[B]``.
+        rows: Indices of rows, ``[B]``; None: all.
     """
-    if len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all()):
+    if rows is None or (len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all())):
         return table
     return table.take(number_array(rows.astype(np.int64)))
 

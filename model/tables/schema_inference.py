@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.columns import canonical_column, is_missing
+from murho.model.tables.columns import canonical_column, is_missing, rows_of
 from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, hints_of_table, infer_column
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
@@ -272,12 +272,15 @@ def plan_columns(
     return ColumnPlan(Schema(tuple(features), predicted, left_out), columns, hints)
 
 
-def columns_from_table(table: pa.Table, schema: Schema, *, complete: bool = False) -> dict[str, npt.NDArray[Any]]:
+def columns_from_table(
+    table: pa.Table, schema: Schema, *, rows: npt.NDArray[np.int64] | None = None, complete: bool = False
+) -> dict[str, npt.NDArray[Any]]:
     """Convert the features of a table to canonical columns; other columns are ignored.
 
     Args:
-        table: ``B`` rows.
+        table: The table.
         schema: The features.
+        rows: Indices of ``B`` rows; None: all. The cells of other rows may be anything.
         complete: Whether missing cells are refused in all features that were complete in training.
 
     Returns:
@@ -285,22 +288,33 @@ def columns_from_table(table: pa.Table, schema: Schema, *, complete: bool = Fals
 
     Raises:
         TableError: A column doesn't exist, or a cell doesn't fit its kind, is infinite, or is missing in a feature that
-            accepts none; the message names column and row (from 1).
+            accepts none; the message names column and row of the table (from 1).
     """
     columns = {}
     for feature in schema.features:
         name = feature.name
         require_column(table, name, "the feature")
-        columns[name] = canonical_column(table.column(name), feature.kind, name, feature.reading)
-        accepts = feature.missing if complete else feature.accepts_missing
-        if not accepts and (absent := is_missing(columns[name])).any():
-            row = int(np.argmax(absent)) + 1
-            raise TableError(
-                f"column {name!r}, row {row}: the cell is missing, and no cell of this column was missing in training: "
-                "fill it in",
-                row=row,
-            )
+        try:
+            accepts = feature.missing if complete else feature.accepts_missing
+            columns[name] = _cells(rows_of(table.select([name]), rows).column(0), feature, accepts=accepts)
+        except TableError as error:
+            if rows is None or error.row is None:
+                raise
+            raise error.moved(int(rows[error.row - 1]) + 1 - error.row) from error
     return columns
+
+
+def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> npt.NDArray[Any]:
+    """The canonical column of a feature, which accepts missing cells or does not."""
+    cells = canonical_column(column, feature.kind, feature.name, feature.reading)
+    if not accepts and (absent := is_missing(cells)).any():
+        row = int(np.argmax(absent)) + 1
+        raise TableError(
+            f"column {feature.name!r}, row {row}: the cell is missing, and no cell of this column was missing in "
+            "training: fill it in",
+            row=row,
+        )
+    return cells
 
 
 def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.float64]:
