@@ -1,6 +1,6 @@
 """Evaluation of a posterior on labelled rows, as `murho evaluate` reports it.
 
-The way is the same for both kinds of target: read the targets, judge the rows block by block, report.
+The way is the same for both kinds of target: read the targets and features, judge the rows, report.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from murho.model.evaluation.rows import RowWeights, category_features
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.model.progress import ignore_rows
 from murho.model.tables.columns import is_missing
-from murho.model.tables.files import check_rows, column_blocks
-from murho.model.tables.schema_inference import labels_from_table, row_weights, target_from_table
+from murho.model.tables.schema_inference import columns_from_table, labels_from_table, row_weights, target_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,14 +44,14 @@ def evaluate_table(
     weight: str | None = None,
     advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
-    """Evaluate a posterior on a table, in full: a block of rows after the other, of which only scores are kept.
+    """Evaluate a posterior on a table, in full: some rows after the others, of whose answers only scores are kept.
 
     Rows of classes that a classifier does not know have no probability, so they are in no score. The report counts
     them, and has the accuracy that counts every one as a miss.
 
     Args:
         posterior: The posterior.
-        table: Labelled rows, as `model.tables.files.read_table` or `model.tables.files.open_table` returns them;
+        table: Labelled rows, as `model.tables.files.read_table` returns them;
             rows without a target are left out, and so are rows of weight 0.
         samples: S.
         weight: Column with the weights of the rows in all means (`model.tables.schema_inference`); None: all are equal.
@@ -88,35 +87,24 @@ def evaluate_table(
             "again with these classes"
         )
     rows = np.flatnonzero(known)
-    check_rows(table, posterior.schema, rows)
-    cells: dict[str, list[NDArray[Any]]] = {feature.name: [] for feature in category_features(posterior.schema)}
-    texts: dict[str, str] = {}
+    columns = columns_from_table(table, posterior.schema, rows=rows)
     parts = []
-    for block, columns in column_blocks(table, posterior.schema, rows):
-        for feature, found in cells.items():
-            found.append(_in_memory_once(columns[feature], texts))
-        for start in range(0, block.stop - block.start, ROWS_PER_CHUNK):
-            chunk = {feature: column[start : start + ROWS_PER_CHUNK] for feature, column in columns.items()}
-            of_chunk = targets[rows[block][start : start + ROWS_PER_CHUNK]]
-            parts.append(judge_columns(posterior, chunk, of_chunk, samples))
-            advance(len(of_chunk))
+    for start in range(0, len(rows), ROWS_PER_CHUNK):
+        chunk = {feature: column[start : start + ROWS_PER_CHUNK] for feature, column in columns.items()}
+        of_chunk = targets[rows[start : start + ROWS_PER_CHUNK]]
+        parts.append(judge_columns(posterior, chunk, of_chunk, samples))
+        advance(len(of_chunk))
     judged = replace(
         parts[0].joined(parts), weights=RowWeights.of(len(rows), None if weight is None else weights[rows])
     )
     del parts
-    report = judged.in_full(posterior.schema, {feature: np.concatenate(found) for feature, found in cells.items()})
+    cells = {feature.name: columns[feature.name] for feature in category_features(posterior.schema)}
+    report = judged.in_full(posterior.schema, cells)
     if labels is not None:
         right = float(report["accuracy"] * weights[known].sum() / weights[labelled].sum())
         facts = {"rows": unknown.total(), "classes": dict(unknown.most_common()), "accuracy": right}
         report["unknown"] = facts if unknown else None
     return report | {"left_out": len(targets) - int(labelled.sum())}
-
-
-def _in_memory_once(cells: NDArray[Any], texts: dict[str, str]) -> NDArray[Any]:
-    """The cells, with one object for each text: every block has its own."""
-    if cells.dtype != object:
-        return cells
-    return np.array([texts.setdefault(cell, cell) for cell in cells.tolist()], dtype=object)
 
 
 def _numbers(labels: NDArray[Any], classes: Sequence[str]) -> NDArray[np.float64]:

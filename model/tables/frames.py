@@ -5,7 +5,6 @@ A data frame is recognised by its attributes, so that neither pandas nor polars 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import pyarrow as pa
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import canonical_category
+from murho.model.tables.columns import plain, stored_kind
+from murho.model.tables.files import check_names
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
         TableError: A name is empty or repeated, or Arrow has no type for the cells of a column; the message names the
             column.
     """
-    _check_names(names)
+    check_names(names)
     if not hasattr(frame, "iloc"):
         table = pa.table(frame)
         return table.rename_columns(list(names))
@@ -91,13 +92,11 @@ def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
         Column → kind, for columns of numbers, truth values and categories only.
     """
     kinds = {}
-    for field in table.schema:
-        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type):
-            kinds[field.name] = FeatureKind.NUMERIC
-        elif pa.types.is_boolean(field.type):
-            kinds[field.name] = FeatureKind.BOOLEAN
-        elif pa.types.is_dictionary(field.type):
-            kinds[field.name] = FeatureKind.CATEGORICAL
+    for name, column in zip(table.column_names, table.slice(0, 0).columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            kinds[name] = FeatureKind.CATEGORICAL
+        elif (kind := stored_kind(plain(column, name))) in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
+            kinds[name] = kind
     return kinds
 
 
@@ -113,15 +112,6 @@ def target_name(y: Any, features: Sequence[str]) -> str:
 def unnamed(count: int) -> list[str]:
     """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
     return [f"x{index}" for index in range(count)]
-
-
-def _check_names(names: Sequence[str]) -> None:
-    for position, name in enumerate(names, start=1):
-        if not name.strip():
-            raise TableError(f"column {position} has no name: name every column")
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise TableError(f"more than one column is named {repeated[0]!r}: names must differ")
 
 
 def _categories(series: Any) -> pa.DictionaryArray:

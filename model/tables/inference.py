@@ -1,4 +1,4 @@
-"""Inference of a column from all its cells: its kind and how its cells are written, or the reason why it is no feature.
+"""What kind a column is, by all its cells, and how they are written; or the reason why it is no feature.
 
 ``1,234`` alone says neither whether its comma parts thousands nor whether it is a decimal comma, and ``03/04/2020``
 leaves the month open. Other cells of the column mostly tell. If none does, the user's option decides, then the other
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,71 +19,71 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import parse_date, parse_number
+from murho.model.tables.cells import parse_date
 from murho.model.tables.columns import (
-    CellType,
     Distinct,
     canonical_cells,
-    cell_type,
     distinct,
     holds_durations,
+    holds_text,
     is_missing,
     plain,
+    plain_numbers,
+    stored_kind,
 )
 from murho.model.tables.readings import (
-    MARKS,
     DateReading,
     NumberReading,
     Parts,
+    Reading,
+    date_parts,
     is_missing_word,
     number_parts,
-    written_day,
 )
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from typing import TypeVar
+    from collections.abc import Collection, Iterator
 
-    from murho.model.tables.readings import DateOrder, DecimalMark, Reading
+    from murho.model.tables.readings import DateOrder, DecimalMark
 
-    Found = TypeVar("Found")
-
-__all__ = ["NO_HINTS", "Inference", "ReadingHints", "hints_of_table", "infer_column", "text_readings"]
+__all__ = ["NO_HINTS", "Inference", "ReadingHints", "example_of", "hints_of_table", "infer_column"]
 
 
-_ROWS_FOR_HINTS = 20_000
-"""First rows of a table from which columns learn of each other."""
+class _Question(NamedTuple):
+    """What the cells of a column may leave open.
+
+    Attributes:
+        parts: What a text means by each answer.
+        answers: The two answers, the usual one first.
+        words: What is special about a text that proves an answer.
+        options: The options of the command line that give the answers.
+    """
+
+    parts: Callable[[str], Parts | None]
+    answers: tuple[str, str]
+    words: tuple[str, str]
+    options: tuple[str, str]
+
+
+_MARK = _Question(number_parts, (".", ","), ("a decimal point", "a decimal comma"), ("--decimal '.'", "--decimal ','"))
+_ORDER = _Question(
+    date_parts,
+    ("month-first", "day-first"),
+    ("the month first", "the day first"),
+    ("--no-day-first", "--day-first"),
+)
+
+ReadingHints: TypeAlias = Mapping[_Question, tuple[str, str]]
+"""What decides a question that a column leaves open: the answer, and where it comes from (empty: from the user)."""
+NO_HINTS: ReadingHints = {}
+
+_HINT_PARTS, _ROWS_OF_A_PART = 8, 128
+"""Rows of a table from which columns learn of each other, spread over it."""
 _LOOKED_AT = 500
 """Distinct cells of a column that tell whether it is worth to look at all of them."""
 _NO_SLIP = 0.05
-"""Share of the cells from which on an unlikely decimal mark is no slip, but a second convention."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingHints:
-    """What decides where a column leaves open how it is to be read.
-
-    Attributes:
-        decimal: The decimal mark; None if nothing is known.
-        day_first: Whether ``03/04/2020`` is the 3rd of April; None if nothing is known.
-        given: The options among the two that the user has given, by name.
-    """
-
-    decimal: DecimalMark | None = None
-    day_first: bool | None = None
-    given: frozenset[str] = frozenset()
-
-
-NO_HINTS = ReadingHints()
-
-
-class _Evidence(NamedTuple):
-    """What the cells of a column say: the cells that prove either side, and the first open one, or None."""
-
-    one: list[str]
-    other: list[str]
-    open: str | None
+"""Share of the cells from which on an unlikely answer is no slip, but a second convention."""
 
 
 def hints_of_table(
@@ -96,140 +97,102 @@ def hints_of_table(
         day_first: The option ``--day-first``.
         skip: Columns that do not count.
     """
-    given = frozenset(name for name, value in (("decimal", decimal), ("day_first", day_first)) if value is not None)
-    marks: set[DecimalMark] = set()
-    orders: set[bool] = set()
-    first = table.slice(0, _ROWS_FOR_HINTS)
-    for name in table.column_names:
-        if name in skip or len(given) == 2:
+    starts = np.linspace(0, max(0, table.num_rows - _ROWS_OF_A_PART), _HINT_PARTS).astype(int)
+    rows = pa.concat_tables([table.slice(start, _ROWS_OF_A_PART) for start in np.unique(starts).tolist()])
+    proven: dict[_Question, set[str]] = {_MARK: set(), _ORDER: set()}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if name in skip or not holds_text(column.type):
             continue
-        try:
-            cells = plain(first.column(name), name)
-        except TableError:
-            continue
-        if cell_type(cells) is not CellType.TEXT:
-            continue
-        if _are_plain_numbers(cells):
-            grouped = pc.match_substring_regex(cells, "^[+-]?[1-9][0-9]{0,2}[.][0-9]{3}$")
-            if pc.any(pc.and_not(pc.match_substring(cells, "."), grouped)).as_py():
-                marks.add(".")
-            continue
-        texts = distinct(cells).values
-        points, commas, _ = _decimal_evidence(_some(texts, number_parts))
-        days, months, _ = _order_evidence(_some(texts, written_day))
-        marks |= {mark for mark, proofs in zip(MARKS, (points, commas), strict=True) if proofs}
-        orders |= {order for order, proofs in ((True, days), (False, months)) if proofs}
-    if decimal is None and marks == {","}:
-        decimal = ","
-    if day_first is None and len(orders) == 1:
-        day_first = next(iter(orders))
-    return ReadingHints(decimal, day_first, given)
+        texts = distinct(plain(column, name)).values
+        for question, answers in proven.items():
+            proofs = _proofs(_parts(texts, question), question)
+            answers |= {answer for answer, found in zip(question.answers, proofs, strict=True) if found}
+    hints = {
+        question: (answers.pop(), ", as in other columns") for question, answers in proven.items() if len(answers) == 1
+    }
+    given = {_MARK: decimal, _ORDER: None if day_first is None else _ORDER.answers[day_first]}
+    return hints | {question: (answer, "") for question, answer in given.items() if answer is not None}
 
 
-def _are_plain_numbers(cells: pa.ChunkedArray) -> bool:
-    try:
-        pc.cast(cells, pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+def _parts(texts: list[str], question: _Question) -> dict[str, Parts]:
+    """The texts that have the form; none if none of a few, spread over the column, has it."""
+    if all(question.parts(text) is None for text in texts[:: max(1, len(texts) // _LOOKED_AT)]):
+        return {}
+    return {text: parts for text in texts if (parts := question.parts(text)) is not None}
 
 
-def text_readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
-    """The readings that a column of text may have, each with a note on what was decided without proof (or "").
+def _proofs(parts: dict[str, Parts], question: _Question) -> list[list[str]]:
+    """The texts that prove each answer."""
+    return [[text for text, found in parts.items() if list(found.values) == [answer]] for answer in question.answers]
 
-    A reading is likely if most of the cells have its form; the caller tries whether it reads them.
+
+def _answer(
+    parts: dict[str, Parts], most: int, question: _Question, name: str, hints: ReadingHints
+) -> tuple[str, str] | None:
+    """The answer of a column, and a note on what was decided without proof (or "").
+
+    None for texts that contradict each other and are less than half of all, ``most``.
 
     Raises:
-        TableError: Cells of the column prove that it mixes decimal marks, or the order of day and month.
+        TableError: More texts contradict each other.
+    """
+    proofs = _proofs(parts, question)
+    counts = [len(texts) for texts in proofs]
+    if min(counts) > _NO_SLIP * len(parts):
+        if 2 * len(parts) < most:
+            return None
+        (one, other), (first, second) = (texts[0] for texts in proofs), question.words
+        raise TableError(
+            f"column {name!r}: {one!r} has {first} and {other!r} {second}: write all cells of the column alike, or "
+            'declare kind = "categorical" if they are no numbers or dates'
+        )
+    if any(counts):
+        return question.answers[counts[1] > counts[0]], ""
+    open_text = next((text for text, found in parts.items() if len({*found.values.values()}) > 1), None)
+    answer, why = hints.get(question) or (_usual(parts, question), ", as is usual")
+    if open_text is None or not why:
+        return answer, ""
+    value, other = parts[open_text].values[answer], question.options[question.answers.index(answer) - 1]
+    shown = value if isinstance(value, str) else f"{value:.12g}"
+    return answer, f"{open_text!r} is read as {shown}{why}; if that is wrong, give {other}"
+
+
+def _usual(parts: dict[str, Parts], question: _Question) -> str:
+    """The usual answer; for dates with points, and for the first days of months, that the day comes first."""
+    if question is _MARK or not parts:
+        return question.answers[0]
+    first_days = [
+        all(str(found.values.get(answer)).endswith("-01") for found in parts.values()) for answer in question.answers
+    ]
+    points = {found.sign for found in parts.values()} == {"."}
+    return question.answers[first_days[1] if first_days[0] != first_days[1] else points]
+
+
+def _readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
+    """The readings that a column of text may have, each with a note on what was decided without proof (or "").
+
+    Raises:
+        TableError: Most cells have a form, and prove that the column mixes decimal marks, or orders of day and month.
     """
     texts = [text for text in values.values if not is_missing_word(text)]
-    yield from _number_readings(texts, name, hints)
-    yield from _date_readings(texts, name, hints)
+    parts = _parts(texts, _MARK)
+    if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), _MARK, name, hints)):
+        units = Counter(found.sign for found in parts.values())
+        bare = units.pop("", 0)
+        unit = units.most_common(1)[0][0] if units else None
+        if unit != "%" or not bare:  # 0.12 and 12 % are not told apart by a rule
+            yield NumberReading("," if found[0] == "," else ".", unit), found[1]
+    parts = _parts(texts, _ORDER)
+    if found := _answer(parts, len(texts), _ORDER, name, hints):
+        order: DateOrder = "day-first" if found[0] == "day-first" else "month-first"
+        yield DateReading(order if parts else None), found[1]
 
 
-def _number_readings(texts: Sequence[str], name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
-    parts = _some(texts, number_parts)
-    if len(parts) * 2 < len(texts) or not parts:
-        return
-    points, commas, ambiguous = _decimal_evidence(parts)
-    if min(len(points), len(commas)) >= _NO_SLIP * len(parts):
-        raise TableError(
-            f"column {name!r}: {points[0]!r} has a decimal point and {commas[0]!r} a decimal comma: write all numbers "
-            'of the column alike, or declare kind = "categorical" if it holds no numbers'
-        )
-    decimal, note = hints.decimal or ".", ""
-    if points or commas:
-        decimal = "." if len(points) >= len(commas) else ","
-    elif ambiguous is not None and "decimal" not in hints.given:
-        value, other = parts[ambiguous].values[decimal], "." if decimal == "," else ","
-        note = f"{ambiguous!r} is read as {value:.12g}; if that is wrong, give --decimal {other!r}"
-    units = Counter(found.unit for found in parts.values())
-    bare = units.pop("", 0)
-    unit = units.most_common(1)[0][0] if units else None
-    if unit == "%" and bare:
-        return  # 0.12 and 12 % are not told apart by a rule
-    yield NumberReading(decimal, unit), note
-
-
-def _date_readings(texts: Sequence[str], name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
-    written = _some(texts, written_day)
-    days, months, ambiguous = _order_evidence(written)
-    if days and months:
-        if 2 * len(written) >= len(texts):  # not words with a few dates among them
-            raise TableError(
-                f"column {name!r}: {days[0]!r} has the day first and {months[0]!r} the month: write all dates of the "
-                'column alike, best as 2020-12-31, or declare kind = "categorical"'
-            )
-        return
-    first, second = ({day[place] for day in written.values()} for place in (0, 1))
-    day_first, why = hints.day_first, ", as in other columns"
-    if days or months:
-        day_first = bool(days)
-    elif "day_first" not in hints.given and (1 in (len(first), len(second))) and {1} in (first, second):
-        day_first, why = first == {1}, ", as the first days of months"
-    elif day_first is None:
-        marks = {day[2] for day in written.values()}
-        day_first, why = marks == {"."}, ", as is usual with points" if marks == {"."} else ""
-    order: DateOrder = "day-first" if day_first else "month-first"
-    note = ""
-    if not (days or months or "day_first" in hints.given) and ambiguous is not None:
-        other = "--no-day-first" if day_first else "--day-first"
-        note = f"{ambiguous!r} is read {order}{why}; if that is wrong, give {other}"
-    yield DateReading(order if written else None), note
-
-
-def _some(texts: Sequence[str], parse: Callable[[str], Found | None]) -> dict[str, Found]:
-    """The texts that have a form; none if none of a few, spread over the column, has it."""
-    if all(parse(text) is None for text in texts[:: max(1, len(texts) // _LOOKED_AT)]):
-        return {}
-    return {text: found for text in texts if (found := parse(text)) is not None}
-
-
-def _decimal_evidence(parts: dict[str, Parts]) -> _Evidence:
-    """The cells that prove a decimal point, and a decimal comma, and the first that is open."""
-    points, commas = ([text for text, found in parts.items() if list(found.values) == [mark]] for mark in MARKS)
-    return _Evidence(
-        points, commas, next((text for text, found in parts.items() if len({*found.values.values()}) > 1), None)
-    )
-
-
-def _order_evidence(written: dict[str, tuple[int, int, str]]) -> _Evidence:
-    """The cells that prove that the day, and the month, comes first, and the first that is open."""
-    days, months = (
-        [text for text, (*numbers, _) in written.items() if 12 < numbers[place] <= 31 and 1 <= numbers[1 - place] <= 12]
-        for place in (0, 1)
-    )
-    return _Evidence(days, months, next((text for text, day in written.items() if day[0] != day[1]), None))
-
-
-_MOSTLY = 0.8
-"""A text column with at least this share of numbers (or dates) is refused: its other cells are likely mistakes."""
-_ALMOST_ALL = 0.95
-"""The same for readings: other texts among ``$3`` are rather categories than mistakes."""
+_MOSTLY, _ALMOST_ALL = 0.8, 0.95
+"""A text column with at least this share of numbers or dates is refused: its other cells are likely mistakes. For
+readings it is the second: other texts among ``$3`` are rather categories than mistakes."""
 _MOST_WORDS = 0.8
 """Share of the cells of a column with a reading that may be words for a missing cell."""
-
-"""Distinct cells of a column that tell whether it is worth to look at all of them."""
 _IDENTIFIER_VALUES = 20
 """A column with this many distinct values or fewer is never taken for an identifier."""
 _NAMES_OF_IDENTIFIERS = re.compile(
@@ -237,28 +200,36 @@ _NAMES_OF_IDENTIFIERS = re.compile(
     r"|^__index_level_|(?-i:(?<=[a-z])I[dD]$)",
     re.IGNORECASE,
 )
+_SENTINELS = [sign * (10.0**nines - 1.0) for sign in (1.0, -1.0) for nines in (2, 3, 4, 5, 6)] + [-1.0, -9.0]
+_FREQUENT, _LONGEST_EXAMPLE = 5, 40
 _WITH_UNIT = re.compile(r"[0-9][0-9.,]*\s*[^\W\d_]+[^\d\s]*")
-_WORDS_OF_FREE_TEXT = 5
-"""Texts with so many words, on average, are sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """The inferred properties of a column.
+    """What all cells of a column tell.
 
     Attributes:
         kind: Kind of the cells.
-        missing: Whether any cell is missing.
+        missing: Number of missing cells.
         left_out: Reason why the column is no feature; None for a feature.
+        example: The first cell that is there, as it is written; None if there is none.
         reading: How the cells are written, if not as plain numbers, ISO 8601 dates or categories.
-        note: What was decided about the reading without proof; empty if nothing was.
+        remarks: What was decided about the reading without proof, and values that may stand for missing ones.
+        ends: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
+        categories: The most frequent categories.
+        different: Number of different categories.
     """
 
     kind: FeatureKind
-    missing: bool
+    missing: int
     left_out: str | None
+    example: str | None
     reading: Reading | None = None
-    note: str = ""
+    remarks: tuple[str, ...] = ()
+    ends: tuple[float, float] | None = None
+    categories: tuple[str, ...] = ()
+    different: int = 0
 
 
 def infer_column(
@@ -280,50 +251,70 @@ def infer_column(
             the message names column and row (from 1).
     """
     cells = plain(column, name)
-    stored = cell_type(cells)
-    if stored is CellType.EMPTY:
-        return Inference(declared or FeatureKind.CATEGORICAL, missing=True, left_out="every cell is missing")
-    if stored is CellType.OTHER:
+    stored = stored_kind(cells)
+    if stored is None:
         kind = declared or FeatureKind.CATEGORICAL
-        return Inference(kind, missing=False, left_out=f"cells of the type {column.type} can't be used")
+        return Inference(kind, cells.null_count, f"cells of the type {column.type} can't be used", example_of(cells))
     kind, reading, note = _kind(cells, stored, name, declared, hints)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
         reading = NumberReading(unit="s")
     values = canonical_cells(cells, kind, name, reading)
     absent = is_missing(values)
     present = values[~absent]
-    left_out = None
+    missing, remarks = int(absent.sum()), [note]
+    counts: Counter[str] = Counter(present.tolist() if kind is FeatureKind.CATEGORICAL else ())
+    left_out, ends = None, None
     if present.size == 0:  # texts such as "nan" are missing too
         left_out = "every cell is missing"
-    elif not absent.any() and bool(np.all(present == present[0])):
+    elif not missing and bool(np.all(present == present[0])):
         left_out = "every cell is the same"
     elif declared is None and reading is None:
-        left_out = _identifies(present, kind, name, complete=not absent.any())
-    return Inference(kind, bool(absent.any()), left_out, reading, note)
+        left_out = _identifies(present, counts, kind, name, complete=not missing)
+    if kind is not FeatureKind.CATEGORICAL and present.size:
+        ends = float(present.min()), float(present.max())
+        remarks += [_sentinel(present, end) for end in ends]
+    frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
+    said = tuple(filter(None, remarks))
+    return Inference(kind, missing, left_out, example_of(cells), reading, said, ends, frequent, len(counts))
+
+
+def example_of(cells: pa.ChunkedArray) -> str | None:
+    """The first cell that is there, as text, cut to some characters."""
+    present = next((chunk for chunk in cells.chunks if chunk.null_count < len(chunk)), None)
+    if present is None:
+        return None
+    cell = pc.drop_null(present)[0].as_py()
+    text = f"{cell:.12g}" if isinstance(cell, float) else str(cell)
+    return text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 1]}…"
+
+
+def _sentinel(present: npt.NDArray[np.float64], end: float) -> str:
+    """What to say of the smallest or largest number if it looks like a code for missing values; empty if it doesn't."""
+    if end not in _SENTINELS:
+        return ""
+    rest = present[present != end]
+    count = len(present) - len(rest)
+    if count < 2 or len(rest) < 3:
+        return ""
+    if np.abs(rest - end).min() > np.ptp(rest) or (end <= -9.0 and rest.min() >= 0.0):
+        return f"{end:.12g} in {count} cells may stand for missing values: if so, leave these cells empty"
+    return ""
 
 
 def _kind(
-    cells: pa.ChunkedArray, stored: CellType, name: str, declared: FeatureKind | None, hints: ReadingHints
+    cells: pa.ChunkedArray, stored: FeatureKind, name: str, declared: FeatureKind | None, hints: ReadingHints
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
-    if stored is CellType.BOOLEAN or stored is CellType.DATE:
-        return declared or (FeatureKind.BOOLEAN if stored is CellType.BOOLEAN else FeatureKind.DATE), None, ""
-    if declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN):
-        return declared, None, ""
-    if stored is CellType.TEXT:
-        try:
-            pc.cast(cells, pa.float64(), safe=False)
-        except pa.ArrowInvalid:
-            return _text_kind(distinct(cells), name, declared, hints)
-        if declared is FeatureKind.DATE:  # such as 20201231
-            return _text_kind(distinct(cells), name, declared, hints)
-        if hints.decimal == ",":
-            # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
-            values = distinct(cells)
-            reading, note = next(text_readings(values, name, hints))
-            if reading == NumberReading(",") and any("." in value for value in values.values):
-                return FeatureKind.NUMERIC, reading, note
-    return declared or FeatureKind.NUMERIC, None, ""
+    not_read = declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells)
+    if not_read or stored is not FeatureKind.CATEGORICAL:
+        return declared or stored, None, ""
+    if declared is FeatureKind.DATE or plain_numbers(cells) is None:  # a date such as 20201231
+        return _text_kind(distinct(cells), name, declared, hints)
+    if hints.get(_MARK, "")[:1] == (",",) and pc.any(pc.match_substring(cells, ".")).as_py():
+        # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
+        kind, reading, note = _text_kind(distinct(cells), name, declared, hints)
+        return kind, None if reading == NumberReading() else reading, note
+    return FeatureKind.NUMERIC, None, ""
 
 
 def _text_kind(
@@ -334,20 +325,22 @@ def _text_kind(
     counts = values.counts()
     words = int(counts[np.array([is_missing_word(value) for value in values.values])].sum())
     best: tuple[float, int, str, Reading | None] = (0.0, 0, "", None)
-    for kind, reading, parse, what, mostly, note in _forms(values, name, hints):
+    readings = _readings(values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
+    for reading, note in ((None, ""), *readings):
+        kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):
             continue
-        fitting = _fitting(values, parse)
-        if fitting.all() and (reading is None or words <= _MOST_WORDS * int(counts.sum())):
+        fitting = _fitting(values, parse_date if reading is None else reading.parse)
+        if fitting.all():
             missing = f"{words} cells hold a word or sign for a missing value" if reading and words else ""
             return kind, reading, "; ".join(filter(None, (note, missing)))
         share = float(counts[fitting].sum() / counts.sum())
-        if share > best[0] and (declared is not None or mostly <= share < 1.0):
-            best = (share, int(np.argmin(fitting)), what, reading)
+        mostly = _MOSTLY if reading in (None, NumberReading()) else _ALMOST_ALL
+        if share > best[0] and (declared is not None or share >= mostly):
+            best = (share, int(np.argmin(fitting)), "dates" if reading is None else reading.describe(), reading)
+    share, misfit, what, reading = best
     if declared is not None:
-        # The first cell that does not fit will be named, as the form that most cells have expects it.
-        return declared, best[3], ""
-    share, misfit, what, _ = best
+        return declared, reading, ""  # the first cell that does not fit will be named, as the reading expects it
     if share:
         raise TableError(
             f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
@@ -356,17 +349,6 @@ def _text_kind(
             row=values.first_row(misfit),
         )
     return FeatureKind.CATEGORICAL, None, ""
-
-
-def _forms(
-    values: Distinct, name: str, hints: ReadingHints
-) -> Iterator[tuple[FeatureKind, Reading | None, Callable[[str], float], str, float, str]]:
-    """What the texts may be: kind, reading, parser, name, share from which on a misfit is an error, and note."""
-    yield FeatureKind.NUMERIC, None, parse_number, "numbers", _MOSTLY, ""
-    yield FeatureKind.DATE, None, parse_date, "dates", _MOSTLY, ""
-    for reading, note in text_readings(values, name, hints):
-        kind = FeatureKind.DATE if isinstance(reading, DateReading) else FeatureKind.NUMERIC
-        yield kind, reading, reading.parse, reading.describe(), _ALMOST_ALL, note
 
 
 def _fitting(values: Distinct, parse: Callable[[str], float]) -> npt.NDArray[np.bool_]:
@@ -384,30 +366,23 @@ def _parses(parse: Callable[[str], float], text: str) -> bool:
     return True
 
 
-def _identifies(present: npt.NDArray[Any], kind: FeatureKind, name: str, *, complete: bool) -> str | None:
+def _identifies(
+    present: npt.NDArray[Any], counts: Counter[str], kind: FeatureKind, name: str, *, complete: bool
+) -> str | None:
     """Why the present cells only identify their rows: mostly distinct texts, or integers that number them."""
-    count = present.size
+    count, different = present.size, len(counts)
     if kind is FeatureKind.CATEGORICAL:
-        different = len(set(present.tolist()))
         if different <= _IDENTIFIER_VALUES or different <= count / 2:
             return None
-        texts = f"{different} of its {count} texts are different"
-        if sum(len(text.split()) for text in present.tolist()) >= _WORDS_OF_FREE_TEXT * count:
-            return f"it is free text, which is not read: {texts}"
         if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
             return f"it holds numbers with a unit, such as {present[0]!r}: write the numbers alone to use it"
-        return f"it identifies rows: {texts}"
-    if kind is not FeatureKind.NUMERIC or count <= _IDENTIFIER_VALUES:
+        return f"it identifies rows: {different} of its {count} texts are different"
+    whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
+    if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) < count:
         return None
-    first, last = present.min(), present.max()
-    numbers = last - first == count - 1 and first in (0.0, 1.0)
-    named = _NAMES_OF_IDENTIFIERS.search(name) is not None and bool(np.all(present == np.floor(present)))
-    if not ((numbers and complete) or named):
-        return None
-    # Sorting comes last, as few columns pass the cheap tests.
-    ordered = np.sort(present)
-    if numbers and complete and bool(np.array_equal(ordered, first + np.arange(count))):
+    first = present.min()
+    if complete and first in (0.0, 1.0) and present.max() - first == count - 1:
         return f"it identifies rows: it numbers them from {first:.0f}"
-    if named and bool(np.all(np.diff(ordered) > 0)):
+    if _NAMES_OF_IDENTIFIERS.search(name) is not None:
         return "it identifies rows: its name says so, and each has another whole number"
     return None

@@ -12,6 +12,7 @@ column as a whole (`model.tables.inference`), and then holds for every later fil
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import cache
@@ -27,23 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "MARKS",
     "DateOrder",
     "DateReading",
     "DecimalMark",
     "NumberReading",
     "Parts",
     "Reading",
+    "date_parts",
     "is_missing_word",
     "number_parts",
     "reading_from_json",
-    "unit_of_reading",
-    "written_day",
 ]
 
 
 DecimalMark: TypeAlias = Literal[".", ","]
-MARKS: tuple[DecimalMark, DecimalMark] = (".", ",")
+DateOrder: TypeAlias = Literal["day-first", "month-first"]
 
 _MISSING_WORD = re.compile(
     r"-{1,3}|\u2013|\u2014|\.{1,3}|\?|n\. ?a\.|n\.d\.|n/?a|nan|none|null|unknown|missing|not (?:available|applicable)"
@@ -79,19 +78,20 @@ _FORMS = {".": _form(r"\.", ","), ",": _form(",", ".")}
 
 
 class Parts(NamedTuple):
-    """A text as a number with a currency or ``%``.
+    """What a text may mean.
 
     Attributes:
-        values: The number by each decimal mark that fits: not every three digits, or two decimal marks, fit none.
-        unit: Currency as written, or ``%``; empty if there is none.
+        values: Number, or date in ISO 8601, by each decimal mark, or order of day and month, that fits: ``3,5`` has no
+            decimal point, ``31/12/2020`` no month first.
+        sign: Currency or ``%`` of a number, empty if it has none; of a date what parts its numbers.
     """
 
-    values: dict[DecimalMark, float]
-    unit: str
+    values: dict[str, float | str]
+    sign: str
 
 
 def number_parts(text: str) -> Parts | None:
-    """Take a text apart as a number with a currency or ``%``; None if it is none."""
+    """What a text means as a number with a currency or ``%``, by the decimal mark; None if it is no such number."""
     found = _WRITTEN.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if found is None:
         return None
@@ -105,12 +105,34 @@ def number_parts(text: str) -> Parts | None:
         return None
     factor = _MAGNITUDES[magnitude.lower()] if magnitude else 1.0
     factor = -factor if signs and signs != ["+"] else factor
-    values = {
+    values: dict[str, float | str] = {
         mark: factor * float(re.sub(rf"[^0-9eE+\-{mark}]", "", found["number"]).replace(",", "."))
-        for mark in MARKS
-        if _FORMS[mark].fullmatch(found["number"])
+        for mark, form in _FORMS.items()
+        if form.fullmatch(found["number"])
     }
     return Parts(values, head or tail or "") if values else None
+
+
+_DAY = re.compile(r"\s*([0-9]{1,2})([./\-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})(?![0-9./\-])")
+_PIVOT = 69
+"""Years of two digits below this are in the 2000s, as POSIX has it."""
+
+
+def date_parts(text: str) -> Parts | None:
+    """What a text that begins with a date such as ``03/04/2020`` means, by the order; None for any other text."""
+    found = _DAY.match(text) if len(text) <= _LONGEST else None
+    if found is None:
+        return None
+    first, second, year = int(found[1]), int(found[3]), _whole_year(int(found[4]))
+    values: dict[str, float | str] = {}
+    for order, day, month in (("day-first", first, second), ("month-first", second, first)):
+        with suppress(ValueError):
+            values[order] = date(year, month, day).isoformat()
+    return Parts(values, found[2])
+
+
+def _whole_year(year: int) -> int:
+    return year if year > 99 else year + (2000 if year < _PIVOT else 1900)
 
 
 def is_missing_word(text: str) -> bool:
@@ -142,10 +164,10 @@ class NumberReading(Stored):
         parts = number_parts(text)
         if parts is None or self.decimal not in parts.values:
             raise ValueError(f"{text!r} is not a number such as {self._example()!r}")
-        if parts.unit.lower() not in ("", (self.unit or "").lower()):
+        if parts.sign.lower() not in ("", (self.unit or "").lower()):
             expected = f"the unit {self.unit!r}" if self.unit else "no unit"
-            raise ValueError(f"{text!r} has the unit {parts.unit!r} in a column with {expected}")
-        return parts.values[self.decimal]
+            raise ValueError(f"{text!r} has the unit {parts.sign!r} in a column with {expected}")
+        return float(parts.values[self.decimal])
 
     def _example(self) -> str:
         number = "1,234.5" if self.decimal == "." else "1.234,5"
@@ -158,20 +180,9 @@ class NumberReading(Stored):
         return f"numbers with {' and '.join(parts)}" if parts else "numbers"
 
 
-DateOrder: TypeAlias = Literal["day-first", "month-first"]
-
-_DAY = re.compile(r"\s*([0-9]{1,2})([./\-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})(?![0-9./\-])")
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9-])")
 _TOLD = re.compile(r"[A-Za-z]{3}|[0-9]{4}")
 """What a date has in any other form: a month's name, or a whole year."""
-_PIVOT = 69
-"""Years of two digits below this are in the 2000s, as POSIX has it."""
-
-
-def written_day(text: str) -> tuple[int, int, str] | None:
-    """The first two numbers of a date such as ``03/04/2020``, and what parts them; None for any other text."""
-    found = _DAY.match(text) if len(text) <= _LONGEST else None
-    return None if found is None else (int(found[1]), int(found[3]), found[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +218,23 @@ class DateReading(Stored):
     def _in_iso_order(self, text: str) -> str:
         if len(text) > _LONGEST:
             raise ValueError("it is too long")
-        found = _DAY.match(text)
-        if found is None:
+        parts = date_parts(text)
+        if parts is None:
             return text
         if self.order is None:
             raise ValueError("whether its day or its month comes first is not known")
-        day, month = (found[1], found[3]) if self.order == "day-first" else (found[3], found[1])
-        return f"{date(_whole_year(int(found[4])), int(month), int(day))}{text[found.end() :]}"
+        if self.order not in parts.values:
+            raise ValueError("the calendar has no such day")
+        return _DAY.sub(str(parts.values[self.order]), text, count=1)
+
+    @property
+    def unit(self) -> None:
+        """Dates have none."""
+        return
 
     def describe(self) -> str:
         """What was recognised, for people."""
         return "dates" if self.order is None else f"dates, {self.order}"
-
-
-def _whole_year(year: int) -> int:
-    return year if year > 99 else year + (2000 if year < _PIVOT else 1900)
 
 
 @cache
@@ -269,8 +282,3 @@ def reading_from_json(data: object, where: str) -> Reading | None:
     """
     reading: Reading | None = read_strictly(Reading | None, data, where)
     return reading
-
-
-def unit_of_reading(reading: Reading | None) -> str | None:
-    """The unit that the cells of a column have by their reading."""
-    return reading.unit if isinstance(reading, NumberReading) else None

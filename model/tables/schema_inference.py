@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.cells import parse_number
-from murho.model.tables.columns import CellType, canonical_column, cell_type, distinct, is_missing, plain
-from murho.model.tables.inference import NO_HINTS, ReadingHints, hints_of_table, infer_column
-from murho.model.tables.readings import unit_of_reading
+from murho.model.tables.columns import canonical_column, is_missing, rows_of
+from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, hints_of_table, infer_column
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
     MOST_CATEGORIES,
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
-
-    from murho.model.tables.readings import Reading
 
 __all__ = [
     "GROUPS",
@@ -80,17 +76,11 @@ def holds_classes(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) 
         TableError: The column doesn't exist.
     """
     require_column(table, target, "the target")
-    cells = plain(table.column(target), target)
-    match cell_type(cells):
-        case CellType.BOOLEAN:
-            return True
-        case CellType.TEXT:
-            try:
-                inference = infer_column(table.column(target), target, None, hints)
-            except TableError:
-                return False
-            return inference.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
-    return False
+    try:
+        kind = infer_column(table.column(target), target, None, hints).kind
+    except TableError:
+        return False
+    return kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
 
 
 def labels_from_table(table: pa.Table, target: str) -> NDArray[np.object_]:
@@ -140,7 +130,7 @@ def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...], target: s
     Raises:
         TableError: A row has a class that is not one of these; the message names the row (from 1).
     """
-    numbers: dict[Any, float] = {name: float(number) for number, name in enumerate(classes)} | {None: np.nan}
+    numbers: dict[Any, float] = dict(zip(classes, map(float, range(len(classes))), strict=True)) | {None: np.nan}
     unknown = next((row for row, label in enumerate(labels) if label not in numbers), None)
     if unknown is not None:
         shown = ", ".join(repr(name) for name in classes[:10]) + (", …" if len(classes) > 10 else "")
@@ -152,13 +142,10 @@ def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...], target: s
     return np.array([numbers[label] for label in labels], dtype=np.float64)
 
 
-_SHOWN = 5
-
-
 def infer_target(
     column: pa.ChunkedArray, name: str, override: ColumnOverride, hints: ReadingHints = NO_HINTS
-) -> tuple[Target, str]:
-    """The target with the way its cells are written, and a note on what was decided without proof (or "").
+) -> tuple[Target, Inference]:
+    """The target with the way its cells are written, and what they tell.
 
     Args:
         column: The target of all rows, ``[N]``.
@@ -173,64 +160,22 @@ def infer_target(
     if len(column) < 2:
         count = "one row" if len(column) == 1 else "no rows"
         raise TableError(f"the table has {count}: at least two are needed, with different targets")
-    cells = plain(column, name)
-    stored = cell_type(cells)
-    if stored is CellType.EMPTY:
+    found = infer_column(column, name, override.kind, hints)
+    if found.missing == len(column):
         raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
-    if stored is CellType.BOOLEAN:
-        raise TableError(f"column {name!r}: a target must be a number: write true as 1 and false as 0")
-    if stored is CellType.TEXT and override.kind is None:
-        _check_texts(cells, name, hints)
-    inference = infer_column(column, name, FeatureKind.NUMERIC, hints)
-    values = canonical_column(column, FeatureKind.NUMERIC, name, inference.reading)
-    present = values[~np.isnan(values)]
-    if present.size == 0:
-        raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
-    if np.all(present == present[0]):
-        raise TableError(f"the target {name!r} is {present[0]:g} in every row: there is nothing to learn")
-    unit = override.unit or unit_of_reading(inference.reading)
-    return Target(name, unit, reading=inference.reading), inference.note
-
-
-def _check_texts(cells: pa.ChunkedArray, name: str, hints: ReadingHints) -> None:
-    """Raise a TableError that says what the texts of a target are, if they are no numbers."""
-    try:
-        inference = infer_column(cells, name, None, hints)
-    except TableError as error:
-        # A target has no other kind: the advice for features does not help.
-        advice = "correct the cell, or leave it empty: rows without a target are left out"
-        raise TableError(f"{str(error).split(': correct the cell')[0]}: {advice}", row=error.row) from error
-    if inference.kind is FeatureKind.NUMERIC:
-        return
-    values = distinct(cells)
-    if inference.kind is FeatureKind.BOOLEAN:
-        raise TableError(f"column {name!r}: a target must be a number: write true as 1 and false as 0")
-    number = [_is_number(value) for value in values.values]
-    if any(number):
-        misfit = number.index(False)
-        share = values.counts()[np.array(number)].sum() / values.counts().sum()
+    if found.kind is not FeatureKind.NUMERIC or found.ends is None:
         raise TableError(
-            f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} is not a number, and a target "
-            f"must be one ({share:.0%} of the cells are numbers): correct the cell, or leave it empty",
-            row=values.first_row(misfit),
+            f"the target {name!r} has {found.kind} cells, and a number must be predicted: name another column, or "
+            "for a date, add one with the days from a known date"
         )
-    dates = inference.kind is FeatureKind.DATE
-    what, advice = (
-        ("dates", "add a column with the days from a known date") if dates else ("texts", "name another column")
-    )
-    shown = ", ".join(map(repr, values.values[:_SHOWN]))
-    raise TableError(
-        f"the target {name!r} holds {what} ({shown}; {len(values.values)} different), and a target must be a number: "
-        f"{advice}"
-    )
+    least, most = found.ends
+    if least == most:
+        raise TableError(f"the target {name!r} is {least:g} in every row: there is nothing to learn")
+    return Target(name, _unit(override, found), reading=found.reading), found
 
 
-def _is_number(text: str) -> bool:
-    try:
-        parse_number(text)
-    except ValueError:
-        return False
-    return True
+def _unit(override: ColumnOverride, found: Inference) -> str | None:
+    return override.unit or (found.reading.unit if found.reading else None)
 
 
 IGNORED = "ignored"
@@ -240,27 +185,17 @@ GROUPS = "it names the groups that are held out"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """Features, target and left-out columns of a table, inferred from all rows.
+    """What was inferred of all rows of a table.
 
     Attributes:
-        kinds: Feature → kind, in column order.
-        units: Feature → unit, or None.
-        missing: Feature → whether any cell is missing.
-        target: The target.
-        left_out: Column that is no feature → reason.
-        readings: Feature → how its cells are written; features with plain cells are not in it.
-        notes: Column → what was decided about its reading without proof.
+        schema: Features, target and columns left out; the features have no ranges and no categories yet.
+        columns: Column → what its cells tell; of one that the user leaves out the reason alone, and not its kind.
         hints: What decided where columns left open how they are to be read.
     """
 
-    kinds: Mapping[str, FeatureKind]
-    units: Mapping[str, str | None]
-    missing: Mapping[str, bool]
-    target: Target
-    left_out: Mapping[str, str]
-    readings: Mapping[str, Reading] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
-    hints: ReadingHints = NO_HINTS
+    schema: Schema
+    columns: Mapping[str, Inference]
+    hints: ReadingHints
 
 
 def plan_columns(
@@ -293,90 +228,93 @@ def plan_columns(
         The plan.
 
     Raises:
-        TableError: The target doesn't exist or has no two different numbers, the table has fewer than two rows, no
-            feature is left, or a cell fits no kind (the message names column and row).
-        OptionError: An ignored or overridden column doesn't exist, or an override doesn't fit the target.
+        TableError: A column of an option doesn't exist, the target has no two different numbers, the table has fewer
+            than two rows, no feature is left, or a cell fits no kind (the message names column and row).
+        OptionError: The target is ignored, or is said to be dates.
     """
     overrides = overrides or {}
-    require_column(table, target, "the target")
-    _check_options(table, target, ignore, overrides)
+    roles = dict.fromkeys(overrides, "the described column") | dict.fromkeys(ignore, "the ignored column")
+    for name, role in (roles | {target: "the target"}).items():
+        require_column(table, name, role)
+    override = overrides.get(target, ColumnOverride())
+    if target in ignore:
+        raise OptionError(f"the target {target!r} can't be ignored")
+    if override.kind is FeatureKind.DATE:
+        raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {override.kind}")
     if hints is None:
         hints = hints_of_table(table, decimal=None, day_first=None, skip=ignore)
-    override = overrides.get(target, ColumnOverride())
-    target_plan, note = Target(target, override.unit, classes), ""
     if classes is None:
-        target_plan, note = infer_target(table.column(target), target, override, hints)
-    notes = {target: note} if note else {}
-    readings: dict[str, Reading] = {}
-    kinds: dict[str, FeatureKind] = {}
-    units: dict[str, str | None] = {}
-    missing: dict[str, bool] = {}
+        predicted, found = infer_target(table.column(target), target, override, hints)
+    else:
+        predicted = Target(target, override.unit, classes)
+        found = infer_column(table.column(target), target, FeatureKind.CATEGORICAL)
+    columns = {target: found}
+    features: list[Feature] = []
     left_out: dict[str, str] = {}
     for name in table.column_names:
         if name == target:
             continue
-        if name in ignore:
-            left_out[name] = IGNORED
-            continue
-        if name in groups:
-            left_out[name] = GROUPS
-            continue
         override = overrides.get(name, ColumnOverride())
-        inference = infer_column(table.column(name), name, override.kind, hints)
-        if inference.left_out is not None:
-            left_out[name] = inference.left_out
+        column, reason = table.column(name), IGNORED if name in ignore else GROUPS if name in groups else None
+        if reason is not None:
+            found = Inference(FeatureKind.CATEGORICAL, column.null_count, reason, example_of(column))
+        else:
+            found = infer_column(column, name, override.kind, hints)
+        columns[name] = found
+        if found.left_out is not None:
+            left_out[name] = found.left_out
             continue
-        kinds[name], missing[name] = inference.kind, inference.missing
-        units[name] = override.unit or unit_of_reading(inference.reading)
-        if inference.reading is not None:
-            readings[name] = inference.reading
-        if inference.note:
-            notes[name] = inference.note
-    if not kinds:
+        unit, missing = _unit(override, found), found.missing > 0
+        features.append(Feature(name, found.kind, unit, missing, None, None, (), reading=found.reading))
+    if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
-    return ColumnPlan(kinds, units, missing, target_plan, left_out, readings, notes, hints)
+    return ColumnPlan(Schema(tuple(features), predicted, left_out), columns, hints)
 
 
 def columns_from_table(
-    table: pa.Table, layout: ColumnPlan | Schema, *, complete: bool = False
+    table: pa.Table, schema: Schema, *, rows: npt.NDArray[np.int64] | None = None, complete: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
     """Convert the features of a table to canonical columns; other columns are ignored.
 
     Args:
-        table: ``B`` rows.
-        layout: The features. A schema also refuses missing cells in features that accept none.
-        complete: Whether a schema refuses missing cells in all features that were complete in training.
+        table: The table.
+        schema: The features.
+        rows: Indices of ``B`` rows; None: all. The cells of other rows may be anything.
+        complete: Whether missing cells are refused in all features that were complete in training.
 
     Returns:
-        Feature → canonical column ``[B]`` (`model.tables.schema`), in the order of the layout.
+        Feature → canonical column ``[B]`` (`model.tables.schema`), in the order of the schema.
 
     Raises:
-        TableError: A column doesn't exist, or a cell doesn't fit its kind, is infinite, or is missing; the message
-            names column and row (from 1).
+        TableError: A column doesn't exist, or a cell doesn't fit its kind, is infinite, or is missing in a feature that
+            accepts none; the message names column and row of the table (from 1).
     """
-    if isinstance(layout, ColumnPlan):
-        kinds: Mapping[str, FeatureKind] = layout.kinds
-        readings = layout.readings
-        required: set[str] = set()
-    else:
-        kinds = {feature.name: feature.kind for feature in layout.features}
-        readings = {feature.name: feature.reading for feature in layout.features if feature.reading is not None}
-        required = {
-            feature.name for feature in layout.features if not (feature.missing or (feature.imputed and not complete))
-        }
     columns = {}
-    for name, kind in kinds.items():
+    for feature in schema.features:
+        name = feature.name
         require_column(table, name, "the feature")
-        columns[name] = canonical_column(table.column(name), kind, name, readings.get(name))
-        if name in required and (absent := is_missing(columns[name])).any():
-            row = int(np.argmax(absent)) + 1
-            raise TableError(
-                f"column {name!r}, row {row}: the cell is missing, and no cell of this column was missing in training: "
-                "fill it in",
-                row=row,
-            )
+        try:
+            accepts = feature.missing if complete else feature.accepts_missing
+            columns[name] = _cells(rows_of(table.select([name]), rows).column(0), feature, accepts=accepts)
+        except TableError as error:
+            if rows is None or error.row is None:
+                raise
+            raise error.moved(int(rows[error.row - 1]) + 1 - error.row) from error
     return columns
+
+
+def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> npt.NDArray[Any]:
+    """The canonical column of a feature, which accepts missing cells or does not."""
+    cells = canonical_column(column, feature.kind, feature.name, feature.reading)
+    if not accepts and (absent := is_missing(cells)).any():
+        row = int(np.argmax(absent)) + 1
+        raise TableError(
+            f"column {feature.name!r}, row {row}: the cell is missing, and no cell of this column was missing in "
+            "training: fill it in",
+            row=row,
+        )
+    return cells
 
 
 def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.float64]:
@@ -391,20 +329,17 @@ def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.f
     """
     target, reading = (target, None) if isinstance(target, str) else (target.name, target.reading)
     require_column(table, target, "the target")
-    column = table.column(target)
-    if cell_type(plain(column, target)) is CellType.BOOLEAN:
-        raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
     # A copy, because a view of the table is read-only, and PyTorch warns about read-only arrays.
-    return canonical_column(column, FeatureKind.NUMERIC, target, reading).copy()
+    return canonical_column(table.column(target), FeatureKind.NUMERIC, target, reading).copy()
 
 
 def make_schema(
-    plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] | None = None, *, impute: bool = False
+    schema: Schema, columns: Columns, ahead: Mapping[str, float] | None = None, *, impute: bool = False
 ) -> Schema:
-    """Add ranges and categories to a plan.
+    """Add ranges and categories to the schema of a plan.
 
     Args:
-        plan: The features.
+        schema: The schema of the plan.
         columns: Canonical columns of the training rows, each ``[N]``.
         ahead: Feature → how far its range goes on beyond the largest training value: held-out rows as far ahead of the
             rows learned from have calibrated the bands (`model.tables.splits`).
@@ -414,23 +349,16 @@ def make_schema(
         The schema.
     """
     features = []
-    for name, kind in plan.kinds.items():
-        present = columns[name][~is_missing(columns[name])]
-        numbers = kind is not FeatureKind.CATEGORICAL and present.size > 0
-        features.append(
-            Feature(
-                name=name,
-                kind=kind,
-                unit=plan.units[name],
-                missing=plan.missing[name],
-                minimum=float(present.min()) if numbers else None,
-                maximum=float(present.max()) + (ahead or {}).get(name, 0.0) if numbers else None,
-                categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
-                imputed=impute and not plan.missing[name],
-                reading=plan.readings.get(name),
-            )
-        )
-    return Schema(tuple(features), plan.target, dict(plan.left_out))
+    for feature in schema.features:
+        present = columns[feature.name][~is_missing(columns[feature.name])]
+        known: dict[str, Any] = {"imputed": impute and not feature.missing}
+        if feature.kind is FeatureKind.CATEGORICAL:
+            known["categories"] = _most_frequent(present.tolist())
+        elif present.size:
+            known["minimum"] = float(present.min())
+            known["maximum"] = float(present.max()) + (ahead or {}).get(feature.name, 0.0)
+        features.append(replace(feature, **known))
+    return replace(schema, features=tuple(features))
 
 
 def _most_frequent(values: list[str]) -> tuple[str, ...]:
@@ -448,19 +376,6 @@ def require_column(table: pa.Table, name: str, role: str) -> None:
     """
     if name not in table.column_names:
         raise TableError(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
-
-
-def _check_options(
-    table: pa.Table, target: str, ignore: Collection[str], overrides: Mapping[str, ColumnOverride]
-) -> None:
-    for name, what in [*((name, "ignored") for name in ignore), *((name, "described") for name in overrides)]:
-        if name not in table.column_names:
-            raise OptionError(f"the {what} column {name!r} is not in the table{_hints(name, table.column_names)}")
-    if target in ignore:
-        raise OptionError(f"the target {target!r} can't be ignored")
-    kind = overrides[target].kind if target in overrides else None
-    if kind is FeatureKind.DATE:
-        raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {kind}")
 
 
 def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
@@ -503,18 +418,15 @@ def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.floa
     require_column(table, column, "the weight")
     if column == target:
         raise OptionError(f"--weight: the target {target!r} can't be the weight of the rows")
-    cells = table.column(column)
-    if cell_type(plain(cells, column)) is CellType.BOOLEAN:
-        raise TableError(f"column {column!r}: a weight must be a number: write true as 1 and false as 0")
-    weights = canonical_column(cells, FeatureKind.NUMERIC, column)
-    for wrong, problem in ((np.isnan(weights), "is missing"), (weights < 0.0, "is negative")):
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            found = "" if np.isnan(weights[row]) else f" ({weights[row]:g})"
-            raise TableError(
-                f"column {column!r}, row {row + 1}: the weight{found} {problem}: give a number from 0 on; a row of "
-                "weight 0 is left out"
-            )
+    weights = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
+    wrong = ~(weights >= 0.0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        problem = "is missing" if np.isnan(weights[row]) else f"({weights[row]:g}) is negative"
+        raise TableError(
+            f"column {column!r}, row {row + 1}: the weight {problem}: give a number from 0 on; a row of weight 0 is "
+            "left out"
+        )
     if not (weights > 0.0).any():
         raise TableError(f"column {column!r}: all weights are zero, so no row is left")
     return weights

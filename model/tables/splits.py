@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -69,8 +69,7 @@ ROW_ORDER = "row-order"
 """Value of ``--time`` for the order of the rows in the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeBlocks:
+class TimeBlocks(NamedTuple):
     """Blocks in time.
 
     Attributes:
@@ -98,7 +97,7 @@ def time_blocks(times: NDArray[np.float64], count: int, *, base_share: float = B
         raise OptionError("--time: all rows have the same time, so none comes after another: leave the option out")
     shares = base_share + (1.0 - base_share) * np.arange(count) / count
     # A block begins after the time that this share of the rows does not exceed.
-    before = present[np.maximum(0, np.ceil(shares * present.size).astype(int) - 1)]
+    before = np.quantile(present, shares, method="inverted_cdf")
     ends = np.unique(before[before < present[-1]])
     if not ends.size:  # more than the base's share of the rows are of the last time
         ends = present[present < present[-1]][-1:]
@@ -174,24 +173,16 @@ def joined_units(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     Args:
         parts: Codes of each column from 0 on, ``[N]`` each, at least one column.
     """
-    joined = parts[0]
-    for codes in parts[1:]:
-        # Union-find over the units so far: the units of rows with the same further code are joined.
-        parents = list(range(int(joined.max(initial=-1)) + 1))
-        owner: dict[int, int] = {}
-        for unit, code in np.unique(np.stack((joined, codes), axis=1), axis=0).tolist():
-            parents[_root(parents, owner.setdefault(code, unit))] = _root(parents, unit)
-        roots = np.array([_root(parents, unit) for unit in range(len(parents))], dtype=np.int64)
-        joined = column_codes(roots[joined])
-    return joined
-
-
-def _root(parents: list[int], unit: int) -> int:
-    """The root of a unit in a forest; the path to it is halved on the way."""
-    while parents[unit] != unit:
-        parents[unit] = parents[parents[unit]]
-        unit = parents[unit]
-    return unit
+    # Each row takes the smallest label of all rows that it shares a code with, then the label of that row, and so on.
+    labels, before = np.arange(len(parts[0])), None
+    while before is None or (labels != before).any():
+        before = labels
+        for codes in parts:
+            least = np.full(int(codes.max(initial=0)) + 1, len(codes))
+            np.minimum.at(least, codes, labels)
+            labels = least[codes]
+        labels = labels[labels]
+    return column_codes(labels)
 
 
 def _group_codes(name: str, column: NDArray[Any]) -> NDArray[np.int64]:
@@ -270,9 +261,7 @@ def assign_folds(
     return of_units[units.of_rows]
 
 
-def take_units(
-    shuffled: NDArray[np.int64], wanted: Sequence[int], units: Units | None
-) -> tuple[NDArray[np.int64], ...]:
+def take_units(shuffled: NDArray[np.int64], wanted: Sequence[int], units: Units) -> tuple[NDArray[np.int64], ...]:
     """Take parts of about the wanted numbers of rows from the front, without parting a unit.
 
     Each part has at least one unit if any rows are wanted for it, and one unit at least is left over: with two units
@@ -281,26 +270,23 @@ def take_units(
     Args:
         shuffled: All row numbers in random order, ``[N]``.
         wanted: Number of rows in each part.
-        units: Units of the rows; None if each row is one.
+        units: Units of the rows.
 
     Returns:
         The parts, and the rows that are left, in the order of ``shuffled``.
     """
-    if units is None:
-        return tuple(np.split(shuffled, np.cumsum(wanted)))
     of_rows = units.of_rows[shuffled]
     _, first, sizes = np.unique(of_rows, return_index=True, return_counts=True)
-    waiting = np.argsort(first).tolist()
+    waiting = np.argsort(first)
     part_of_unit = np.full(len(sizes), len(wanted))
     for part, rows in enumerate(wanted):
-        taken, later = 0, len(wanted) - part
-        while taken < rows and len(waiting) > (later if taken else 1):
-            # A unit that overshoots by more than it brings is left, unless the part would be empty.
-            unit = waiting[0]
-            if taken and taken + sizes[unit] - rows > rows - taken:
-                break
-            part_of_unit[waiting.pop(0)] = part
-            taken += int(sizes[unit])
+        later = len(wanted) - part
+        # The nearest number of rows; of two as near the larger one.
+        excess = np.abs(np.cumsum(sizes[waiting]) - rows)
+        nearest = len(excess) - int(np.argmin(excess[::-1])) if len(excess) else 0
+        count = min(max(1, min(nearest, len(waiting) - later)), len(waiting) - 1) if rows else 0
+        part_of_unit[waiting[:count]] = part
+        waiting = waiting[count:]
     part_of_row = part_of_unit[of_rows]
     return tuple(shuffled[part_of_row == part] for part in range(len(wanted) + 1))
 
@@ -319,17 +305,12 @@ def equal_rows(columns: Iterable[NDArray[Any]]) -> NDArray[np.int64]:
     Args:
         columns: Columns ``[N]``, at least one; missing cells are equal to each other.
     """
-    codes: NDArray[np.int64] | None = None
+    codes = np.zeros(0, dtype=np.int64)
     for column in columns:
         further = column_codes(column)
-        if codes is None:
-            codes = further
-            continue
-        if codes.size and codes.max() + 1 == len(codes):
+        codes = column_codes(codes * (further.max(initial=0) + 1) + further) if codes.size else further
+        if codes.max(initial=-1) + 1 == len(codes):
             break  # all rows differ already
-        codes = column_codes(codes * (further.max(initial=0) + 1) + further)
-    if codes is None:
-        raise ValueError("at least one column is needed")
     return codes
 
 
@@ -453,22 +434,21 @@ class Split:
         """Describe the split in one line, for people."""
         grouped = self.units is not None and self.units.grouped
         groups = f" in {self.units.count} groups" if self.units is not None and grouped else ""
+        rows = f"{len(self.training)} rows{groups}: "
         if self.folds is not None and self.forward:
             return (
-                f"{len(self.training)} rows: each member learns from rows before one of {int(self.folds.max()) + 1} "
-                f"blocks in time, and is judged on that block ({len(self.validation)} rows in all)"
+                f"{rows}each member learns from rows before one of {int(self.folds.max()) + 1} blocks in time, and is "
+                f"judged on that block ({len(self.validation)} rows in all)"
             )
         if self.folds is not None:
-            folds = int(self.folds.max()) + 1
             whole = ", and no group is in two parts" if grouped else ""
-            return f"{len(self.training)} rows{groups}: each member learns from all but one of {folds} parts{whole}"
+            return f"{rows}each member learns from all but one of {int(self.folds.max()) + 1} parts{whole}"
         if self.training is self.validation:
-            return f"{len(self.training)} rows: too few to hold any out: not validated, not calibrated"
-        order = ", in time" if self.forward else f",{groups}" if grouped else ""
-        parts = f"rows{order}: {len(self.training)} training, {len(self.validation)} validation"
-        if not len(self.calibration):
-            return f"{parts}; too few to hold out calibration rows, so bands are not calibrated"
-        return f"{parts}, {len(self.calibration)} calibration"
+            return f"{rows}too few to hold any out: not validated, not calibrated"
+        parts = f"rows{' in time' if self.forward else groups}: {len(self.training)} training, {len(self.validation)} "
+        if len(self.calibration):
+            return f"{parts}validation, {len(self.calibration)} calibration"
+        return f"{parts}validation; too few to hold out calibration rows, so bands are not calibrated"
 
 
 def folds_of(members: int) -> int:
@@ -520,7 +500,9 @@ def split_rows(
     calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
     if calibrates:
         held_out = max(10, held_out)
-    validation, calibration, training = take_units(order, (held_out, held_out if calibrates else 0), units)
+    validation, calibration, training = take_units(
+        order, (held_out, held_out if calibrates else 0), units or Units(np.arange(count))
+    )
     return Split(training, validation, calibration, units=units)
 
 

@@ -62,33 +62,30 @@ def writing(path: Path) -> Iterator[BinaryIO]:
             stack.close()
 
 
-def as_csv(table: pa.Table, *, quoting: str = "none", header: bool = True) -> tuple[bytes, str]:
+def as_csv(table: pa.Table, *, header: bool = True) -> bytes:
     """Rows as CSV in UTF-8. Numbers are the shortest text that reads back as the same float64; missing cells are empty.
+
+    Texts are quoted, all of them, if one needs it.
 
     Args:
         table: The rows.
-        quoting: ``none``; or ``needed``, which quotes all texts.
         header: Whether the names come first.
-
-    Returns:
-        The text, and the quoting that it took: ``needed`` if a text has to be quoted.
 
     Raises:
         TableError: CSV has no text for the cells.
     """
     try:
         try:
-            rows = _rows(table, quoting)
+            rows = _rows(table, "none")
         except pa.ArrowInvalid:
-            quoting = "needed"
-            rows = _rows(table, quoting)
+            rows = _rows(table, "needed")
     except MemoryError:  # Arrow's is an ArrowException, too
         raise
     except pa.ArrowException as error:
         raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
     names = io.StringIO()
     csv.writer(names, lineterminator="\n").writerow(table.column_names)
-    return (names.getvalue().encode() if header else b"") + rows, quoting
+    return (names.getvalue().encode() if header else b"") + rows
 
 
 def _rows(table: pa.Table, quoting: str) -> bytes:
@@ -106,22 +103,19 @@ def _rows(table: pa.Table, quoting: str) -> bytes:
 def csv_writer(path: Path | None) -> Iterator[Callable[[pa.Table], None]]:
     """A context with a function that writes further rows; all have the columns of the first.
 
-    Texts are quoted from the first part on in which one needs it.
-
     Args:
         path: The file, which is there when the context ends, unless an error ends it; None: stdout.
 
     Raises:
         TableError: The file can't be written, or CSV has no text for the cells.
     """
-    quoting, begun = "none", False
+    begun = False
     with ExitStack() as stack:
         put = _print if path is None else stack.enter_context(writing(path)).write
 
         def write(table: pa.Table) -> None:
-            nonlocal quoting, begun
-            text, quoting = as_csv(table, quoting=quoting, header=not begun)
-            begun = True
+            nonlocal begun
+            text, begun = as_csv(table, header=not begun), True
             with naming_failures(path):
                 put(text)
 

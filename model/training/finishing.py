@@ -244,7 +244,6 @@ def finish(
         "validation_rows": len(split.validation),
         "calibration_rows": len(split.calibration),
         "left_out_rows": rows.left_out,
-        "advice": [piece.to_json() for piece in rows.advice],
         **_facts_of_search(result),
         "options": options.model_dump(mode="json"),
         "example": _example(schema, learned_columns),

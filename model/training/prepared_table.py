@@ -185,11 +185,11 @@ class PreparedTable:
     @cached_property
     def columns(self) -> Columns:
         """Canonical columns of the features, ``[N]`` each; made when they are asked for, so that a sample is enough."""
-        return columns_from_table(self.table, self.plan)
+        return columns_from_table(self.table, self.plan.schema)
 
     def left_out_lines(self) -> list[str]:
         """A line for each column that is no feature, with the reason."""
-        return [f"left out column {column!r}: {reason}" for column, reason in self.plan.left_out.items()]
+        return [f"left out column {column!r}: {reason}" for column, reason in self.plan.schema.left_out.items()]
 
     def report(self) -> DataReport:
         """The data report."""
@@ -205,7 +205,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     """Infer features, targets and weights.
 
     Args:
-        table: The table, as `model.tables.files.read_table` or `model.tables.files.open_table` returns it.
+        table: The table, as `model.tables.files.read_table` returns it.
         target: The predicted column.
         options: Validated options.
 
@@ -230,7 +230,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         classes=classes,
         hints=hints,
     )
-    targets = read_targets(table, plan.target)
+    targets = read_targets(table, plan.schema.target)
     if classes is None and options.task == "auto":
         say_if_few_numbers(targets, target, said.append)
     return PreparedTable(given, table, plan, targets, weights, options.weight, tuple(said))
@@ -292,7 +292,7 @@ def rows_for_budget(prepared: PreparedTable, options: TrainOptions) -> PreparedT
     if count == len(labelled):
         return prepared
     order = np.random.default_rng(options.seed + SAMPLE_SEED).permutation(labelled)
-    if prepared.plan.target.classes is not None:
+    if prepared.plan.schema.target.classes is not None:
         order = _rare_classes_first(order, prepared.targets[order])
     rows = np.sort(order[:count])
     note = f"learns from {count:,} of {len(labelled):,} rows, drawn at random: what the time is enough for"

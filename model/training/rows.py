@@ -2,17 +2,10 @@
 
 A short budget takes a sample of a large table. A fit must see its rows several times, and so must the validations and
 the calibration. Seconds that are too few for that are better spent on fewer rows; memory is saved, too.
-
-Advice names columns by which a table should perhaps be held out. Rows held out at random say how good the answers are
-with other rows of the same group learned from, and rows from before and after. Where new groups or later rows will be
-asked for, that says too much. So a column that looks like groups or like time is named if the other rows of a group, or
-the rows before and after, tell the target. Only the user knows what will be asked for.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +13,11 @@ import numpy as np
 
 from murho.model.bbb.rows import TrainingData, select_rows
 from murho.model.encoding.distribution_fit import FEWEST_ROWS
-from murho.model.errors import OptionError, TableError
-from murho.model.tables.columns import canonical_column, is_missing, rows_of
-from murho.model.tables.data_report import from_other_rows, ranks
+from murho.model.errors import OptionError
+from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import hints_of_table, infer_column
 from murho.model.tables.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.tables.schema_inference import (
-    IGNORED,
     make_schema,
     require_column,
 )
@@ -35,20 +26,17 @@ from murho.model.training.prepared_table import PreparedTable, held_out_within_b
 from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from murho.model.tables.schema import Columns
-    from murho.model.tables.schema_inference import ColumnPlan
     from murho.model.training.options import TrainOptions
 
 __all__ = [
-    "Advice",
     "HoldingOut",
     "LearnableRows",
-    "advise",
     "hold_out",
     "learnable_rows",
 ]
@@ -136,89 +124,6 @@ def _column(
     return inference.kind, canonical_column(column, inference.kind, name, inference.reading)
 
 
-FEWEST_ADVISED_ROWS, FEWEST_GROUPS, FEWEST_TIMES = 100, 10, 21
-TELLS = 0.3
-"""Least correlation of the targets with what other rows tell. By chance it is 0 or less: no row counts for itself."""
-_IDENTIFIERS = re.compile(
-    r"(?:^|[_\s.-])(?:id|ids|no|nr|num|number|code|key|uid|uuid|subject|patient|person|customer|user|client|member)$"
-    r"|(?-i:(?<=[a-z])(?:I[dD]|No|Nr|Code)$)|^(?:id|zip|zipcode|postcode|plz)",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """One piece of advice.
-
-    Attributes:
-        option: The option to give, such as ``--group patient``.
-        correlation: Of the targets' ranks with those that other rows of the same group, or next in time, tell.
-        message: The advice in words.
-    """
-
-    option: str
-    correlation: float
-    message: str
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        return {"option": self.option, "correlation": self.correlation, "message": self.message}
-
-
-def advise(table: pa.Table, plan: ColumnPlan, columns: Columns, targets: NDArray[np.float64]) -> list[Advice]:
-    """Name columns whose values tell the target beyond the row itself.
-
-    Args:
-        table: The rows with a target, N, with the columns that are no features.
-        plan: The features of the table.
-        columns: Canonical columns of the features, ``[N]`` each.
-        targets: Targets, ``[N]``.
-
-    Returns:
-        The advice, the most urgent first; empty for fewer than 100 rows.
-    """
-    if len(targets) < FEWEST_ADVISED_ROWS:
-        return []
-    order, found = ranks(targets), []
-    for name, kind, column in _columns(table, plan, columns):
-        present = ~is_missing(column)
-        values = len(set(column[present].tolist()))
-        if kind is FeatureKind.DATE and values >= FEWEST_TIMES:
-            option, what = "time", "matters like time: rows before and after a row tell about it. If later rows"
-        elif _may_group(name, kind, column[present]) and FEWEST_GROUPS <= values <= present.sum() / 2:
-            option, alike = "group", f"{values} values, and rows of the same value tell about each other"
-            what = f"looks like groups: {alike}. If rows of new values"
-        else:
-            continue
-        told = from_other_rows(column[present], order[present], ordered=option == "time")
-        correlation = float(np.corrcoef(told, order[present])[0, 1]) if np.ptp(told) > 0.0 else 0.0
-        if correlation >= TELLS:
-            given = f"--{option} {shlex.quote(name)}"
-            found.append(Advice(given, correlation, f"column {name!r} {what} will be asked for, give {given}"))
-    return sorted(found, key=lambda advice: -advice.correlation)
-
-
-def _columns(table: pa.Table, plan: ColumnPlan, features: Columns) -> Iterator[tuple[str, FeatureKind, NDArray[Any]]]:
-    """The features, and the columns that are none because the user has said so."""
-    for name, column in features.items():
-        yield name, plan.kinds[name], column
-    for name in (name for name, reason in plan.left_out.items() if reason == IGNORED):
-        try:
-            inference = infer_column(table.column(name), name, None, plan.hints)
-            column = canonical_column(table.column(name), inference.kind, name, inference.reading)
-        except TableError:
-            continue
-        yield name, inference.kind, column
-
-
-def _may_group(name: str, kind: FeatureKind, present: NDArray[Any]) -> bool:
-    """Texts may name groups; whole numbers only under the name of an identifier: an hour is a quantity."""
-    if kind is FeatureKind.CATEGORICAL:
-        return True
-    whole = kind is FeatureKind.NUMERIC and bool((present == np.rint(present)).all())
-    return whole and _IDENTIFIERS.search(name) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class LearnableRows:
     """The rows with a target and a weight, N.
@@ -228,14 +133,12 @@ class LearnableRows:
         canonical: Canonical columns of the features, and of ``--group`` and ``--time``, ``[N]`` each.
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         left_out: How many rows of the table are none of these.
-        advice: What the user may want to ask for.
     """
 
     data: TrainingData
     canonical: Columns
     row_numbers: NDArray[np.int64]
     left_out: int
-    advice: tuple[Advice, ...]
 
 
 def learnable_rows(
@@ -252,7 +155,7 @@ def learnable_rows(
     Raises:
         TableError: The table can't be used; file, column and row are named.
     """
-    task = task_of(prepared.plan.target)
+    task = task_of(prepared.plan.schema.target)
     limits = task.limits(prepared.targets, target, options, say)
     rows = _labelled(prepared, target, options, say)
     row_numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
@@ -262,14 +165,8 @@ def learnable_rows(
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):
         say(note)
-    advice: tuple[Advice, ...] = ()
-    ranked = task.class_count is None or task.class_count == 2  # the ranks of more classes mean nothing
-    if ranked and not options.group and not options.time:
-        advice = tuple(advise(table, prepared.plan, columns, targets))
-    for piece in advice:
-        say(f"advice: {piece.message}")
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
-    schema = make_schema(prepared.plan, select_rows(columns, split.learned), holding_out.ahead, impute=impute)
+    schema = make_schema(prepared.plan.schema, select_rows(columns, split.learned), holding_out.ahead, impute=impute)
     for feature in schema.features:
         if len(feature.categories) == MOST_CATEGORIES:
             say(
@@ -285,7 +182,6 @@ def learnable_rows(
         canonical={**columns, **holding_out.columns},
         row_numbers=row_numbers,
         left_out=len(prepared.targets) - len(rows),
-        advice=advice,
     )
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import Problem, TableError
-from murho.model.tables.columns import holds_cells, text_bytes
+from murho.model.tables.columns import holds_cells
 from murho.model.tables.schema import FeatureKind
 from murho.service.codecs.block_codec import AskedInBlocks, block_rows, errors_of_bodies
 from murho.service.codecs.codec import Asked
@@ -29,7 +29,14 @@ from murho.service.codecs.problems import Problems, pointer, shorten
 from murho.service.codecs.query_options import parse_query
 from murho.service.codecs.table_answers import arrow_table
 from murho.service.codecs.table_inputs import check_names, inputs_of_table
-from murho.service.codecs.table_sizes import check_cells, check_columns, check_memory, check_work, stream_size
+from murho.service.codecs.table_sizes import (
+    check_cells,
+    check_columns,
+    check_memory,
+    check_work,
+    stream_size,
+    text_bytes,
+)
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -6,13 +6,15 @@ is parsed with the header in front, as a small body would be.
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from murho.model.errors import Problem, TableError
+from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.model.tables.files import PANDAS_INDEX, without_index
-from murho.model.tables.formats import parse_csv, record_ends, separator_and_names
 from murho.service.codecs.block_codec import BLOCK_BYTES, AskedInBlocks, block_rows, errors_of_bodies
 from murho.service.codecs.envelope import predict_options
 from murho.service.codecs.foreign_bodies import foreign_form
@@ -23,16 +25,17 @@ from murho.service.codecs.table_inputs import check_names, inputs_of_table
 from murho.service.errors import BadInputError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Answered
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings
 
-__all__ = ["CSVBlocks", "check_header", "check_start"]
+__all__ = ["CSVBlocks", "check_header", "check_start", "record_ends"]
 
 MOST_HEADER_BYTES = 2**18
 MOST_ROW_BYTES = 2**20
@@ -88,14 +91,14 @@ class CSVBlocks:
         if not start.strip():
             return None
         with errors_of_bodies():
-            separator, names = separator_and_names(start[: start.rfind(b"\n") + 1] or start, WHERE)
-            check_header(names, schema)
-            ends = _ends(body, separator, settings.max_rows)
+            header = read_header(start[: start.rfind(b"\n") + 1] or start, WHERE)
+            check_header(header.names, schema)
+            ends = _ends(body, header.separator, settings.max_rows)
         if ends is None:
             return None
         if len(ends) < 2:
             raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
-        blocks = _blocks(body, ends, separator, schema, settings)
+        blocks = _blocks(body, ends, header, schema, settings)
         return AskedInBlocks(len(ends) - 1, blocks, options, asked.timeout)
 
     def encode(self, answered: Answered, *, first: bool) -> bytes:
@@ -116,13 +119,78 @@ def _ends(body: memoryview, separator: str, max_rows: int) -> NDArray[np.int64] 
     """
     lone = _Returns()
     found, rows = [], -1
-    for ends in record_ends(lone.watch(_chunks(body)), separator, WHERE, most_bytes=MOST_ROW_BYTES):
+    for ends in record_ends(lone.watch(_chunks(body)), separator, WHERE, MOST_ROW_BYTES):
         found.append(ends)
         rows += len(ends)
         check_rows(rows, max_rows)
         if lone.count:
             return None
     return None if lone.count or not found else np.concatenate(found)
+
+
+NEW_LINE, RETURN = 10, 13
+
+
+def record_ends(chunks: Iterable[bytes], separator: str, where: str, most_bytes: int) -> Iterator[NDArray[np.int64]]:
+    """Yields the offsets behind the records of a text, rising, some thousands at a time.
+
+    Blank lines are no records. The header is the first record. A line break ends a record unless it is within a quoted
+    cell. A quote opens a quoted cell only at the beginning of a cell; within it, two quotes stand for one.
+
+    Args:
+        chunks: The text from its beginning to its end, in parts of any size.
+        separator: What separates its cells.
+        where: Its name, for messages.
+        most_bytes: The most bytes of a record.
+
+    Raises:
+        TableError: A record has more bytes.
+    """
+    mark = re.escape(separator.encode())
+    quoted = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"[^"]*+(?:""[^"]*+)*+("|\Z)')
+    rest, begin = b"", 0  # what is read of a record that has not ended, and its offset
+    for chunk in chain(chunks, [b""]):
+        data = rest + chunk
+        last = not chunk
+        ends = _line_ends(data, quoted, last=last)
+        if len(ends):
+            yield begin + _not_blank(data, ends)
+            begin, rest = begin + int(ends[-1]), data[int(ends[-1]) :]
+        else:
+            rest = data
+        if last:
+            return
+        if len(rest) > most_bytes:
+            raise TableError(
+                f"{where}, from byte {begin} on: a row takes more than {most_bytes // 2**20} MiB: is a quote not "
+                "closed?"
+            )
+
+
+def _line_ends(data: bytes, quoted: re.Pattern[bytes], *, last: bool) -> NDArray[np.int64]:
+    """Returns the offsets behind the lines that end outside of quoted cells."""
+    breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == NEW_LINE)
+    found = [match.span() for match in quoted.finditer(data)] if b'"' in data else []
+    if found:
+        spans = np.array(found, np.int64)
+        if spans[-1, 1] == len(data) and not last:
+            # It may go on in the next chunk.
+            breaks = breaks[breaks < spans[-1, 0]]
+        before = np.searchsorted(spans[:, 0], breaks) - 1
+        breaks = breaks[(before < 0) | (breaks >= spans[before, 1])]
+    ends = breaks + 1
+    if last and data and (not len(ends) or ends[-1] < len(data)):
+        ends = np.append(ends, len(data))  # the last line has no line break
+    return ends.astype(np.int64)
+
+
+def _not_blank(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the ends of lines that hold more than a line break."""
+    values, lengths = np.frombuffer(data, np.uint8), np.diff(ends, prepend=0)
+    returns = values[np.maximum(ends - 2, 0)] == RETURN
+    blank = np.isin(values[ends - 1], (NEW_LINE, RETURN)) & ((lengths == 1) | ((lengths == 2) & returns))
+    kept: NDArray[np.int64] = ends[~blank]
+    return kept
 
 
 def _chunks(body: memoryview) -> Iterator[bytes]:
@@ -149,9 +217,9 @@ class _Returns:
 
 
 def _blocks(
-    body: memoryview, ends: NDArray[np.int64], separator: str, schema: Schema, settings: Settings
+    body: memoryview, ends: NDArray[np.int64], header: Header, schema: Schema, settings: Settings
 ) -> Iterator[Inputs]:
-    header = bytes(body[: ends[0]])
+    start = bytes(body[: ends[0]])
     most = block_rows(schema)
     begin, row, last = int(ends[0]), 0, len(ends) - 1
     lines = 0  # behind the header, before the block
@@ -160,7 +228,7 @@ def _blocks(
         stop = min(last, row + most, max(fits, row + 1))
         piece = bytes(body[begin : ends[stop]])
         with errors_of_bodies():
-            table = parse_csv(header + piece, WHERE, check=lambda _: None, separator=separator, skipped=lines)
+            table = parse_csv(start + piece, WHERE, header, skipped=lines)
             if table.num_rows != stop - row:
                 raise TableError(
                     f"{WHERE}, rows {row + 1} to {stop}: {table.num_rows} rows are read: check the quotes and line "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
-from murho.model.tables.columns import float_array, list_array, number_array, text_array
+from murho.model.tables.columns import float_array, number_array, text_array
 from murho.model.tables.files import csv_bytes
 from murho.service.codecs.answer_columns import answer_columns, answer_facts
 
@@ -54,7 +55,7 @@ def _arrow_column(column: Column, classes: tuple[str, ...]) -> pa.Array:
     if column.unit is Unit.CLASS:
         return text_array(values.tolist())
     if column.unit is Unit.CLASS_SET:
-        return list_array(values.tolist())
+        return _text_lists(values.tolist())
     if values.ndim == 1:
         return float_array(values)  # NaN, which stands for none, becomes null
     if not values.shape[1]:
@@ -63,6 +64,15 @@ def _arrow_column(column: Column, classes: tuple[str, ...]) -> pa.Array:
     for length in reversed(values.shape[1:]):
         lists = pa.FixedSizeListArray.from_arrays(lists, length)
     return lists
+
+
+def _text_lists(lists: list[list[str] | None]) -> pa.Array:
+    given = [texts or [] for texts in lists]
+    ends = number_array(np.cumsum([0, *map(len, given)], dtype=np.int32))
+    present = number_array(np.zeros(len(lists)), np.array([texts is not None for texts in lists], dtype=np.bool_))
+    buffers = [present.buffers()[0], ends.buffers()[1]]
+    texts = text_array(list(chain.from_iterable(given)))
+    return pa.Array.from_buffers(pa.list_(pa.string()), len(lists), buffers, children=[texts])
 
 
 def _empty_lists(rows: int, depth: int) -> pa.Array:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from murho.model.errors import Problem
+from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.model.tables.files import without_index
-from murho.model.tables.formats import parse_csv
 from murho.service.codecs.answer_columns import fact_headers
 from murho.service.codecs.arrow_blocks import ArrowBlocks, joined
 from murho.service.codecs.block_codec import BLOCK_BYTES, errors_of_bodies
@@ -89,7 +88,9 @@ class CSVCodec(_TableCodec):
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         check_start(body)
         check_rows(max(0, _count(body, b"\n") - 1 - _count(body, b'"')), settings.max_rows)
-        table = without_index(parse_csv(body, "the body", check=partial(check_header, schema=schema)))
+        header = read_header(body, "the body")
+        check_header(header.names, schema)
+        table = without_index(parse_csv(body, "the body", header))
         check_names(table.column_names, schema)
         return table
 

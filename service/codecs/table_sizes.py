@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from murho.model.tables.columns import holds_text, integers
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
 
-__all__ = ["StreamSize", "check_cells", "check_columns", "check_memory", "check_work", "most_columns", "stream_size"]
+__all__ = [
+    "StreamSize",
+    "check_cells",
+    "check_columns",
+    "check_memory",
+    "check_work",
+    "most_columns",
+    "stream_size",
+    "text_bytes",
+]
 
 HELD = 2
 """What is unpacked at a time may take this many times the memory of the largest body."""
@@ -167,3 +179,31 @@ def _field(data: memoryview, table: int, index: int) -> int:
 def _follow(data: memoryview, position: int) -> int:
     """Returns the position that the offset at a position points to."""
     return int(position + struct.unpack_from("<I", data, position)[0])
+
+
+def text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Returns the bytes of each row's text once it has one of its own, `[B]`; 0 for what is no text.
+
+    A dictionary, or a view, has a text once for many rows: `model.tables.columns.plain` writes it out for each.
+    """
+    if not holds_text(column.type):
+        return np.zeros(len(column), np.int64)
+    return np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk) for chunk in column.chunks)])
+
+
+def _text_bytes(cells: pa.Array, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.int64]:
+    kind, data = cells.type, cells.buffers()
+    if pa.types.is_dictionary(kind):
+        codes = integers(cells.indices)
+        counts = np.zeros(len(cells), np.int64)
+        # Of the rows alone: many a chunk may share one large dictionary.
+        counts[codes >= 0] = _text_bytes(cells.dictionary, codes[codes >= 0])
+        return counts
+    if not len(cells):
+        return np.zeros(0, np.int64)
+    size = np.dtype(np.int64 if pa.types.is_large_string(kind) else np.int32)
+    if pa.types.is_string_view(kind):
+        counts = np.frombuffer(data[1], size, 4 * (cells.offset + len(cells)))[4 * cells.offset :: 4][rows]
+        return np.maximum(counts, 0, dtype=np.int64)  # those of missing cells can be anything
+    offsets = np.frombuffer(data[1], size, cells.offset + len(cells) + 1)[cells.offset :]
+    return np.subtract(offsets[1:][rows], offsets[:-1][rows], dtype=np.int64)

@@ -111,9 +111,9 @@ def open_rows(data: Path, directory: Path | None, *, labelled: bool) -> pa.Table
         TableError: The file can't be read as a table, lacks a column, or has a cell that does not fit.
     """
     from murho.model.python.table_scoring import check_first_rows, stored_schema
-    from murho.model.tables.files import open_table
+    from murho.model.tables.files import read_table
 
-    table = open_table(data)
+    table = read_table(data)
     if directory is not None:
         with naming(data):
             check_first_rows(table, stored_schema(directory), labelled=labelled)

@@ -209,10 +209,10 @@ def train(
     store.check_writable(chosen_name)
     from murho.model.tables.columns import release_memory
     from murho.model.tables.data_report import report_lines
-    from murho.model.tables.files import open_table
+    from murho.model.tables.files import read_table
     from murho.model.training.prepared_table import prepare_table, rows_for_budget
 
-    table = open_table(data)
+    table = read_table(data)
     with naming(data):
         prepared = prepare_table(table, column, options)
         described = prepared.report()

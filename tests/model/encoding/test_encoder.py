@@ -43,8 +43,8 @@ def encode(encoder: Encoder, cells: list[Any]) -> npt.NDArray[np.float32]:
 def cars() -> tuple[Schema, dict[str, npt.NDArray[Any]]]:
     table = read_table(CARS)
     plan = plan_columns(table, "Miles_per_Gallon")
-    columns = columns_from_table(table, plan)
-    return make_schema(plan, columns), columns
+    columns = columns_from_table(table, plan.schema)
+    return make_schema(plan.schema, columns), columns
 
 
 class TestStandard:

@@ -18,8 +18,8 @@ from tests.model.conftest import make_table
 def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_sides() -> None:
     table = make_table()
     plan = plan_columns(table, "rent")
-    columns = columns_from_table(table, plan)
-    schema = make_schema(plan, columns)
+    columns = columns_from_table(table, plan.schema)
+    schema = make_schema(plan.schema, columns)
     encoder = Encoder.fit(schema, columns)
     where = [index for index, name in enumerate(encoder.names) if name.endswith("beyond the training rows")]
     assert [encoder.names[index] for index in where] == [
@@ -54,8 +54,8 @@ def test_a_training_value_far_from_all_others_has_no_hold_on_the_standardised_in
     size[7] = 60_000.0  # square metres: a slipped decimal point
     table = table.set_column(0, "size", pa.array(size, from_pandas=True))
     plan = plan_columns(table, "rent")
-    columns = columns_from_table(table, plan)
-    encoder = Encoder.fit(make_schema(plan, columns), columns)
+    columns = columns_from_table(table, plan.schema)
+    encoder = Encoder.fit(make_schema(plan.schema, columns), columns)
     encoded = encoder.encode(columns).inputs
     inside, beyond = (encoder.names.index(name) for name in ("size", "size beyond the training rows"))
     assert encoded[7, inside] == 5.0
@@ -74,8 +74,8 @@ def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_no
         size[7] = 60_000.0
         table = table.set_column(0, "size", pa.array(size, from_pandas=True))
     plan = plan_columns(table, "rent")
-    columns = columns_from_table(table, plan)
-    schema = make_schema(plan, columns)
+    columns = columns_from_table(table, plan.schema)
+    schema = make_schema(plan.schema, columns)
     encoder = Encoder.fit(schema, columns, encoding=encoding)
     lower, upper = encoder.training_range
     encoded = encoder.encode(columns).inputs
@@ -102,8 +102,8 @@ def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_no
 def test_columns_that_no_training_row_moves_are_named() -> None:
     table = make_table()
     plan = plan_columns(table, "rent")
-    columns = columns_from_table(table, plan)
-    encoder = Encoder.fit(make_schema(plan, columns), columns)
+    columns = columns_from_table(table, plan.schema)
+    encoder = Encoder.fit(make_schema(plan.schema, columns), columns)
     assert [encoder.names[number] for number in encoder.zero_in_training] == [
         "district is unseen",
         "size beyond the training rows",
@@ -112,7 +112,7 @@ def test_columns_that_no_training_row_moves_are_named() -> None:
     size = columns["size"].copy()
     size[7] = 60_000.0  # moves "size beyond the training rows"
     columns = {**columns, "size": size}
-    encoder = Encoder.fit(make_schema(plan, columns), columns)
+    encoder = Encoder.fit(make_schema(plan.schema, columns), columns)
     assert [encoder.names[number] for number in encoder.zero_in_training] == [
         "district is unseen",
         "day beyond the training rows",

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.tables.columns import float_array, floats, list_array, number_array, rows_of, text_array
+from murho.model.tables.columns import float_array, floats, number_array, rows_of, text_array
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
@@ -25,14 +25,10 @@ def test_a_float_array_takes_a_column_of_a_matrix() -> None:
 
 
 @pytest.mark.parametrize("texts", [[], ["a"], [None], ["é", None, "", "bcd"] * 5])
-def test_texts_and_lists_of_them_are_pyarrows_own(texts: list[str | None]) -> None:
+def test_texts_are_pyarrows_own(texts: list[str | None]) -> None:
     made = text_array(texts)
     made.validate(full=True)
     assert made.equals(pa.array(texts, pa.string()))
-    lists = [None if text is None else [*text, "e"][: len(text)] for text in texts]
-    made = list_array(lists)
-    made.validate(full=True)
-    assert made.equals(pa.array(lists, pa.list_(pa.string())))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8])

@@ -26,12 +26,12 @@ def test_parts_make_the_file_that_the_whole_table_makes(tmp_path: Path) -> None:
     assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_quotes_begin_where_a_text_needs_them(tmp_path: Path) -> None:
+def test_rows_are_quoted_where_a_text_needs_it(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     with csv_writer(path) as write:
         for cell in ("x", 'y, "z"', "w"):
             write(pa.table({"c": [cell], "d": [1]}))
-    assert path.read_text() == 'c,d\nx,1\n"y, ""z""",1\n"w",1\n'
+    assert path.read_text() == 'c,d\nx,1\n"y, ""z""",1\nw,1\n'
     assert read_table(path).to_pydict() == {"c": ["x", 'y, "z"', "w"], "d": ["1"] * 3}
 
 

@@ -37,5 +37,5 @@ def test_the_page_shows_the_report_of_its_file(tmp_path: Path) -> None:
 )
 def test_codes_for_missing_values_are_suspected(cells: list[float], said: str) -> None:
     table = pa.table({"y": [row % 7 / 2 for row in range(52)], "c": [float(cell) for cell in cells]})
-    (odd,) = [column.oddities for column in prepare_table(table, "y", make_options({})).report().columns[1:]]
+    odd = prepare_table(table, "y", make_options({})).report().columns[1].remarks
     assert (said in odd[0]) if said else not odd

@@ -75,11 +75,11 @@ class TestPacked:
 
 
 class TestEncodings:
-    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
     def test_utf_16_is_read_and_said(self, tmp_path: Path, encoding: str) -> None:
         table = read_table(written(tmp_path, "name,ort\nJörg,Köln\n".encode(encoding), "a.csv"))
         assert table.to_pydict() == {"name": ["Jörg"], "ort": ["Köln"]}
-        assert notes_of(table) == [f"the file is in {encoding[:6].upper()}"]
+        assert notes_of(table) == [f"the file is in {encoding.upper()}"]
 
     def test_latin_1_is_read_and_said(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path, "name,price\nJörg,5 €\n".encode("cp1252"), "a.csv"))
@@ -126,7 +126,7 @@ class TestExcel:
                 "n": 1.0,
                 "text": "a",
                 "day": datetime(2020, 1, 2),
-                "clock": pd.Timedelta(hours=1, minutes=30),
+                "clock": time(1, 30),
                 "mixed": "5",
             },
             {"n": 2.5, "text": None, "day": None, "clock": None, "mixed": "x"},

@@ -58,13 +58,17 @@ def plan_of(table: pa.Table) -> ColumnPlan:
     return plan_columns(with_target, "y", overrides=given)
 
 
+def kinds_of(plan: ColumnPlan) -> dict[str, FeatureKind]:
+    return {feature.name: feature.kind for feature in plan.schema.features}
+
+
 @pytest.mark.parametrize("name", KINDS_AND_CELLS)
 def test_every_type_of_pandas_becomes_its_kind(name: str) -> None:
     table = table_from_frame(FRAME[[name]], [name])
     plan = plan_of(table)
     kind, cells = KINDS_AND_CELLS[name]
-    assert plan.kinds == {name: kind}
-    column = columns_from_table(table, plan)[name]
+    assert kinds_of(plan) == {name: kind}
+    column = columns_from_table(table, plan.schema)[name]
     if kind is FeatureKind.CATEGORICAL:
         assert column.tolist() == cells
     else:
@@ -83,8 +87,8 @@ def test_categories_of_polars_are_categories() -> None:
     column = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint32()), views)])
     table = table_from_frame(pa.table({"view": column, "plain": [1, 2, 3]}), ["a", "b"])
     plan = plan_of(table)
-    assert plan.kinds == {"a": FeatureKind.CATEGORICAL, "b": FeatureKind.NUMERIC}
-    assert columns_from_table(table, plan)["a"].tolist() == ["u", None, "4"]
+    assert kinds_of(plan) == {"a": FeatureKind.CATEGORICAL, "b": FeatureKind.NUMERIC}
+    assert columns_from_table(table, plan.schema)["a"].tolist() == ["u", None, "4"]
 
 
 def test_arrays_lists_and_series_are_no_frames() -> None:
@@ -107,8 +111,8 @@ def test_counters_of_rows_stay_numeric_and_texts_are_inferred() -> None:
         }
     )
     plan = plan_of(table_from_frame(frame, list(frame.columns)))
-    assert plan.kinds == {"counter": FeatureKind.NUMERIC, "month": FeatureKind.DATE}
-    assert plan.left_out == {"name": "it identifies rows: 30 of its 30 texts are different"}
+    assert kinds_of(plan) == {"counter": FeatureKind.NUMERIC, "month": FeatureKind.DATE}
+    assert plan.schema.left_out == {"name": "it identifies rows: 30 of its 30 texts are different"}
 
 
 @pytest.mark.parametrize(

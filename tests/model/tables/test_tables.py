@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.errors import TableError
-from murho.model.tables.files import read_table, store_csv
-from murho.model.tables.formats import parse_csv
+from murho.model.tables.csv_reader import parse_csv
+from murho.model.tables.files import read_table
 from murho.model.tables.writers import csv_writer
 from tests.support import ROOT, write_table
 
@@ -41,8 +41,6 @@ class TestCsv:
     def test_a_quote_that_is_not_closed_swallows_no_rows(self, tmp_path: Path, rows: int) -> None:
         path = written(tmp_path, "x,y\n" + "1,a\n" * rows + '2,"b\n' + "3,c\n" * 2)
         assert f"line {rows + 2}: a quote opens a cell there and isn't closed" in refusal(path)
-        with pytest.raises(pa.ArrowInvalid):
-            store_csv(path)
 
     def test_cars_are_read_as_text_with_their_missing_cells(self) -> None:
         table = read_table(CARS)
@@ -114,19 +112,19 @@ class TestJson:
         table = read_table(written(tmp_path, '[{"a": 4.0}, {"a": "4"}, {"a": true}]', "a.json"))
         assert table.to_pydict() == {"a": ["4", "4", "true"]}
 
-    def test_integers_beyond_64_bits_are_floats(self, tmp_path: Path) -> None:
+    def test_integers_beyond_64_bits_are_texts_of_numbers(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path, '[{"a": 1e999, "b": 100000000000000000000}]', "a.json"))
-        assert table.to_pydict() == {"a": [float("inf")], "b": [1e20]}
+        assert table.to_pydict() == {"a": [float("inf")], "b": ["100000000000000000000"]}
 
     @pytest.mark.parametrize(
         ("text", "parts"),
         [
             ("[]", ["no rows"]),
             ("[{}]", ["no columns"]),
-            ('{"a": [1]}', ["expected a list of objects", "an object"]),
+            ('{"a": [1]}', ["row 1", "column 'a'", "a list"]),
+            ("1", ["expected a list of objects", "a number"]),
             ("[1]", ["row 1", "a number"]),
             ('[{"a": 1}, {"a": [2]}]', ["row 2", "column 'a'", "a list"]),
-            ('[{"a": 1, "a": 2}]', ["'a' appears twice"]),
             ('[{"a": 1},', ["not valid JSON"]),
             ("[" * 200_000, ["not valid JSON"]),
             (b'[{"a": "\xe9\xc3\xa9"}]', ["not UTF-8"]),
@@ -182,11 +180,11 @@ class TestFiles:
         assert "'' is not known" in refusal(written(tmp_path, "a", "noextension"))
 
     def test_an_unreadable_file_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def denied(_: Path) -> bytes:
+        def denied(_: Path, __: str) -> None:
             raise PermissionError(13, "Permission denied")  # as root may read everything, chmod is no test
 
         path = written(tmp_path, "a,b\n1,2\n")
-        monkeypatch.setattr(Path, "read_bytes", denied)
+        monkeypatch.setattr(Path, "open", denied)
         assert "can't be read: Permission denied" in refusal(path)
 
 
@@ -249,6 +247,6 @@ def test_out_of_memory_is_no_fault_of_a_table(error: Exception, monkeypatch: pyt
     def failing(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(pa.csv, "read_csv", failing)
+    monkeypatch.setattr(pa.csv, "open_csv", failing)
     with pytest.raises(MemoryError):
         parse_csv(b"a\n1\n", "the body")

@@ -16,7 +16,7 @@ from tests.model.conftest import Notes, make_table, train_quickly
 
 
 def _hold_out(table: pa.Table, **options: object) -> HoldingOut:
-    columns = columns_from_table(table, plan_columns(table, "rent"))
+    columns = columns_from_table(table, plan_columns(table, "rent").schema)
     return hold_out(table, "rent", columns, make_options(dict(options)))
 
 
@@ -79,8 +79,8 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
     plan = plan_columns(
         table, "rent", ignore=("size", "district"), overrides={"day": ColumnOverride(FeatureKind.NUMERIC)}
     )
-    columns = columns_from_table(table, plan)
-    schema = make_schema(plan, columns, hold_out(table, "rent", columns, make_options({"time": "day"})).ahead)
+    columns = columns_from_table(table, plan.schema)
+    schema = make_schema(plan.schema, columns, hold_out(table, "rent", columns, make_options({"time": "day"})).ahead)
     assert schema.features[-1].maximum == 159.0 + 16.0
     encoder = Encoder.fit(schema, columns)
     later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}

@@ -66,8 +66,8 @@ def test_rare_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     options = make_options({"budget": 0.1})
     whole = prepared(options, classes=True)
     sample = rows_for_budget(whole, options)
-    assert whole.plan.target.classes is not None
-    rare = whole.plan.target.classes.index("rare")
+    assert whole.plan.schema.target.classes is not None
+    rare = whole.plan.schema.target.classes.index("rare")
     assert (sample.targets == rare).sum() == 3
     assert len(sample.targets) == 80
 

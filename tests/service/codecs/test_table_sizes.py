@@ -13,7 +13,7 @@ import pytest
 from murho.model.tables.cells import LONGEST_TEXT
 from murho.service.codecs.arrow_blocks import TEXT_BYTES
 from murho.service.codecs.formats import reader_of
-from murho.service.codecs.table_sizes import stream_size
+from murho.service.codecs.table_sizes import stream_size, text_bytes
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
@@ -220,3 +220,23 @@ def test_broken_streams_are_bad_input() -> None:
             broken[at] = rng.integers(0, 256)
         with contextlib.suppress(BadInputError, TooLargeError):
             decode(bytes(broken), ARROW, max_body_bytes=10**6)
+
+
+TEXTS = ["é", None, "", "a text of more than twelve bytes", "bb", " c "]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_the_bytes_of_texts_are_known_before_they_are_written_out(kind: pa.DataType) -> None:
+    """The texts twice, behind one that is cut off: plain, and as a dictionary of two chunks."""
+    cells = pa.array(["cut off", *TEXTS], kind)[1:]
+    codes = pa.array([0, 1, 2, 3, 4, 5, 6], pa.int8())[1:]
+    rows = pa.DictionaryArray.from_arrays(codes, pa.array(["cut off", "never taken", *TEXTS], kind)[1:])
+    for column in (pa.chunked_array([cells, cells]), pa.chunked_array([rows, rows.take(pa.array(range(6)))])):
+        assert text_bytes(column).tolist() == [2, 0, 0, 32, 2, 3] * 2
+
+
+def test_numbers_have_no_text() -> None:
+    assert text_bytes(pa.chunked_array([pa.array([1.0, 2.0]), pa.array([None, 3.0])])).tolist() == [0] * 4
+    codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([1.5, 2.5]))
+    assert text_bytes(pa.chunked_array([codes])).tolist() == [0] * 3
+    assert text_bytes(pa.chunked_array([], pa.string())).tolist() == []

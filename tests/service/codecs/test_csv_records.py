@@ -1,4 +1,4 @@
-"""Tests of `murho.model.tables.formats`: records end where the reader ends them."""
+"""Tests of `murho.service.codecs.csv_blocks`: records end where the reader ends them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.errors import TableError
-from murho.model.tables.formats import file_chunks, parse_csv, record_ends
+from murho.model.tables.csv_reader import Header, parse_csv
+from murho.service.codecs.csv_blocks import record_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+HEADER = Header(",", ["x", "y"], 1)
 CELLS = st.text(alphabet='ab",;\n\r 5', max_size=6)
 
 
-def records(path: Path, chunk_bytes: int = 2**20, **how: int) -> list[bytes]:
-    found = record_ends(file_chunks(path, chunk_bytes), ",", str(path), **how)
-    ends = np.concatenate([np.zeros(1, int), *found])
+def records(path: Path, chunk_bytes: int = 2**20, most_bytes: int = 2**20) -> list[bytes]:
     data = path.read_bytes()
+    chunks = (data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
+    ends = np.concatenate([np.zeros(1, int), *record_ends(chunks, ",", str(path), most_bytes)])
     return [data[start:end] for start, end in pairwise(ends)]
 
 
@@ -42,8 +44,8 @@ def test_any_table_is_cut_into_its_rows_whatever_is_read_at_a_time(
     pieces = records(path, chunk_bytes=chunk)
     assert b"".join(pieces) == path.read_bytes()
     assert len(pieces) == 1 + len(rows)
-    whole = parse_csv(path.read_bytes(), "t", separator=",")
-    one_by_one = [parse_csv(pieces[0] + piece, "t", separator=",") for piece in pieces[1:]]
+    whole = parse_csv(path.read_bytes(), "t", HEADER)
+    one_by_one = [parse_csv(pieces[0] + piece, "t", HEADER) for piece in pieces[1:]]
     assert [table.to_pylist()[0] for table in one_by_one] == whole.to_pylist()
 
 
@@ -57,11 +59,11 @@ def test_a_quote_that_is_not_closed_is_told_from_cells_with_quotes(
     writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
     writer.writerows([("x", "y"), *rows])
     whole = text.getvalue().encode()
-    assert parse_csv(whole, "t", separator=",").num_rows == len(rows)
+    assert parse_csv(whole, "t", HEADER).num_rows == len(rows)
     open_cell = f'1,"2{end}3,4{end}'.encode()
     line = whole.count(b"\n") + 1
     with pytest.raises(TableError, match=f"t, line {line}: a quote opens a cell there and isn't closed"):
-        parse_csv(whole + open_cell, "t", separator=",")
+        parse_csv(whole + open_cell, "t", HEADER)
 
 
 def test_a_megabyte_of_quotes_is_looked_through_at_once() -> None:

@@ -1,0 +1,219 @@
+"""CSV files: every cell stays text, and missing cells are null.
+
+Kinds of columns are inferred later, from whole columns and never from a first block. Blanks around cells and names are
+dropped. The separator is a comma, semicolon, tab or bar.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from contextlib import suppress
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from murho.model.errors import TableError
+from murho.model.tables.columns import text_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+__all__ = ["MISSING_TOKENS", "Header", "csv_rows", "parse_csv", "read_header"]
+
+MISSING_TOKENS = frozenset(
+    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
+)
+"""Texts that mark a missing cell in a CSV file."""
+
+_TOKENS = text_array(sorted(MISSING_TOKENS))
+_LONGEST_TOKEN = pc.max(pc.binary_length(_TOKENS))
+_NULL = pa.nulls(1, pa.string())[0]
+_SEPARATORS = (",", ";", "\t", "|")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ENCODING_HINT = "save it as UTF-8"
+_START_BYTES = 2**20
+_LONGEST_LINE = 2**22
+_BLOCK_BYTES = 2**24
+_END = "\x04"
+"""First cell of a row that is put behind the last one: a quote that isn't closed takes it in."""
+
+
+class Header(NamedTuple):
+    """What the first lines of a file tell.
+
+    Attributes:
+        separator: What separates the cells.
+        names: Names of the columns, without blanks around them.
+        lines: Lines before the rows.
+    """
+
+    separator: str
+    names: list[str]
+    lines: int
+
+
+def parse_csv(data: bytes | pa.Buffer, where: str, header: Header | None = None, *, skipped: int = 0) -> pa.Table:
+    """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
+
+    Args:
+        data: The bytes, with a header line.
+        where: Name of their source, for messages.
+        header: The header, if it is known.
+        skipped: Lines of the source behind the header line that the data don't have, for messages.
+
+    Raises:
+        TableError: The data are empty, aren't UTF-8, have ragged lines or a quote that isn't closed, or the header
+            can't be read.
+    """
+    names, rows = csv_rows(data, where, header, skipped=skipped)
+    schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
+    return pa.Table.from_batches(rows, schema).rename_columns(names)
+
+
+def csv_rows(
+    data: bytes | pa.Buffer, where: str, header: Header | None = None, *, skipped: int = 0
+) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
+
+    Takes and raises what `parse_csv` does.
+    """
+    text = _without_mark(pa.py_buffer(data))
+    header = header or read_header(text, where)
+    return header.names, _rows(text, where, header, skipped)
+
+
+def _without_mark(text: pa.Buffer) -> pa.Buffer:
+    return text[len(_BYTE_ORDER_MARK) :] if bytes(text[:3]) == _BYTE_ORDER_MARK else text
+
+
+def _rows(text: pa.Buffer, where: str, header: Header, skipped: int) -> Iterator[pa.RecordBatch]:
+    names = [str(place) for place in range(len(header.names))]
+    last = header.separator.join([_END, *[""] * (len(names) - 1)])
+    try:
+        reader = pa.csv.open_csv(
+            _Blocks(text, f"\n{last}\n".encode()),
+            # One thread keeps the rows in order and the errors reproducible.
+            read_options=pa.csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK_BYTES, column_names=names, skip_rows_after_names=header.lines
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=header.separator, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
+        for block, following in pairwise(chain(reader, [None])):
+            count = block.num_rows - (following is None)
+            if following is None and block.column(0)[count].as_py() != _END:
+                raise pa.ArrowInvalid("a quote isn't closed")
+            yield pa.record_batch([_trimmed(column) for column in block.slice(0, count).columns], names=names)
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        if "launch worker thread" in str(error):
+            raise MemoryError from error
+        raise _diagnosis(where, text, header, error, skipped) from error
+
+
+class _Blocks(io.RawIOBase):
+    """A text in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+
+    def __init__(self, text: pa.Buffer, end: bytes) -> None:
+        self._text, self._kept, self._end = pa.BufferReader(text), b"", end
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self._kept + self._text.read(max(1, size - len(self._kept) - len(self._end)))
+        if self._text.tell() == self._text.size():
+            block, self._end = block + self._end, b""
+        cut = len(block) > 1 and block.endswith(b"\r")
+        self._kept = b"\r" if cut else b""
+        return block[:-1] if cut else block
+
+
+def _trimmed(column: pa.Array) -> pa.Array:
+    """The cells without blanks around them, null where they say that there is none."""
+    column = pc.utf8_trim_whitespace(column)
+    short = column.filter(pc.less_equal(pc.binary_length(column), _LONGEST_TOKEN))
+    if not pc.any(pc.is_in(short, _TOKENS), min_count=0).as_py():  # takes half the time
+        return column
+    return pc.if_else(pc.is_in(column, _TOKENS), _NULL, column)
+
+
+def read_header(data: bytes | pa.Buffer, where: str) -> Header:
+    """Read the first lines of a CSV file.
+
+    The separator is the one that splits them into equal numbers of cells, and into the most cells.
+
+    Args:
+        data: The file from its beginning to the end of some line, or all of it.
+        where: Its name, for messages.
+
+    Raises:
+        TableError: The file is empty or no text in UTF-8, or its header line can't be read.
+    """
+    data = _without_mark(pa.py_buffer(data))
+    sample = bytes(data[:_START_BYTES])
+    if not sample.strip():
+        raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample[:4096]:
+        raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
+    if len(sample) < data.size:
+        # The sample ends with a whole line: a cut line would look ragged.
+        sample = sample[: sample.rfind(b"\n") + 1] or data.to_pybytes()
+    try:
+        text = sample.decode()
+    except UnicodeDecodeError as error:
+        raise _not_utf8(where, sample.count(b"\n", 0, error.start) + 1, error) from error
+    best: tuple[bool, int, str, list[str]] = (False, 0, "", [])
+    for separator in _SEPARATORS:
+        rows: list[list[str]] = []
+        with suppress(csv.Error):  # such as a cell that is too long, but for this reader alone
+            rows.extend(islice(filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=separator)), 20))
+        agree = len({len(row) for row in rows}) == 1 < len(rows[0])
+        if rows and (agree, len(rows[0])) > best[:2]:
+            best = (agree, len(rows[0]), separator, [name.strip() for name in rows[0]])
+    if not best[1]:
+        raise TableError(f"{where}: the header line can't be read as CSV: check its quotes")
+    blank = text[: len(text) - len(text.lstrip("\r\n"))].replace("\r\n", "\n")
+    return Header(*best[2:], len(blank) + 1)
+
+
+def _diagnosis(where: str, text: pa.Buffer, header: Header, error: Exception, skipped: int) -> TableError:
+    """Find the line on which the fast reader failed, with a slower reader that counts lines."""
+    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="\n")
+    reader = csv.reader(_short(lines), delimiter=header.separator, strict=True)
+    line, width = 1, len(header.names)
+    try:
+        for row in reader:
+            if row and len(row) != width:
+                return TableError(
+                    f"{where}, line {line + skipped}: {len(row)} cells where the header has {width}: "
+                    "check for a missing or extra separator, or an unquoted one within a cell"
+                )
+            line = reader.line_num + 1
+    except UnicodeDecodeError as decoding:
+        return _not_utf8(where, line + skipped, decoding)
+    except csv.Error as broken:
+        said = "a quote opens a cell there and isn't closed" if "unexpected end" in str(broken) else str(broken)
+        return TableError(f"{where}, line {line + skipped}: {said}: check the quotes from this line on")
+    return TableError(f"{where} can't be read as CSV: {str(error)[:200]}")
+
+
+def _short(lines: Iterable[str]) -> Iterator[str]:
+    """Lines that may be taken apart: the cells of a line of many megabytes would take many times its memory."""
+    for line in lines:
+        if len(line) > _LONGEST_LINE:
+            raise csv.Error(f"it has more than {_LONGEST_LINE} characters")
+        yield line
+
+
+def _not_utf8(where: str, line: int, error: UnicodeDecodeError) -> TableError:
+    byte = error.object[error.start]
+    return TableError(f"{where}, line {line}: byte 0x{byte:02x} is not UTF-8: {_ENCODING_HINT}")
