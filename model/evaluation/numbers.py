@@ -100,7 +100,7 @@ class JudgedNumbers(JudgedRows):
         """
         predictive, truth = drawn.predictive(), torch.from_numpy(targets).to(drawn.outputs.device)
         scores = predictive.normal_score(truth.unsqueeze(0))[0]
-        mean, epistemic, _ = predictive.split()
+        mean, epistemic, _ = predictive.moments
         values = row_scores(predictive, truth)
 
         def bands(conformal: ConformalMap | None) -> Bands:
@@ -228,7 +228,7 @@ def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, NDArray[np.fl
         ``square`` and ``absolute`` error of the mean, ``nll`` (nats), ``crps``, ``variance`` of the predictive, and
         ``reach``, the size of the normal score of the target, at most `FURTHEST_SCORE`.
     """
-    mean, epistemic, aleatoric = predictive.split()
+    mean, epistemic, aleatoric = predictive.moments
     scores = {
         "square": (mean - truth).square(),
         "absolute": (mean - truth).abs(),

@@ -17,14 +17,12 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
-from murho.model.distributions.transforms import Identity
 from murho.model.predictive.normals import effective_counts
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from murho.model.distributions.mixtures import WideComponent
     from murho.model.distributions.predictive import Predictive
 
 __all__ = [
@@ -109,7 +107,7 @@ def monte_carlo_error(
     # for a std of 0, which a single draw has.
     of_std = of_variance / (std + (std.square() + of_variance).sqrt()).clamp_min(tiny)
     if calibrated_std is not None:
-        of_std = of_std * (calibrated_std / torch.hypot(*drawn.split()[1:]).clamp_min(tiny))
+        of_std = of_std * (calibrated_std / torch.hypot(*drawn.moments[1:]).clamp_min(tiny))
     of_mean = strata.error(drawn.means, mirror.means)
     if len(drawn.means) == 1 and not noise:  # one function value: it is the mean and every percentile
         return of_mean, of_std, of_mean.unsqueeze(1).expand_as(percentiles).contiguous()
@@ -192,7 +190,9 @@ class _Distribution:
     def of(cls, predictive: Predictive, drawn: Predictive, *, noise: bool) -> _Distribution:
         if noise:
             mixture = predictive.mixture
-            return cls(predictive, mixture.means, mixture.noise, mixture.weights, noisy=True)
+            whole = len(mixture.means) // len(predictive.means) * len(predictive.means)
+            widths, shares = (part.expand_as(mixture.means)[:whole] for part in (mixture.noise, mixture.shares))
+            return cls(predictive, mixture.means[:whole], widths, shares, noisy=True)
         # Function values are points: a kernel smooths them to a density. Its width is half of the one that suits the
         # middle of a Gaussian (Silverman 1986, equation 3.28), because percentiles are mostly in the tails.
         spread = drawn.means.std(dim=0, correction=0)
@@ -203,40 +203,17 @@ class _Distribution:
     def share_below(self, values: Tensor) -> Tensor:
         """What each draw adds to ``P(y <= value)``, ``[S, B]`` for values ``[B]``: its average is that, to first order.
 
-        The wide component follows from all draws together. Its part is the change with each draw of its mean and width.
+        The wide component follows from all draws together. What each draw changes of it is left out.
         """
         if not self.noisy:
             return (1.0 + self._standardised(values) / STEP_WIDTH).clamp(0.0, 1.0)
-        shares = self._of_draws(normal_cdf(self._standardised(values)))
-        wide = self.predictive.mixture.wide
-        return shares if wide is None else torch.lerp(shares, self._of_wide(wide, values), wide.weight)
+        return self._of_draws(normal_cdf(self._standardised(values)))
 
     def density(self, values: Tensor) -> Tensor:
         """Density of y, averaged over the draws, ``[B]`` for values ``[B]``."""
         components = torch.exp(-0.5 * self._standardised(values).square() - LOG_SQRT_2PI) / self.noise
         density = self._of_draws(components).mean(dim=0)
-        wide = self.predictive.mixture.wide
-        if self.noisy and wide is not None:
-            place = (self._forward(values) - wide.means) / wide.noise
-            density = torch.lerp(density, torch.exp(-0.5 * place.square() - LOG_SQRT_2PI) / wide.noise, wide.weight)
         return density * (self.predictive.transform.log_slope(values).exp() if self.noisy else 1.0)
-
-    def _of_wide(self, wide: WideComponent, values: Tensor) -> Tensor:
-        """Influence of each draw on the wide component's distribution function, ``[S, B]`` for values ``[B]``."""
-        place = (self._forward(values) - wide.means) / wide.noise
-        bell = torch.exp(-0.5 * place.square() - LOG_SQRT_2PI) / wide.noise
-        means = self._of_draws(self.means)
-        within = self._of_draws(self.means.square() + self.noise.square()) - means.square()
-        apart = means - wide.means
-        variance = apart.square() + within
-        # Variance of the wide component: the mixture's, and that of a wider noise, in proportion unless limited.
-        wider = wide.noise.square() - wide.spreads.square()
-        if isinstance(self.predictive.transform, Identity):
-            wider_of_draws = wider / within.mean(dim=0) * within
-        else:
-            wider_of_draws = wider / wide.spreads.square() * variance
-        width = (variance + torch.where(wide.limited, 0.0, wider_of_draws)) / (2.0 * wide.noise)
-        return normal_cdf(place) - bell * (apart + place * width)
 
     def _forward(self, values: Tensor) -> Tensor:
         return self.predictive.transform.forward(values) if self.noisy else values

@@ -100,7 +100,7 @@ class PredictionPlan:
         if options.samples == 0:
             mean = predictive.means.mean(dim=0)
             return {"mean": mean} | ({"draws": mean.new_empty((len(mean), 0))} if options.draws else {})
-        mean, epistemic, aleatoric = predictive.split()
+        mean, epistemic, aleatoric = predictive.moments
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
             answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from murho.model.distributions.steps import SQRT_HALF
 from murho.model.predictive.compiled.moments import Scale, standardise
+from tests.model.mixture_references import RULE, without_wide
 
 if TYPE_CHECKING:
     from murho.model.distributions.mixtures import Mixture
@@ -23,13 +24,14 @@ Row = tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Scale]
 
 def rows_of(mixture: Mixture) -> list[Row]:
     """Each row's components, standardised and as they are, and its scale: see `quantile_kernel.find_levels`."""
+    mixture, wide_noise = without_wide(mixture)
     like = mixture.means
     noise = mixture.noise.expand_as(like)
-    weights = torch.full_like(like, 1.0 / len(like)) if mixture.weights is None else mixture.weights
+    weights = mixture.shares.expand_as(like)
     centres, units = mixture.moments()
     wide, of_wide = torch.zeros_like(units), 0.0
-    if mixture.wide is not None:
-        wide, of_wide = units * SQRT_HALF / mixture.wide.noise, mixture.wide.weight
+    if wide_noise is not None:
+        wide, of_wide = units * SQRT_HALF / wide_noise, RULE.weight
     rows = []
     for number in range(like.shape[1]):
         own, precisions, shares = np.empty((3, len(like)), dtype=np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -97,13 +97,16 @@ def _far_off(some: Numbers) -> Mixture:
     return Mixture(1e7 + some.normal(40, ROWS), 0.5 + some.uniform(40, 1))
 
 
+RULE = WideRule.after(700)
+
+
 def _beside_wide(make: Callable[[Numbers], Mixture]) -> Callable[[Numbers], Mixture]:
     """With a component more, of weight 1/701 and some six times as wide as the others together."""
 
     def beside_wide(some: Numbers) -> Mixture:
         mixture = make(some)
         mean, spread = mixture.moments()
-        return replace(mixture, wide=WideRule.after(700).component(mean, spread, spread, torch.inf))
+        return mixture.with_component(mean, RULE.noise(spread, spread, torch.inf), RULE.weight)
 
     return beside_wide
 
@@ -139,26 +142,21 @@ def make(kind: str, seed: int = 0) -> Mixture:
     return (SMOOTH | HARD)[kind](Numbers(torch.Generator().manual_seed(seed)))
 
 
-def spelt_out(mixture: Mixture) -> Mixture:
-    """The same, its wide component one of C + 1 that have weights."""
-    wide, count = mixture.wide, len(mixture.means)
-    if wide is None:
-        return mixture
-    weights = torch.full_like(mixture.means, 1.0 / count) if mixture.weights is None else mixture.weights
-    weight = torch.full_like(wide.noise, wide.weight).unsqueeze(0)
-    return Mixture(
-        torch.cat((mixture.means, wide.means.unsqueeze(0))),
-        torch.cat((mixture.noise.expand_as(mixture.means), wide.noise.unsqueeze(0))),
-        torch.cat(((1.0 - weight) * weights, weight)),
-    )
+def without_wide(mixture: Mixture) -> tuple[Mixture, Tensor | None]:
+    """The mixture without its wide component, and the standard deviations of that, ``[B]``; None: it has none."""
+    weights = mixture.weights
+    if weights is None or len(weights) < 2 or not bool((weights[-1] == RULE.weight).all()):
+        return mixture, None
+    rest = Mixture(mixture.means[:-1], mixture.noise[:-1], weights[:-1] / (1.0 - RULE.weight))
+    return rest, mixture.noise[-1]
 
 
 def tail(mixture: Mixture, values: Tensor, signs: Tensor) -> Tensor:
     """1 - F where the sign is 1, F where it is -1, at values ``[B, K]``."""
-    mixture = spelt_out(mixture)
     noise = mixture.noise.expand_as(mixture.means).unsqueeze(-1)
     tails = torch.special.erfc(signs * (values - mixture.means.unsqueeze(-1)) / (noise * 2.0**0.5))
-    return 0.5 * mixture.average(tails)
+    below: Tensor = 0.5 * (tails * mixture.shares.unsqueeze(-1)).sum(dim=0)
+    return below
 
 
 def bisect(mixture: Mixture, scores: Tensor, rounding: float = 1e-12) -> tuple[Tensor, Tensor]:
@@ -169,7 +167,6 @@ def bisect(mixture: Mixture, scores: Tensor, rounding: float = 1e-12) -> tuple[T
         scores: Normal scores, ``[K]`` or ``[B, K]``.
         rounding: What may be wrong of the smaller tail, of itself.
     """
-    mixture = spelt_out(mixture)
     scores = scores.double().expand(mixture.means.shape[1], -1)
     signs = torch.where(scores > 0.0, 1.0, -1.0).double()
     goals = 0.5 * torch.special.erfc(scores.abs() * 0.5**0.5)

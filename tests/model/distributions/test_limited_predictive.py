@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from murho.model.distributions.mixtures import WideRule
-from murho.model.distributions.predictive import LimitedPredictive, Predictive
+from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
@@ -21,7 +21,7 @@ LIMITS = Limits(0.5, 2.0)
 KINDS = ["gaussian", "mixture", "wide", "logarithm"]
 
 
-def _latent(kind: str) -> Predictive:
+def _latent(kind: str, limits: Limits | None = None) -> Predictive:
     """Three draws of four rows: inside, at either limit, and far beyond the maximum."""
     generator = torch.Generator().manual_seed(0)
     components = 2 if kind in {"mixture", "logarithm"} else 1
@@ -34,7 +34,7 @@ def _latent(kind: str) -> Predictive:
     if components > 1:
         weights = torch.rand(3, 4, components, generator=generator).double()
         weights = weights / weights.sum(dim=2, keepdim=True)
-    latent = Predictive.of(means, noise, weights, transform)
+    latent = Predictive.of(means, noise, weights, transform, limits)
     return latent.with_wide(WideRule(0.05, 3.0), 1.0) if kind == "wide" else latent
 
 
@@ -52,9 +52,8 @@ def _sample(latent: Predictive, count: int = 400_000) -> Tensor:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_are_those_of_clipped_observations(kind: str) -> None:
-    latent = _latent(kind)
-    limited = LimitedPredictive.clipped(latent, LIMITS)
-    mean, epistemic, aleatoric = limited.split()
+    latent, limited = _latent(kind), _latent(kind, LIMITS)
+    mean, epistemic, aleatoric = limited.moments
     rows = slice(0, 3)  # the points of the sample don't reach the last row
     sample = _sample(latent)[:, rows]
     torch.testing.assert_close(mean[rows], sample.mean(dim=0), rtol=0.0, atol=2e-3)
@@ -63,9 +62,9 @@ def test_moments_are_those_of_clipped_observations(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_lies_beyond_the_limits(kind: str) -> None:
-    limited = LimitedPredictive.clipped(_latent(kind), LIMITS)
+    limited = _latent(kind, LIMITS)
     quantiles = limited.quantiles(torch.linspace(-4.0, 4.0, 9).double())
-    for values in (quantiles, limited.means, limited.split()[0]):
+    for values in (quantiles, limited.means, limited.moments[0]):
         assert float(values.min()) >= 0.5
         assert float(values.max()) <= 2.0
     assert bool((quantiles.diff(dim=1) >= 0.0).all())
@@ -78,8 +77,7 @@ def test_nothing_lies_beyond_the_limits(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_crps_is_that_of_clipped_observations(kind: str) -> None:
-    latent = _latent(kind)
-    limited = LimitedPredictive.clipped(latent, LIMITS)
+    latent, limited = _latent(kind), _latent(kind, LIMITS)
     sample = _sample(latent, 4_000)[:, :3]
     for value in (0.5, 1.1, 2.0, 2.5):
         targets = torch.full((4,), value).double()
@@ -89,8 +87,7 @@ def test_crps_is_that_of_clipped_observations(kind: str) -> None:
 
 
 def test_at_a_limit_the_likelihood_is_the_probability_of_the_limit() -> None:
-    latent = _latent("gaussian")
-    limited = LimitedPredictive.clipped(latent, LIMITS)
+    latent, limited = _latent("gaussian"), _latent("gaussian", LIMITS)
     below, above = latent.tails(torch.tensor([0.5, 2.0]).double())
     for value, mass in ((0.5, below[:, 0]), (2.0, above[:, 1]), (2.7, above[:, 1])):
         found = limited.log_density(torch.full((4,), value).double())
@@ -100,7 +97,7 @@ def test_at_a_limit_the_likelihood_is_the_probability_of_the_limit() -> None:
 
 
 def test_a_band_contains_a_limit_from_its_normal_score_on() -> None:
-    limited = LimitedPredictive.clipped(_latent("gaussian"), LIMITS)
+    limited = _latent("gaussian", LIMITS)
     for limit in (0.5, 2.0):
         scores = limited.normal_score(torch.full((4,), limit).double())
         assert bool((scores >= 0.0).all() if limit == 2.0 else (scores <= 0.0).all())
@@ -112,11 +109,11 @@ def test_a_band_contains_a_limit_from_its_normal_score_on() -> None:
 
 
 def test_rows_are_selected_with_their_limits() -> None:
-    limited = LimitedPredictive.clipped(_latent("wide"), LIMITS)
+    limited = _latent("wide", LIMITS)
     part = limited.of_rows(torch.tensor([2]))
     scores = torch.tensor([2.0]).double()
     torch.testing.assert_close(part.quantiles(scores)[0], limited.quantiles(scores)[2])
-    torch.testing.assert_close(part.split()[1][0], limited.split()[1][2])
+    torch.testing.assert_close(part.moments[1][0], limited.moments[1][2])
 
 
 def test_a_minimum_must_lie_below_the_maximum() -> None:

@@ -5,40 +5,34 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.distributions.mixtures import Mixture, mixture_quantiles
+from murho.model.distributions import mixtures
+from murho.model.distributions.mixtures import Mixture
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
 
 DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
-
-
-def quantiles(mixture: Mixture, scores: torch.Tensor, tile_values: int | None = None) -> torch.Tensor:
-    asked = scores.expand(mixture.means.shape[1], -1)
-    return mixture_quantiles(
-        mixture.means, mixture.noise, mixture.weights, asked, mixture.wide, tile_values=tile_values
-    )
 
 
 @pytest.mark.parametrize("kind", SMOOTH | HARD)
 def test_they_are_what_bisection_finds(kind: str) -> None:
     for seed in range(2):
         mixture = make(kind, seed)
-        assert_exact(mixture, SCORES, quantiles(mixture, SCORES), tolerance=2e-6)
+        assert_exact(mixture, SCORES, mixture.quantiles(SCORES), tolerance=2e-6)
 
 
 @pytest.mark.parametrize("kind", SMOOTH | HARD)
 def test_many_of_a_row_are_what_bisection_finds(kind: str) -> None:
     mixture = make(kind, 3)
-    assert_exact(mixture, DENSE, quantiles(mixture, DENSE), tolerance=2e-6)
+    assert_exact(mixture, DENSE, mixture.quantiles(DENSE), tolerance=2e-6)
 
 
 @pytest.mark.parametrize("kind", SMOOTH | HARD)
 def test_they_are_exact_up_to_the_furthest_scores(kind: str) -> None:
     mixture = make(kind, 4)
     scores = torch.tensor([-35.0, -25.0, -7.5, -6.9, 6.9, 7.5, 25.0, 35.0], dtype=torch.float64)
-    assert_exact(mixture, scores, quantiles(mixture, scores))
+    assert_exact(mixture, scores, mixture.quantiles(scores))
     furthest = torch.tensor([-37.0, 37.0], dtype=torch.float64)
-    tolerance = 1e-4 if mixture.wide is None else 1e-3  # there they lie in the wide component
-    assert_exact(mixture, furthest, quantiles(mixture, furthest), tolerance)
+    tolerance = 1e-3 if "wide" in kind else 1e-4  # there they lie in the wide component
+    assert_exact(mixture, furthest, mixture.quantiles(furthest), tolerance)
 
 
 @pytest.mark.parametrize("kind", ["one component", "identical components"])
@@ -46,7 +40,7 @@ def test_of_one_gaussian_they_are_its_own(kind: str) -> None:
     mixture = make(kind)
     scores = torch.cat((SCORES, torch.tensor([-37.0, -12.0, 37.0]).double()))
     own = mixture.means[0].unsqueeze(-1) + mixture.noise[0].unsqueeze(-1) * scores
-    error = (quantiles(mixture, scores) - own).abs() / mixture.noise[0].unsqueeze(-1)
+    error = (mixture.quantiles(scores) - own).abs() / mixture.noise[0].unsqueeze(-1)
     assert float(error.max()) < 1e-5
 
 
@@ -88,16 +82,16 @@ def test_the_number_of_threads_changes_nothing(kind: str, request: pytest.Fixtur
         mixture.noise.repeat(1, 60),
         None if mixture.weights is None else mixture.weights.repeat(1, 60),
     )
-    alone = quantiles(large, SCORES)
+    alone = large.quantiles(SCORES)
     request.getfixturevalue("two_threads")
-    difference = (quantiles(large, SCORES) - alone).abs() / large.moments()[1].unsqueeze(-1)
+    difference = (large.quantiles(SCORES) - alone).abs() / large.moments()[1].unsqueeze(-1)
     assert float(difference.max()) <= 2e-6
 
 
 def test_every_row_may_have_levels_of_its_own() -> None:
     mixture = make("smooth", 8)
     scores = torch.randn(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert_exact(mixture, scores, quantiles(mixture, scores), tolerance=2e-6)
+    assert_exact(mixture, scores, mixture.quantiles(scores), tolerance=2e-6)
     together = mixture.quantiles(scores)
     for row in range(6):
         alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores[row])
@@ -105,16 +99,18 @@ def test_every_row_may_have_levels_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("kind", ["weighted", "a staircase, and wide"])
-def test_tiles_change_nothing(kind: str) -> None:
+def test_tiles_change_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mixture = make(kind, 9)
     spread = mixture.moments()[1].unsqueeze(-1)
     for scores in (SCORES, DENSE):
-        difference = (quantiles(mixture, scores, tile_values=64) - quantiles(mixture, scores)).abs() / spread
+        whole = mixture.quantiles(scores)
+        with monkeypatch.context() as patch:
+            patch.setattr(mixtures, "TILE_VALUES", 64)
+            difference = (mixture.quantiles(scores) - whole).abs() / spread
         assert float(difference.max()) <= 2e-6
 
 
 def test_no_rows_and_no_levels_have_none() -> None:
     none = Mixture(torch.zeros(4, 0).double(), torch.ones(4, 1).double())
-    assert quantiles(none, SCORES).shape == none.quantiles(SCORES).shape == (0, len(SCORES))
+    assert none.quantiles(SCORES).shape == (0, len(SCORES))
     assert make("smooth").quantiles(torch.zeros(0)).shape == (6, 0)
-    assert quantiles(make("smooth"), torch.zeros(0).double()).shape == (6, 0)

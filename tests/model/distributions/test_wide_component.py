@@ -24,8 +24,8 @@ def test_its_weight_is_the_rule_of_succession_and_it_adds_a_twentieth_of_the_noi
 
 def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_targets() -> None:
     spreads, noise = torch.tensor([5.0, 5.0, 5.0]).double(), torch.tensor([0.5, 3.0, 0.0]).double()
-    component = WideRule(0.01, 8.0).component(torch.zeros(3).double(), spreads, noise, most=12.0)
-    assert component.noise.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
+    wide = WideRule(0.01, 8.0).noise(spreads, noise, most=12.0)
+    assert wide.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
 
 
 def test_json_gives_it_back() -> None:

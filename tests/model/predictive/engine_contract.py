@@ -23,7 +23,7 @@ from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.target_models import TargetModel
 from tests.model.maps import odd_map
-from tests.model.mixture_references import bisect, spelt_out, tail
+from tests.model.mixture_references import bisect, tail
 
 if TYPE_CHECKING:
     from murho.model.bbb.gaussian import GaussianMixtureLikelihood
@@ -89,9 +89,9 @@ class Case:
         if rule is not None:
             centre, spread = mixture.moments()
             aleatoric = (variance - epistemic.square()).sqrt()
-            wide = rule.component(centre, spread, spread * aleatoric / variance.sqrt(), target.scale)
-            mixture = spelt_out(replace(mixture, wide=wide))
-            other, deviation = target.transform.moments(centre, wide.noise)
+            wide = rule.noise(spread, spread * aleatoric / variance.sqrt(), target.scale)
+            mixture = mixture.with_component(centre, wide, rule.weight)
+            other, deviation = target.transform.moments(centre, wide)
             second = torch.lerp(variance + mean.square(), deviation.square() + other.square(), rule.weight)
             moved = torch.lerp(mean, other, rule.weight)
             mean, variance = moved, second - moved.square()

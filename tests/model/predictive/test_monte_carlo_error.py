@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.distributions.mixtures import Mixture, WideRule
+from murho.model.distributions.mixtures import Mixture
 from murho.model.distributions.predictive import Predictive, function_quantiles
-from murho.model.distributions.transforms import Identity, Logarithm
+from murho.model.distributions.transforms import Logarithm
 from murho.model.predictive.draws import make_draws, mean_network, mirrored
 from murho.model.predictive.monte_carlo_error import monte_carlo_error
 from murho.model.predictive.normals import coupled_normals
@@ -46,7 +46,7 @@ def test_errors_of_a_linear_model(samples: int, members: int) -> None:
     drawn, mirror = _said(lambda weights: 3.0 + slope * weights, samples, members, sigma)
     answers = drawn.quantiles(torch.special.ndtri(LEVELS))
     of_mean, of_std, of_percentiles = monte_carlo_error(drawn, mirror, answers, members=members, noise=True)
-    mean, epistemic, aleatoric = drawn.split()
+    mean, epistemic, aleatoric = drawn.moments
     std = math.hypot(slope, sigma)
     if samples % 64 == 0:
         assert float(of_mean.max()) < 1e-6
@@ -64,7 +64,7 @@ def test_errors_of_a_quadratic_function(samples: int, members: int) -> None:
     drawn, mirror = _said(torch.square, samples, members, 1.0)
     answers = drawn.quantiles(torch.special.ndtri(LEVELS))
     of_mean, of_std, _ = monte_carlo_error(drawn, mirror, answers, members=members, noise=True)
-    mean, epistemic, aleatoric = drawn.split()
+    mean, epistemic, aleatoric = drawn.moments
     assert 0.9 < _ratio(of_mean, mean, 1.0) < 1.1
     assert 0.8 < _ratio(of_std, torch.hypot(epistemic, aleatoric), 3.0**0.5) < 1.25
 
@@ -75,14 +75,14 @@ def test_errors_of_a_mixture_of_unlike_members_count_the_lean_to_the_first() -> 
         lambda weights: weights + 10.0 * (torch.arange(64) % 10 < 4).double().unsqueeze(-1), 64, 10, 1.0
     )
     of_mean, _, _ = monte_carlo_error(drawn, mirror, drawn.quantiles(torch.zeros(1)), members=10, noise=True)
-    assert 0.9 < _ratio(of_mean, drawn.split()[0], 4.0) < 1.1
+    assert 0.9 < _ratio(of_mean, drawn.moments[0], 4.0) < 1.1
 
 
 def test_errors_without_noise_are_those_of_order_statistics() -> None:
     drawn, mirror = _said(lambda weights: weights, 256, 4, 1.0)
     answers = function_quantiles(drawn.means, LEVELS)
     _, of_std, of_percentiles = monte_carlo_error(drawn, mirror, answers, members=4, noise=False)
-    assert 0.8 < _ratio(of_std, drawn.split()[1], 1.0) < 1.25
+    assert 0.8 < _ratio(of_std, drawn.moments[1], 1.0) < 1.25
     for index in (0, 1, 2):
         truth = float(torch.special.ndtri(LEVELS[index]))
         assert 0.8 < _ratio(of_percentiles[:, index], answers[:, index], truth) < 1.25
@@ -95,7 +95,7 @@ def test_rounding_does_not_decide_the_errors_of_percentiles_that_are_draws() -> 
     for rounding in (1.0 - 1e-9, 1.0 + 1e-9):
         answers = function_quantiles(rounding * drawn.means, LEVELS)
         _, _, actual = monte_carlo_error(drawn, mirror, answers, members=1, noise=False)
-        assert ((actual - expected).abs() <= 1e-5 * drawn.split()[1].unsqueeze(1)).all()
+        assert ((actual - expected).abs() <= 1e-5 * drawn.moments[1].unsqueeze(1)).all()
 
 
 def test_a_percentile_at_an_upper_limit_that_most_draws_reach_is_certain() -> None:
@@ -125,7 +125,7 @@ def test_a_component_in_two_halves_is_one_component() -> None:
         doubled = said.mixture.means.repeat_interleave(2, dim=0)
         weights = torch.full_like(doubled, 1.0 / len(doubled))
         halves.append(
-            Predictive(said.means, said.noise, Mixture(doubled, torch.full_like(doubled, 0.5), weights), Identity())
+            Predictive(said.means, said.noise, said.moments, Mixture(doubled, torch.full_like(doubled, 0.5), weights))
         )
     answers = drawn.quantiles(torch.special.ndtri(LEVELS))
     whole = monte_carlo_error(drawn, mirror, answers, members=5, noise=True)
@@ -141,7 +141,7 @@ def test_few_draws_have_large_but_finite_errors(samples: int) -> None:
     answers = drawn.quantiles(torch.special.ndtri(LEVELS))
     errors = monte_carlo_error(drawn, mirror, answers, members=10, noise=True)
     assert all(bool(torch.isfinite(error).all()) for error in errors)
-    assert 0.8 < _ratio(errors[0], drawn.split()[0], 0.0) < 1.4
+    assert 0.8 < _ratio(errors[0], drawn.moments[0], 0.0) < 1.4
 
 
 def test_between_clumps_far_apart_no_error_exceeds_the_std() -> None:
@@ -155,7 +155,7 @@ def test_between_clumps_far_apart_no_error_exceeds_the_std() -> None:
 def test_the_error_of_a_calibrated_std_is_the_same_part_of_it() -> None:
     drawn, mirror = _said(torch.square, 64, 4, 1.0)
     answers = drawn.quantiles(torch.special.ndtri(LEVELS))
-    calibrated_std = 1.7 * torch.hypot(*drawn.split()[1:])
+    calibrated_std = 1.7 * torch.hypot(*drawn.moments[1:])
     raw, calibrated = (
         monte_carlo_error(drawn, mirror, answers, members=4, noise=True, calibrated_std=each)
         for each in (None, calibrated_std)
@@ -181,32 +181,3 @@ def test_mirror_images_lie_across_mu() -> None:
         middle = 0.5 * (drawn.biases[layer] + image.biases[layer])
         torch.testing.assert_close(middle, tensors[f"layers.{layer}.bias.mu"][drawn.members])
     assert torch.equal(drawn.members, image.members)
-
-
-@pytest.mark.parametrize(
-    ("most", "logarithm"),
-    [
-        (1e-1, True),
-        pytest.param(1e-1, False, marks=pytest.mark.slow),
-        pytest.param(1e6, True, marks=pytest.mark.slow),
-        (1e6, False),
-    ],
-)
-def test_errors_of_levels_far_out_count_the_wide_component(most: float, logarithm: bool) -> None:
-    """There most of the density is the wide component's, whose mean and width follow from all draws."""
-    samples, levels = 256, torch.tensor([0.0005, 0.001, 0.5, 0.999, 0.9995], dtype=torch.float64)
-    weights = torch.from_numpy(coupled_normals(1, samples, 1, REPEATS)).double()
-    others = torch.from_numpy(coupled_normals(2, samples, 1, REPEATS)).double()
-    rule, transform = WideRule(0.005, 4.0), Logarithm(shift=0.0, top=50.0) if logarithm else Identity()
-    drawn, mirror = (
-        Predictive.of(
-            (0.5 * side * weights).unsqueeze(-1), torch.exp(0.3 * side * others).unsqueeze(-1), None, transform
-        ).with_wide(rule, most)
-        for side in (1.0, -1.0)
-    )
-    answers = drawn.quantiles(torch.special.ndtri(levels))
-    _, _, of_percentiles = monte_carlo_error(drawn, mirror, answers, members=1, noise=True)
-    for index in range(len(levels)):
-        actual = answers[:, index]
-        if actual.std() > 1e-6:
-            assert 0.7 < _ratio(of_percentiles[:, index], actual, float(actual.mean())) < 1.4, float(levels[index])

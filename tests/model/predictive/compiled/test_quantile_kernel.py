@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from murho.model.distributions.mixtures import Mixture, WideRule
+from murho.model.distributions.mixtures import Mixture
 from murho.model.predictive.compiled.quantiles import find_levels
 from tests.model.compiled_rows import rows_of
-from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
+from tests.model.mixture_references import HARD, RULE, SCORES, SMOOTH, assert_exact, make
 
 
 def by_row(mixture: Mixture, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,7 +78,7 @@ def test_where_few_components_are_double_precision_tells_what_single_does_not(be
     mixture = Mixture(means, torch.full((1, 1), 0.24, dtype=torch.float64))
     if beside_wide:
         mean, spread = mixture.moments()
-        mixture = replace(mixture, wide=WideRule.after(700).component(mean, spread, spread, torch.inf))
+        mixture = mixture.with_component(mean, RULE.noise(spread, spread, torch.inf), RULE.weight)
     scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
     values, settled = by_row(mixture, scores)
     assert settled.all()

@@ -13,7 +13,7 @@ import torch
 from murho.model.distributions.mixtures import Mixture
 from murho.model.predictive.compiled.quantiles import find_tails
 from tests.model.compiled_rows import rows_of
-from tests.model.mixture_references import HARD, SMOOTH, make, tail
+from tests.model.mixture_references import HARD, RULE, SMOOTH, make, tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,10 +70,10 @@ def test_of_a_row_that_is_not_finite_nothing_is_told() -> None:
 
 def test_the_wide_component_counts() -> None:
     plain, wide = make("identical components"), make("identical components, and wide")
-    assert wide.wide is not None
-    far = wide.wide.means + 6.0 * wide.wide.spreads
+    mean, spread = plain.moments()
+    far = mean + 6.0 * spread
     found = tails_of(wide, far.unsqueeze(1).numpy())[1][:, 0]
-    weight = wide.wide.weight
+    weight = RULE.weight
     own = tails_of(plain, far.unsqueeze(1).numpy())[1][:, 0]
-    beside = [1.0 - NormalDist().cdf(6.0 * float(ratio)) for ratio in wide.wide.spreads / wide.wide.noise]
+    beside = [1.0 - NormalDist().cdf(6.0 * float(ratio)) for ratio in spread / wide.noise[-1]]
     np.testing.assert_allclose(found, (1.0 - weight) * own + weight * np.array(beside), rtol=1e-5)
