@@ -147,11 +147,8 @@ def _member(path: Path) -> tuple[str, pa.Buffer, list[str]]:
         names = [info.filename for info in archive.infolist() if not info.is_dir() and _visible(info.filename)]
         tables = [name for name in names if name.lower().endswith(tuple(READERS))]
         if len(tables) != 1:
-            listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-            count = f"{len(tables)} tables" if tables else "no table"
-            raise TableError(
-                f"{path} holds {count} ({listed or 'it is empty'}): unpack it, and give the file that is meant"
-            )
+            listed = ", ".join((tables or names)[:10]) or "it is empty"
+            raise TableError(f"{path} holds {len(tables)} tables ({listed}): unpack it, and give the one that is meant")
         with archive.open(tables[0]) as packed:
             data = _unpacked(packed)
     beside = f", beside {len(names) - 1} other files" if names[1:] else ""

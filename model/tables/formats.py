@@ -42,15 +42,14 @@ def with_notes(table: pa.Table, notes: Sequence[str]) -> pa.Table:
     """The table with further notes, one sentence each, in its metadata."""
     if not notes:
         return table
-    metadata = dict(table.schema.metadata or {})
-    metadata[_KEY] = json.dumps([*notes_of(table), *notes]).encode()
+    metadata = {**(table.schema.metadata or {}), _KEY: "\n".join([*notes_of(table), *notes]).encode()}
     return table.replace_schema_metadata(metadata)
 
 
 def notes_of(table: pa.Table) -> list[str]:
     """The notes of a table, in the order in which they were made."""
-    stored = (table.schema.metadata or {}).get(_KEY)
-    return [] if stored is None else [str(note) for note in json.loads(stored)]
+    stored: bytes = (table.schema.metadata or {}).get(_KEY, b"")
+    return stored.decode().splitlines()
 
 
 _CONTENT = {
