@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import canonical_category
+from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import csv_rows
 
 if TYPE_CHECKING:
@@ -187,14 +187,7 @@ def column_of_cells(cells: list[Any]) -> pa.Array:
             return pa.array(cells)
         except (pa.ArrowException, OverflowError):
             pass
-    return pa.array([None if cell is None else _as_text(cell) for cell in cells], pa.string())
-
-
-def _as_text(cell: Any) -> str:
-    try:
-        return cell if isinstance(cell, str) else canonical_category(cell)
-    except ValueError:  # NaN, the infinities, and durations
-        return str(cell)
+    return pa.array([None if cell is None else as_text(cell) for cell in cells], pa.string())
 
 
 _BLOCK = 2**20
