@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
+from errno import ENOSPC
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -108,7 +109,8 @@ def read_table(path: Path) -> pa.Table:
         read = READERS[_require_format(path, name, bytes(data[:_PARTIAL]))]
         table = without_index(with_notes(read(data, str(path)), notes))
     except OSError as error:
-        raise TableError(f"{path} can't be read: {error.strerror or error}") from error
+        full = f" in {tempfile.gettempdir()}: set TMPDIR to a directory with room" if error.errno == ENOSPC else ""
+        raise TableError(f"{path} can't be read: {error.strerror or error}{full}") from error
     check_names(table.column_names, f"{path}: ")
     return table
 

@@ -107,6 +107,8 @@ def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
         table = _kept(file.schema_arrow, file.iter_batches(), data.size)
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # of the system, not of Arrow
+            raise
         raise TableError(f"{where} is not a whole Parquet file: {error}") from error
     return table
 

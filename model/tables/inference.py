@@ -216,7 +216,7 @@ class Inference:
         example: The first cell that is there, as it is written; None if there is none.
         reading: How the cells are written, if not as plain numbers, ISO 8601 dates or categories.
         remarks: What was decided about the reading without proof, and values that may stand for missing ones.
-        ends: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
+        range: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
         categories: The most frequent categories.
         different: Number of different categories.
     """
@@ -227,7 +227,7 @@ class Inference:
     example: str | None
     reading: Reading | None = None
     remarks: tuple[str, ...] = ()
-    ends: tuple[float, float] | None = None
+    range: tuple[float, float] | None = None
     categories: tuple[str, ...] = ()
     different: int = 0
 

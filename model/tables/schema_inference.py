@@ -156,12 +156,12 @@ def infer_target(
     found = infer_column(column, name, override.kind, hints)
     if found.missing == len(column):
         raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
-    if found.kind is not FeatureKind.NUMERIC or found.ends is None:
+    if found.kind is not FeatureKind.NUMERIC or found.range is None:
         raise TableError(
             f"the target {name!r} has {found.kind} cells, and a number must be predicted: name another column, or "
             "for a date, add one with the days from a known date"
         )
-    least, most = found.ends
+    least, most = found.range
     if least == most:
         raise TableError(f"the target {name!r} is {least:g} in every row: there is nothing to learn")
     return Target(name, _unit(override, found), reading=found.reading), found
