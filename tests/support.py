@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from filelock import FileLock
 
 from murho import command_line
 from murho.model.checkpoint.checkpoint import SEAL, sealed
-from murho.model.tables.files import table_of_columns
 from murho.model.tables.writers import csv_writer, parquet_writer
 
 if TYPE_CHECKING:
@@ -80,4 +81,9 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
     """Write columns as CSV, or as Parquet, as `murho predict` writes its answers."""
     writer = parquet_writer(path) if path.suffix == ".parquet" else csv_writer(path)
     with writer as write:
-        write(table_of_columns(columns))
+        write(pa.table({name: _array(values) for name, values in columns.items()}))
+
+
+def _array(values: Any) -> Any:
+    # pyarrow refuses strided views, such as one column of a matrix.
+    return pa.array(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values

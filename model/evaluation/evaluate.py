@@ -16,14 +16,19 @@ from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.rows import RowWeights, category_features
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.model.progress import ignore_rows
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema_inference import columns_from_table, labels_from_table, row_weights, target_from_table
+from murho.model.tables.schema_inference import (
+    UNKNOWN,
+    class_codes,
+    columns_from_table,
+    labels_from_table,
+    row_weights,
+    target_from_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.progress import Advance
@@ -32,8 +37,6 @@ __all__ = ["evaluate_table"]
 
 ROWS_PER_CHUNK = 4_096
 """Rows encoded at a time; encoded rows can be many times as wide as the table."""
-UNKNOWN = -1
-"""Number of a class that the model does not know."""
 
 
 def evaluate_table(
@@ -70,7 +73,7 @@ def evaluate_table(
     target = posterior.schema.target
     classes, name = target.classes, target.name
     labels = None if classes is None else labels_from_table(table, name)
-    targets = target_from_table(table, target) if labels is None else _numbers(labels, classes or ())
+    targets = target_from_table(table, target) if labels is None else class_codes(labels, classes or ())
     if labels is None:
         posterior.likelihood.require_targets(targets, name)
     weights = np.ones(len(targets)) if weight is None else row_weights(table, weight, target=name)
@@ -105,14 +108,6 @@ def evaluate_table(
         facts = {"rows": unknown.total(), "classes": dict(unknown.most_common()), "accuracy": right}
         report["unknown"] = facts if unknown else None
     return report | {"left_out": len(targets) - int(labelled.sum())}
-
-
-def _numbers(labels: NDArray[Any], classes: Sequence[str]) -> NDArray[np.float64]:
-    """Class numbers ``[N]``: NaN for a missing label, -1 for an unknown one."""
-    known = {name: number for number, name in enumerate(classes)}
-    numbers = np.fromiter((known.get(label, UNKNOWN) for label in labels), dtype=np.float64, count=len(labels))
-    numbers[is_missing(labels)] = np.nan
-    return numbers
 
 
 def _listed(names: Sequence[str], most: int) -> str:

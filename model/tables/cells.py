@@ -14,6 +14,7 @@ import numpy as np
 
 __all__ = [
     "LONGEST_TEXT",
+    "as_text",
     "canonical_category",
     "days_of",
     "explain_long_text",
@@ -134,6 +135,14 @@ def canonical_category(value: object) -> str:
         case date():
             return value.isoformat()
     raise ValueError(f"a value of type {type(value).__name__} is not a category")
+
+
+def as_text(value: object) -> str:
+    """The canonical text of a category, or any text of what can't be one, such as an interval, a duration or NaN."""
+    try:
+        return canonical_category(value)
+    except ValueError:
+        return str(value)
 
 
 def days_of(moment: datetime) -> float:

@@ -296,19 +296,15 @@ def canonical_cells(
         return np.full(len(cells), None, object) if categorical else np.full(len(cells), np.nan)
     if stored is None:
         raise TableError(f"column {name!r}: cells of the type {cells.type} can't be used")
-    match kind:
-        case FeatureKind.CATEGORICAL:
-            return _parsed(cells, name, canonical_category, None, object)
-        case FeatureKind.DATE if stored is FeatureKind.DATE:
-            return floats(pc.cast(pc.cast(cells, pa.int64()), pa.float64(), safe=False)) / _MICROSECONDS_PER_DAY
-        case FeatureKind.DATE:
-            parse = parse_date if reading is None else reading.parse
-            return _parsed(cells, name, lambda cell: parse(str(cell)))
-        case FeatureKind.BOOLEAN:
-            # Numbers are parsed as text, so that all but 0 and 1 are refused.
-            return _parsed(cells, name, lambda cell: parse_boolean(str(cell)))
-        case FeatureKind.NUMERIC:
-            return _read_numbers(cells, stored, name, reading)
+    if kind is FeatureKind.CATEGORICAL:
+        return _parsed(cells, name, canonical_category, None, object)
+    if kind is FeatureKind.NUMERIC:
+        return _read_numbers(cells, stored, name, reading)
+    if kind is stored is FeatureKind.DATE:
+        return floats(pc.cast(pc.cast(cells, pa.int64()), pa.float64(), safe=False)) / _MICROSECONDS_PER_DAY
+    # Numbers are parsed as text, so that of truth values all but 0 and 1 are refused.
+    parse = parse_boolean if kind is FeatureKind.BOOLEAN else parse_date if reading is None else reading.parse
+    return _parsed(cells, name, lambda cell: parse(str(cell)))
 
 
 def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -200,12 +200,12 @@ class ReportedColumn(NamedTuple):
     @property
     def ends(self) -> tuple[float | str, ...]:
         """Smallest and largest value, dates as text; none of categories."""
-        ends = self.found.ends or ()
+        ends = self.found.range or ()
         return tuple(map(format_date, ends)) if self.found.kind is FeatureKind.DATE else ends
 
     def to_json(self) -> dict[str, Any]:
         """The column as JSON data; of one that is left out only why, its missing cells, and an example."""
-        facts = {"name": self.name, "role": self.role, "unit": self.unit, **asdict(self.found), "ends": self.ends}
+        facts = {"name": self.name, "role": self.role, "unit": self.unit, **asdict(self.found), "range": self.ends}
         brief = ("name", "role", "missing", "example", "left_out")
         return {key: facts[key] for key in brief} if self.role == "left out" else facts
 

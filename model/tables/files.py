@@ -14,18 +14,17 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from errno import ENOSPC
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import TableError
 from murho.model.tables.formats import READERS, format_of, mapped, with_notes
-from murho.model.tables.writers import as_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import IO
 
@@ -33,10 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PANDAS_INDEX",
     "check_names",
-    "csv_bytes",
     "read_table",
     "require_file",
-    "table_of_columns",
     "without_index",
 ]
 
@@ -112,7 +109,8 @@ def read_table(path: Path) -> pa.Table:
         read = READERS[_require_format(path, name, bytes(data[:_PARTIAL]))]
         table = without_index(with_notes(read(data, str(path)), notes))
     except OSError as error:
-        raise TableError(f"{path} can't be read: {error.strerror or error}") from error
+        full = f" in {tempfile.gettempdir()}: set TMPDIR to a directory with room" if error.errno == ENOSPC else ""
+        raise TableError(f"{path} can't be read: {error.strerror or error}{full}") from error
     check_names(table.column_names, f"{path}: ")
     return table
 
@@ -151,11 +149,8 @@ def _member(path: Path) -> tuple[str, pa.Buffer, list[str]]:
         names = [info.filename for info in archive.infolist() if not info.is_dir() and _visible(info.filename)]
         tables = [name for name in names if name.lower().endswith(tuple(READERS))]
         if len(tables) != 1:
-            listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-            count = f"{len(tables)} tables" if tables else "no table"
-            raise TableError(
-                f"{path} holds {count} ({listed or 'it is empty'}): unpack it, and give the file that is meant"
-            )
+            listed = ", ".join((tables or names)[:10]) or "it is empty"
+            raise TableError(f"{path} holds {len(tables)} tables ({listed}): unpack it, and give the one that is meant")
         with archive.open(tables[0]) as packed:
             data = _unpacked(packed)
     beside = f", beside {len(names) - 1} other files" if names[1:] else ""
@@ -217,31 +212,3 @@ def check_names(names: Sequence[str], where: str = "") -> None:
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise TableError(f"{where}{count} columns are named {name!r}: names must differ")
-
-
-def table_of_columns(columns: Mapping[str, Any]) -> pa.Table:
-    """Columns as a table: numpy arrays, pyarrow arrays, or sequences, ``[B]`` each.
-
-    Raises:
-        TableError: They differ in length.
-    """
-    lengths = {name: len(values) for name, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise TableError(f"the columns to write differ in length: {lengths}")
-    return pa.table({name: _array(values) for name, values in columns.items()})
-
-
-def _array(values: Any) -> pa.Array | pa.ChunkedArray:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
-    # pyarrow refuses strided views, such as one column of a matrix.
-    return pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values))
-
-
-def csv_bytes(columns: Mapping[str, Any]) -> bytes:
-    """Columns as CSV, in UTF-8.
-
-    Raises:
-        TableError: The columns differ in length, or have cells that CSV has no text for.
-    """
-    return as_csv(table_of_columns(columns))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import canonical_category
+from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import csv_rows
 
 if TYPE_CHECKING:
@@ -42,15 +42,14 @@ def with_notes(table: pa.Table, notes: Sequence[str]) -> pa.Table:
     """The table with further notes, one sentence each, in its metadata."""
     if not notes:
         return table
-    metadata = dict(table.schema.metadata or {})
-    metadata[_KEY] = json.dumps([*notes_of(table), *notes]).encode()
+    metadata = {**(table.schema.metadata or {}), _KEY: "\n".join([*notes_of(table), *notes]).encode()}
     return table.replace_schema_metadata(metadata)
 
 
 def notes_of(table: pa.Table) -> list[str]:
     """The notes of a table, in the order in which they were made."""
-    stored = (table.schema.metadata or {}).get(_KEY)
-    return [] if stored is None else [str(note) for note in json.loads(stored)]
+    stored: bytes = (table.schema.metadata or {}).get(_KEY, b"")
+    return stored.decode().splitlines()
 
 
 _CONTENT = {
@@ -108,6 +107,8 @@ def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
         table = _kept(file.schema_arrow, file.iter_batches(), data.size)
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # of the system, not of Arrow
+            raise
         raise TableError(f"{where} is not a whole Parquet file: {error}") from error
     return table
 
@@ -188,14 +189,7 @@ def column_of_cells(cells: list[Any]) -> pa.Array:
             return pa.array(cells)
         except (pa.ArrowException, OverflowError):
             pass
-    return pa.array([None if cell is None else _as_text(cell) for cell in cells], pa.string())
-
-
-def _as_text(cell: Any) -> str:
-    try:
-        return cell if isinstance(cell, str) else canonical_category(cell)
-    except ValueError:  # NaN, the infinities, and durations
-        return str(cell)
+    return pa.array([None if cell is None else as_text(cell) for cell in cells], pa.string())
 
 
 _BLOCK = 2**20

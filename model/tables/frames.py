@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import canonical_category
+from murho.model.tables.cells import as_text
 from murho.model.tables.columns import plain, stored_kind
 from murho.model.tables.files import check_names
 from murho.model.tables.schema import FeatureKind
@@ -117,12 +117,5 @@ def unnamed(count: int) -> list[str]:
 def _categories(series: Any) -> pa.DictionaryArray:
     """Convert a categorical column of pandas. Its categories may be any objects, such as intervals."""
     codes = np.asarray(series.cat.codes)
-    texts = pa.array([_text(category) for category in series.cat.categories], type=pa.string())
+    texts = pa.array([as_text(category) for category in series.cat.categories], type=pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
-
-
-def _text(category: object) -> str:
-    try:
-        return canonical_category(category)
-    except ValueError:
-        return str(category)

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,8 +79,8 @@ ReadingHints: TypeAlias = Mapping[_Question, tuple[str, str]]
 """What decides a question that a column leaves open: the answer, and where it comes from (empty: from the user)."""
 NO_HINTS: ReadingHints = {}
 
-_HINT_PARTS, _ROWS_OF_A_PART = 8, 128
-"""Rows of a table from which columns learn of each other, spread over it."""
+_ROWS_FOR_HINTS = 2_048
+"""First rows of a table from which columns learn of each other."""
 _LOOKED_AT = 500
 """Distinct cells of a column that tell whether it is worth to look at all of them."""
 _NO_SLIP = 0.05
@@ -97,8 +98,7 @@ def hints_of_table(
         day_first: The option ``--day-first``.
         skip: Columns that do not count.
     """
-    starts = np.linspace(0, max(0, table.num_rows - _ROWS_OF_A_PART), _HINT_PARTS).astype(int)
-    rows = pa.concat_tables([table.slice(start, _ROWS_OF_A_PART) for start in np.unique(starts).tolist()])
+    rows = table.slice(0, _ROWS_FOR_HINTS)
     proven: dict[_Question, set[str]] = {_MARK: set(), _ORDER: set()}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in skip or not holds_text(column.type):
@@ -216,7 +216,7 @@ class Inference:
         example: The first cell that is there, as it is written; None if there is none.
         reading: How the cells are written, if not as plain numbers, ISO 8601 dates or categories.
         remarks: What was decided about the reading without proof, and values that may stand for missing ones.
-        ends: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
+        range: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
         categories: The most frequent categories.
         different: Number of different categories.
     """
@@ -227,7 +227,7 @@ class Inference:
     example: str | None
     reading: Reading | None = None
     remarks: tuple[str, ...] = ()
-    ends: tuple[float, float] | None = None
+    range: tuple[float, float] | None = None
     categories: tuple[str, ...] = ()
     different: int = 0
 
@@ -272,7 +272,7 @@ def infer_column(
         left_out = _identifies(present, counts, kind, name, complete=not missing)
     if kind is not FeatureKind.CATEGORICAL and present.size:
         ends = float(present.min()), float(present.max())
-        remarks += [_sentinel(present, end) for end in ends]
+        remarks += [_sentinel(present, end) for end in ends if kind is FeatureKind.NUMERIC]
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
     said = tuple(filter(None, remarks))
     return Inference(kind, missing, left_out, example_of(cells), reading, said, ends, frequent, len(counts))
@@ -326,7 +326,7 @@ def _text_kind(
     words = int(counts[np.array([is_missing_word(value) for value in values.values])].sum())
     best: tuple[float, int, str, Reading | None] = (0.0, 0, "", None)
     readings = _readings(values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
-    for reading, note in ((None, ""), *readings):
+    for reading, note in chain([(None, "")], readings):
         kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):
             continue

@@ -41,6 +41,7 @@ __all__ = [
     "GROUPS",
     "IGNORED",
     "MOST_CLASSES",
+    "UNKNOWN",
     "ColumnPlan",
     "class_codes",
     "classes_of",
@@ -119,27 +120,19 @@ def classes_of(labels: NDArray[np.object_], target: str) -> tuple[str, ...]:
     return classes
 
 
-def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...], target: str) -> NDArray[np.float64]:
-    """Index of each row's class ``[N]``, float64 as all targets; NaN where it is missing.
+UNKNOWN = -1.0
+"""Index of a class that is none of the known ones."""
+
+
+def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> NDArray[np.float64]:
+    """Index of each row's class ``[N]``, float64 as all targets; NaN where it is missing, `UNKNOWN` for any other.
 
     Args:
         labels: ``[N]``, as `labels_from_table` returns them.
         classes: The classes, sorted.
-        target: Name of the target, for messages.
-
-    Raises:
-        TableError: A row has a class that is not one of these; the message names the row (from 1).
     """
-    numbers: dict[Any, float] = dict(zip(classes, map(float, range(len(classes))), strict=True)) | {None: np.nan}
-    unknown = next((row for row, label in enumerate(labels) if label not in numbers), None)
-    if unknown is not None:
-        shown = ", ".join(repr(name) for name in classes[:10]) + (", …" if len(classes) > 10 else "")
-        raise TableError(
-            f"target {target!r}, row {unknown + 1}: {labels[unknown]!r} is none of the {len(classes)} classes that the "
-            f"model knows ({shown})",
-            row=unknown + 1,
-        )
-    return np.array([numbers[label] for label in labels], dtype=np.float64)
+    numbers: dict[Any, float] = {name: float(number) for number, name in enumerate(classes)} | {None: np.nan}
+    return np.array([numbers.get(label, UNKNOWN) for label in labels], dtype=np.float64)
 
 
 def infer_target(
@@ -163,12 +156,12 @@ def infer_target(
     found = infer_column(column, name, override.kind, hints)
     if found.missing == len(column):
         raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
-    if found.kind is not FeatureKind.NUMERIC or found.ends is None:
+    if found.kind is not FeatureKind.NUMERIC or found.range is None:
         raise TableError(
             f"the target {name!r} has {found.kind} cells, and a number must be predicted: name another column, or "
             "for a date, add one with the days from a known date"
         )
-    least, most = found.ends
+    least, most = found.range
     if least == most:
         raise TableError(f"the target {name!r} is {least:g} in every row: there is nothing to learn")
     return Target(name, _unit(override, found), reading=found.reading), found
@@ -399,7 +392,17 @@ def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
     """
     if target.classes is None:
         return target_from_table(table, target)
-    return class_codes(labels_from_table(table, target.name), target.classes, target.name)
+    labels = labels_from_table(table, target.name)
+    codes = class_codes(labels, target.classes)
+    if (codes == UNKNOWN).any():
+        row = int(np.argmax(codes == UNKNOWN)) + 1
+        shown = ", ".join(map(repr, target.classes[:10])) + (", …" if len(target.classes) > 10 else "")
+        raise TableError(
+            f"target {target.name!r}, row {row}: {labels[row - 1]!r} is none of the {len(target.classes)} classes that "
+            f"the model knows ({shown})",
+            row=row,
+        )
+    return codes
 
 
 def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.float64]:

@@ -81,7 +81,7 @@ class TimeBlocks(NamedTuple):
     ahead: float
 
 
-def time_blocks(times: NDArray[np.float64], count: int, *, base_share: float = BASE_SHARE) -> TimeBlocks:
+def time_blocks(times: NDArray[np.float64], count: int, *, base_share: float) -> TimeBlocks:
     """Part rows into a base and consecutive blocks. Rows of the same time share a block.
 
     Args:
@@ -521,18 +521,17 @@ def split_in_time(times: NDArray[np.float64], members: int = 1, *, most_held_out
     Raises:
         OptionError: All rows have the same time.
     """
-    count = len(times)
-    rows = np.arange(count)
-    if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
-        blocks = time_blocks(times, folds_of(members))
+    rows = np.arange(len(times))
+    calibrates = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
+    crossed = members > 1 and calibrates
+    parts = folds_of(members) if crossed else 1 + calibrates
+    blocks = time_blocks(times, parts, base_share=BASE_SHARE if crossed else 1.0 - HELD_OUT_SHARE * parts)
+    if crossed:
         judged = np.flatnonzero(blocks.of_rows >= 0)
         if len(judged) > most_held_out:
             judged = judged[np.linspace(0, len(judged) - 1, most_held_out).round().astype(int)]
         return Split(rows, judged, judged, blocks.of_rows[None], times, blocks.ahead)
-    calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
-    held_out = (2 if calibrates else 1) * HELD_OUT_SHARE
-    blocks = time_blocks(times, 2 if calibrates else 1, base_share=1.0 - held_out)
-    if count < FEWEST_ROWS_TO_VALIDATE:
+    if len(rows) < FEWEST_ROWS_TO_VALIDATE:
         return Split(rows, rows, rows[:0], times=times)
-    training, validation, calibration = (np.flatnonzero(blocks.of_rows == block) for block in (-1, 0, 1))
+    training, validation, calibration = (np.flatnonzero(blocks.of_rows == block) for block in (BASE, 0, 1))
     return Split(training, validation, calibration, times=times, ahead=blocks.ahead)

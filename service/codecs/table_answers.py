@@ -13,7 +13,7 @@ import pyarrow as pa
 from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import float_array, number_array, text_array
-from murho.model.tables.files import csv_bytes
+from murho.model.tables.writers import as_csv
 from murho.service.codecs.answer_columns import answer_columns, answer_facts
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ FACTS = b"murho"
 
 def csv_text(answered: Answered, *, header: bool = True) -> bytes:
     """Returns the answer `[B]` as CSV, one line a row; a list of classes is JSON."""
-    columns = answer_columns(answered)
-    text = csv_bytes({name: _csv_column(values) for name, values in columns.items()})
-    return text if header else text[len(csv_bytes(dict.fromkeys(columns, text_array(())))) :]
+    columns = {name: _csv_column(values) for name, values in answer_columns(answered).items()}
+    return as_csv(pa.table(columns), header=header)
 
 
 def _csv_column(values: NDArray[Any]) -> pa.Array:

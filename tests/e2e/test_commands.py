@@ -275,7 +275,7 @@ def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp
     [
         (("train", "nowhere.csv", "--target", "a"), "nowhere.csv does not exist"),
         (("train", "few.csv", "--target", "z", "--name", "few"), "'z' is not a column of the table"),
-        (("train", "few.csv", "--target", "day", "--name", "few"), "holds dates"),
+        (("train", "few.csv", "--target", "day", "--name", "few"), "has date cells"),
         (("train", "few.csv", "--target", "a", "--device", "gpu"), "--device must be auto, cpu or cuda"),
         (("train", "few cars (1).csv", "--target", "a"), "give one, such as --name few-cars-1"),
         (("predict", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),

@@ -67,7 +67,7 @@ def test_the_training_says_what_it_has_read(trained: Path) -> None:
         "sold": ("date", None),
         "stamp": ("date", None),
     }
-    assert (columns["weight"]["min"], columns["weight"]["max"]) == (WEIGHTS.min(), WEIGHTS.max())
+    assert columns["weight"]["range"] == [WEIGHTS.min(), WEIGHTS.max()]
     assert any("read as Latin-1" in note for note in data["notes"])
     said = (trained / "said.txt").read_text()
     assert said.startswith("sales.csv.gz: 120 rows, 5 columns")

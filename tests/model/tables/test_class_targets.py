@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from murho.model.errors import TableError
-from murho.model.tables.schema_inference import class_codes, classes_of, holds_classes, labels_from_table
+from murho.model.tables.schema import Target
+from murho.model.tables.schema_inference import class_codes, classes_of, holds_classes, labels_from_table, read_targets
 
 
 def table(cells: Any) -> pa.Table:
@@ -36,7 +37,7 @@ def test_labels_are_canonical_and_classes_sorted() -> None:
     labels = labels_from_table(table([" b", "a", None, "b", ""]), "y")
     assert labels.tolist() == ["b", "a", None, "b", None]
     assert classes_of(labels, "y") == ("a", "b")
-    codes = class_codes(labels, ("a", "b"), "y")
+    codes = class_codes(labels, ("a", "b"))
     assert codes[[0, 1, 3]].tolist() == [1.0, 0.0, 1.0]
     assert np.isnan(codes[[2, 4]]).all()
 
@@ -56,6 +57,5 @@ def test_targets_without_two_classes_or_with_too_many_are_refused() -> None:
 
 
 def test_an_unknown_class_is_named_with_its_row() -> None:
-    labels = labels_from_table(table(["a", "c"]), "y")
     with pytest.raises(TableError, match=r"row 2: 'c' is none of the 2 classes .*'a', 'b'"):
-        class_codes(labels, ("a", "b"), "y")
+        read_targets(table(["a", "c"]), Target("y", None, ("a", "b")))

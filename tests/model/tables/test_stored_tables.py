@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from murho.model.tables.formats import notes_of
 from murho.model.training import prepared_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table, rows_for_budget
+from tests.support import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,3 +191,17 @@ def test_a_training_samples_the_same_rows(tmp_path: Path, monkeypatch: pytest.Mo
     assert whole.rows is not None
     for name, column in whole.columns.items():
         np.testing.assert_array_equal(column, everything[name][whole.rows])
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_a_full_disk_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / name
+    write_table(path, {"y": [1.0, 2.0], "x": ["a", "b"]})
+
+    class Full(io.BytesIO):
+        def write(self, _: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    with pytest.raises(MurhoError, match=r"can't be read: No space left on device in .*: set TMPDIR"):
+        on_disk(path, monkeypatch)

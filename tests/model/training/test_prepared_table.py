@@ -55,11 +55,11 @@ def test_the_report_has_every_column_with_its_kind_range_and_example() -> None:
         "example": "$2,113.50",
         "reading": {"decimal": ".", "unit": "$", "form": "number"},
         "remarks": (),
-        "ends": (2113.5, 60867.5),
+        "range": (2113.5, 60867.5),
         "categories": (),
         "different": 0,
     }
-    assert columns["sold"]["ends"] == ("2020-01-01", "2020-03-04")
+    assert columns["sold"]["range"] == ("2020-01-01", "2020-03-04")
     assert (columns["origin"]["categories"], columns["origin"]["different"]) == (("USA", "Japan"), 2)
     assert columns["name"]["left_out"] == "it identifies rows: 60 of its 60 texts are different"
     assert columns["group"]["left_out"] == "it names the groups that are held out"
