@@ -21,12 +21,12 @@ from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.answers import (
-    AskedRows,
     ClassDistribution,
     DataError,
     NumberDistribution,
     ParameterError,
     as_value_errors,
+    require_whole,
 )
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device, use_threads_for_fitting
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainedModel",
-    "distribution_of",
     "load",
     "table_of",
     "train",
@@ -163,11 +162,10 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
-            raise ParameterError(f"samples: a whole number from 0, not {samples!r}")
+        options = PredictOptions(require_whole(samples, "samples", 0), seed=seed, calibrated=calibrated)
+        kind = NumberDistribution if self.classes is None else ClassDistribution
         with as_value_errors():
-            options = PredictOptions(samples=samples, seed=seed, calibrated=calibrated)
-            return distribution_of(AskedRows.of(self.posterior, table_of(data), options))
+            return kind(self.posterior, table_of(data), options)
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.
@@ -184,11 +182,6 @@ class TrainedModel:
         """
         root = default_root() if checkpoints is None else directory_at(checkpoints)
         return write_checkpoint(root, name, self.posterior.spec, self.tensors)
-
-
-def distribution_of(rows: AskedRows) -> NumberDistribution | ClassDistribution:
-    """The distribution of the target of rows, by the kind of the target."""
-    return NumberDistribution(rows) if rows.posterior.schema.target.classes is None else ClassDistribution(rows)
 
 
 def load(

@@ -138,7 +138,7 @@ def test_draws_and_calibration_are_options(model: TrainedModel) -> None:
     [
         (lambda model: model.predict(flats().iloc[0]), r"not Series; one row of a data frame is frame\.iloc\[\[0\]\]"),
         (lambda model: model.predict(flats().drop(columns="size")), "the feature 'size' is not a column"),
-        (lambda model: model.predict(flats(), samples=-1), "^samples: a whole number from 0"),
+        (lambda model: model.predict(flats(), samples=-1), "^samples: a whole number, at least 0"),
         (lambda model: model.predict(flats().assign(size="big")), "column 'size', row 1"),
     ],
 )
