@@ -95,8 +95,8 @@ def test_progress_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None
     ("ask", "message"),
     [
         (lambda: train(flats(), "rents", **QUICK), "'rents' is not a column"),
-        (lambda: train(flats(), "rent", epoch=3), "no option 'epoch': did you mean 'epochs'"),
-        (lambda: train(flats(), "rent", abacus=3), "no option 'abacus'; they are those of"),
+        (lambda: train(flats(), "rent", epoch=3), "no option epoch; did you mean epochs"),
+        (lambda: train(flats(), "rent", abacus=3), "no option abacus$"),
         (lambda: train(flats(), "rent", epochs=-1), "^epochs: "),
         (lambda: train(flats(), "rent", device="abacus"), "^device"),
         (lambda: train(flats(), "rent", noise="fixed"), "give noise_sigma"),
