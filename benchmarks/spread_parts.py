@@ -23,9 +23,9 @@ import pyarrow as pa
 from benchmarks.command_line import add_output, numbers, positive, some_of
 from benchmarks.results import facts, table, write_json
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.python.estimator_parameters import Silence
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.schema_inference import columns_from_table
+from murho.model.training.candidates import Silence
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 

@@ -24,7 +24,6 @@ __all__ = [
     "MOST_VALUES",
     "parse_json",
     "read_bounded",
-    "replace_durably",
     "sync_directory",
     "write_durably",
     "written_whole",
@@ -74,18 +73,6 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def replace_durably(path: Path, content: bytes) -> None:
-    """Replace a file atomically. A reader finds the old content or the new content, never a part of it.
-
-    Raises:
-        OSError: The file can't be written; the old file is unchanged.
-    """
-    temporary = path.with_name(path.name + ".writing")
-    write_durably(temporary, content)
-    temporary.replace(path)
-    sync_directory(path.parent)
 
 
 MOST_FACTS_BYTES = 64 * 2**20

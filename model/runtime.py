@@ -24,6 +24,7 @@ from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from types import FrameType
 
 __all__ = [
@@ -123,17 +124,24 @@ def resolve_device(wanted: str) -> str:
 
 
 @contextmanager
-def use_threads_for_fitting(device: str) -> Iterator[None]:
-    """Use one thread while fitting on the CPU: the matrix products of a minibatch are too small to split."""
+def _one_thread(wanted: bool) -> Iterator[None]:
+    """Use one thread during the block, if that is wanted."""
     import torch
 
     before = torch.get_num_threads()
-    if device == "cpu":
-        torch.set_num_threads(1)
+    if not wanted or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def use_threads_for_fitting(device: str) -> AbstractContextManager[None]:
+    """Use one thread while fitting on the CPU: the matrix products of a minibatch are too small to split."""
+    return _one_thread(device == "cpu")
 
 
 def use_threads_for_answering() -> None:
@@ -165,24 +173,13 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-@contextmanager
-def threads_for(products: int) -> Iterator[None]:
+def threads_for(products: int) -> AbstractContextManager[None]:
     """Use one thread for small work, and PyTorch's number of threads for larger work.
 
     Args:
         products: Multiplications of the forward pass: number of weights in all draws, times rows.
     """
-    import torch
-
-    before = torch.get_num_threads()
-    if before == 1 or products > FEW_PRODUCTS:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return _one_thread(products <= FEW_PRODUCTS)
 
 
 def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:

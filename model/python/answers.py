@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Columns, UnfamiliarValue
+    from murho.model.tables.schema import UnfamiliarValue
 
 __all__ = [
     "SHOWN",
-    "AskedRows",
+    "VALUES_AT_ONCE",
     "ClassDistribution",
     "DataError",
     "Distribution",
@@ -33,7 +34,7 @@ __all__ = [
     "ParameterError",
     "as_value_errors",
     "probability_levels",
-    "require_sample_size",
+    "require_whole",
 ]
 
 
@@ -75,60 +76,84 @@ def as_value_errors(renamed: Mapping[str, str] | None = None) -> Iterator[None]:
 VALUES_AT_ONCE = 64
 """Values that a pass asks of all its rows, although each row needs only some of them. A pass takes about as long as
 that many values of a few rows."""
+SHOWN = 5
+"""Rows in a ``repr``."""
 
 
-@dataclass(frozen=True)
-class AskedRows:
-    """Rows, and the posterior that is asked about them. Nothing is computed before it is asked for.
+class Distribution:
+    """The predictive distribution of the target for each of B rows; nothing is computed before it is asked for."""
 
-    Attributes:
-        posterior: The posterior.
-        columns: Canonical columns of the schema's features, ``[B]`` each.
-        options: Options that all answers share.
-    """
+    def __init__(self, posterior: Posterior, table: pa.Table, options: PredictOptions) -> None:
+        """Read the rows of a table.
 
-    posterior: Posterior
-    columns: Columns
-    options: PredictOptions
-
-    @classmethod
-    def of(cls, posterior: Posterior, table: pa.Table, options: PredictOptions) -> AskedRows:
-        """The rows of a table.
+        Args:
+            posterior: The posterior that is asked.
+            table: Its features.
+            options: Options that all answers share.
 
         Raises:
             TableError: A feature is missing, or a cell does not fit; the message names column and row (from 1).
         """
-        return cls(posterior, columns_from_table(table, posterior.schema), replace(options, percentiles=()))
+        self._posterior, self._options = posterior, replace(options, percentiles=())
+        self._columns = columns_from_table(table, posterior.schema)
 
     def __len__(self) -> int:
         """B."""
-        return len(next(iter(self.columns.values())))
+        return len(next(iter(self._columns.values())))
 
-    def of_rows(self, rows: Any) -> AskedRows:
-        """Some of the rows, by a number, a slice, a mask or numbers."""
+    def __getitem__(self, rows: Any) -> Self:
+        """The distributions of some rows, by a number, a slice, a mask or numbers."""
         chosen = np.atleast_1d(np.arange(len(self))[rows])
-        columns = {name: column[chosen] for name, column in self.columns.items()}
-        return AskedRows(self.posterior, columns, self.options)
+        part = copy(self)
+        part._columns = {name: column[chosen] for name, column in self._columns.items()}
+        part.__dict__.pop("_plain", None)
+        return part
 
-    @cached_property
-    def plain(self) -> Any:
-        """The answer without percentiles: moments, or probabilities."""
-        return self.answer()
+    def __repr__(self) -> str:
+        target, shown = self._posterior.schema.target, ", ".join(self[:SHOWN]._shown())
+        unit = f" {target.unit}" if target.unit else ""
+        return f"<{target.name} of {len(self)} rows: {shown}{', …' if len(self) > SHOWN else ''}{unit}>"
 
-    @cached_property
-    def warnings(self) -> tuple[UnfamiliarValue, ...]:
-        """What is unlike the training rows, sorted by row."""
-        return tuple(self.posterior.input_warnings(self.columns, told=self.plain.told))
+    def _shown(self) -> list[str]:
+        """The rows in few words."""
+        raise NotImplementedError
 
     def answer(self, **changes: Any) -> Any:
-        """The posterior's answer.
+        """The posterior's answer, a `model.predictive.prediction.Prediction` or one of classes.
 
         Args:
             changes: Other options, by name.
         """
-        return self.posterior.predict(self.columns, replace(self.options, **changes))
+        return self._posterior.predict(self._columns, replace(self._options, **changes))
 
-    def require_draws(self, what: str) -> None:
+    @cached_property
+    def _plain(self) -> Any:
+        """The answer without percentiles: moments, or probabilities."""
+        return self.answer()
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether everything is calibrated, but for the mean of a number, or all is raw."""
+        return bool(self._plain.calibrated)
+
+    @property
+    def warnings(self) -> tuple[UnfamiliarValue, ...]:
+        """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
+        return tuple(self._posterior.input_warnings(self._columns, told=self._plain.told))
+
+    @property
+    def unlike(self) -> NDArray[np.bool_] | None:
+        """Whether each row is unlike the training rows, ``[B]``; None: not known."""
+        mask: NDArray[np.bool_] | None = self._plain.unlike
+        return mask
+
+    def _drawn(self, name: str) -> NDArray[np.float64]:
+        """A field of the plain answer that takes draws."""
+        self._require_draws(name)
+        values: NDArray[np.float64] = getattr(self._plain, name)
+        return values
+
+    def _require_draws(self, what: str) -> None:
         """Check that the answer is from draws.
 
         Args:
@@ -137,121 +162,32 @@ class AskedRows:
         Raises:
             ParameterError: ``samples`` is 0.
         """
-        if self.options.samples == 0:
+        if self._options.samples == 0:
             raise ParameterError(f"samples: a whole number, at least 1 for {what}; it is 0, the mean alone")
 
-    def at_values(
-        self, values: NDArray[np.float64], asked: Literal["percentiles", "thresholds"]
-    ) -> NDArray[np.float64]:
-        """Percentiles, or probabilities of exceedance, at values of their own for every row.
 
-        Args:
-            values: ``[..., B]``.
-            asked: The option that the values are given to.
-
-        Returns:
-            ``[..., B]``.
-        """
-        if not values.size:
-            return np.empty(values.shape)
-        flat = values.reshape(-1, len(self))
-        result = np.empty(flat.shape)
-        needed = max(1, len(flat))
-        all_at_once = len(np.unique(flat)) <= max(VALUES_AT_ONCE, 2 * needed)
-        step = max(1, len(self)) if all_at_once else max(1, VALUES_AT_ONCE // needed)
-        for start in range(0, len(self), step):
-            rows = slice(start, start + step)
-            distinct, places = np.unique(flat[:, rows], return_inverse=True)
-            part = self if all_at_once else self.of_rows(rows)
-            answer = part.answer(**{asked: tuple(distinct.tolist())})
-            table = answer.percentiles if asked == "percentiles" else answer.exceedance
-            result[:, rows] = table[np.arange(len(part)), places.reshape(len(flat), -1)]
-        return result.reshape(values.shape)
-
-    def for_every_row(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
-        """Values as ``[..., B]``, by NumPy's rules of broadcasting.
-
-        Args:
-            values: A number, one number for every row ``[B]``, or ``[K, 1]`` for K numbers for every row.
-            name: Name of the argument, for messages.
-
-        Raises:
-            ParameterError: The shape does not fit the rows.
-        """
-        try:
-            numbers = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(f"{name}: numbers, not {values!r}") from error
-        try:
-            shape = np.broadcast_shapes(numbers.shape, (len(self),))
-        except ValueError:
-            shape = ()
-        if not shape or shape[-1] != len(self):
-            raise ParameterError(
-                f"{name}: one number, or one for each of the {len(self)} rows; {numbers.size} numbers of every row are "
-                f"np.reshape({name}, (-1, 1)), not the shape {numbers.shape}"
-            )
-        return np.broadcast_to(numbers, shape)
-
-
-def probability_levels(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """Levels after a check that each lies strictly between 0 and 1.
+def probability_levels(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Levels as numbers, after a check that each lies strictly between 0 and 1.
 
     Raises:
         ParameterError: One does not.
     """
-    if not ((values > 0.0) & (values < 1.0)).all():
-        hint = "; they are no per cent: 0.95, not 95" if (values > 1.0).any() else ""
+    levels = np.asarray(values, dtype=np.float64)
+    if not ((levels > 0.0) & (levels < 1.0)).all():
+        hint = "; they are no per cent: 0.95, not 95" if (levels > 1.0).any() else ""
         raise ParameterError(f"{name}: levels strictly between 0 and 1{hint}")
-    return values
+    return levels
 
 
-SHOWN = 5
-"""Rows in a ``repr``."""
-
-
-class Distribution:
-    """The predictive distribution of the target for each of B rows."""
-
-    def __init__(self, rows: AskedRows) -> None:
-        """Describe the target of rows; nothing is computed before it is asked for."""
-        self._rows = rows
-
-    def __len__(self) -> int:
-        """B."""
-        return len(self._rows)
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether everything is calibrated, but for the mean of a number, or all is raw."""
-        return bool(self._rows.plain.calibrated)
-
-    @property
-    def warnings(self) -> tuple[UnfamiliarValue, ...]:
-        """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
-        return self._rows.warnings
-
-    @property
-    def unlike(self) -> NDArray[np.bool_] | None:
-        """Whether each row is unlike the training rows, ``[B]``; None: not known."""
-        mask: NDArray[np.bool_] | None = self._rows.plain.unlike
-        return mask
-
-    def _drawn(self, name: str) -> NDArray[np.float64]:
-        """A field of the plain answer that takes draws."""
-        self._rows.require_draws(name)
-        values: NDArray[np.float64] = getattr(self._rows.plain, name)
-        return values
-
-
-def require_sample_size(n: int) -> None:
-    """Check the n of ``sample``.
+def require_whole(value: object, name: str, least: int) -> int:
+    """A whole number, after a check.
 
     Raises:
-        ParameterError: n is no whole number from 1.
+        ParameterError: It is none, or below the least.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ParameterError(f"n: a whole number from 1, not {n!r}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ParameterError(f"{name}: a whole number, at least {least}, not {value!r}")
+    return int(value)
 
 
 class NumberDistribution(Distribution):
@@ -266,21 +202,14 @@ class NumberDistribution(Distribution):
     row, and ``[K, 1]`` numbers are K for every row, with the result ``[K, B]``.
     """
 
-    def __getitem__(self, rows: Any) -> NumberDistribution:
-        """The distributions of some rows, by a number, a slice, a mask or numbers."""
-        return NumberDistribution(self._rows.of_rows(rows))
-
-    def __repr__(self) -> str:
-        answer, target = self._rows.plain, self._rows.posterior.schema.target
-        spreads = [""] * len(self) if answer.std is None else [f" ± {std:.3g}" for std in answer.std[:SHOWN]]
-        shown = [f"{mean:.4g}{std}" for mean, std in zip(answer.mean[:SHOWN], spreads, strict=False)]
-        more = ", …" if len(self) > SHOWN else ""
-        unit = f" {target.unit}" if target.unit else ""
-        return f"<{target.name} of {len(self)} rows: {', '.join(shown)}{more}{unit}>"
+    def _shown(self) -> list[str]:
+        answer = self._plain
+        spreads = [""] * len(self) if answer.std is None else [f" ± {std:.3g}" for std in answer.std]
+        return [f"{mean:.4g}{spread}" for mean, spread in zip(answer.mean, spreads, strict=True)]
 
     def mean(self) -> NDArray[np.float64]:
         """``[B]``."""
-        mean: NDArray[np.float64] = self._rows.plain.mean
+        mean: NDArray[np.float64] = self._plain.mean
         return mean
 
     def median(self) -> NDArray[np.float64]:
@@ -315,9 +244,8 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: A level lies elsewhere, the shape does not fit, or there are no draws.
         """
-        self._rows.require_draws("quantiles")
-        levels = probability_levels(self._rows.for_every_row(q, "q"), "q")
-        return self._rows.at_values(100.0 * levels, "percentiles")
+        self._require_draws("quantiles")
+        return self._at_values(100.0 * probability_levels(self._for_every_row(q, "q"), "q"), "percentiles")
 
     def interval(self, confidence: ArrayLike = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper end of the central interval that holds the target with a probability.
@@ -331,7 +259,7 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: As for `ppf`.
         """
-        share = probability_levels(self._rows.for_every_row(confidence, "confidence"), "confidence")
+        share = probability_levels(self._for_every_row(confidence, "confidence"), "confidence")
         lower, upper = self.ppf(np.stack((0.5 * (1.0 - share), 0.5 * (1.0 + share))))
         return lower, upper
 
@@ -347,10 +275,10 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: The shape does not fit, or there are no draws.
         """
-        self._rows.require_draws("probabilities")
-        values = self._rows.for_every_row(x, "x")
+        self._require_draws("probabilities")
+        values = self._for_every_row(x, "x")
         finite = np.isfinite(values)
-        result = self._rows.at_values(np.where(finite, values, 0.0), "thresholds")
+        result = self._at_values(np.where(finite, values, 0.0), "thresholds")
         ends = np.where(np.isnan(values), np.nan, (values < 0.0).astype(np.float64))
         return np.where(finite, result, ends)
 
@@ -375,13 +303,13 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: n is no whole number from 1, or there are no draws.
         """
-        self._rows.require_draws("sample")
-        require_sample_size(n)
+        self._require_draws("sample")
+        n = require_whole(n, "n", 1)
         generator = np.random.default_rng(seed)
         # 1 - random() lies in (0, 1]; half a rounding error keeps the level below 1, too.
         levels = (np.arange(n) + (1.0 - generator.random(n)) * (1.0 - np.finfo(np.float64).eps)) / n
         orders = generator.permuted(np.tile(np.arange(n), (len(self), 1)), axis=1).T
-        return self._rows.at_values(100.0 * levels[orders], "percentiles")
+        return self._at_values(100.0 * levels[orders], "percentiles")
 
     def functions(self) -> NDArray[np.float64]:
         """Function values of the posterior's draws, without observation noise and not calibrated.
@@ -393,9 +321,54 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: There are no draws.
         """
-        self._rows.require_draws("functions")
-        draws: NDArray[np.float64] = self._rows.answer(noise=False, draws=True).draws
+        self._require_draws("functions")
+        draws: NDArray[np.float64] = self.answer(noise=False, draws=True).draws
         return draws
+
+    def _at_values(
+        self, values: NDArray[np.float64], asked: Literal["percentiles", "thresholds"]
+    ) -> NDArray[np.float64]:
+        """Percentiles, or probabilities of exceedance, at values of their own for every row.
+
+        Args:
+            values: ``[..., B]``.
+            asked: The option that the values are given to.
+
+        Returns:
+            ``[..., B]``.
+        """
+        if not values.size:
+            return np.empty(values.shape)
+        flat = values.reshape(-1, len(self))
+        result = np.empty(flat.shape)
+        all_at_once = len(np.unique(flat)) <= max(VALUES_AT_ONCE, 2 * len(flat))
+        step = len(self) if all_at_once else max(1, VALUES_AT_ONCE // len(flat))
+        for start in range(0, len(self), step):
+            rows = slice(start, start + step)
+            distinct, places = np.unique(flat[:, rows], return_inverse=True)
+            answer = self[rows].answer(**{asked: tuple(distinct.tolist())})
+            table = answer.percentiles if asked == "percentiles" else answer.exceedance
+            result[:, rows] = table[np.arange(len(table)), places.reshape(len(flat), -1)]
+        return result.reshape(values.shape)
+
+    def _for_every_row(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
+        """Values as ``[..., B]``, by NumPy's rules of broadcasting.
+
+        Args:
+            values: A number, one number for every row ``[B]``, or ``[K, 1]`` for K numbers for every row.
+            name: Name of the argument, for messages.
+
+        Raises:
+            ParameterError: The shape does not fit the rows.
+        """
+        try:
+            numbers = np.asarray(values, dtype=np.float64)
+            return np.broadcast_to(numbers, (*numbers.shape[:-1], len(self)))
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                f"{name}: a number, or one for each of the {len(self)} rows, not {values!r}; numbers for every row are "
+                f"np.reshape({name}, (-1, 1))"
+            ) from error
 
 
 class ClassDistribution(Distribution):
@@ -406,34 +379,34 @@ class ClassDistribution(Distribution):
     """
 
     def __init__(
-        self, rows: AskedRows, classes: NDArray[Any] | None = None, places: NDArray[np.intp] | None = None
+        self,
+        posterior: Posterior,
+        table: pa.Table,
+        options: PredictOptions,
+        classes: NDArray[Any] | None = None,
+        places: NDArray[np.intp] | None = None,
     ) -> None:
-        """Describe the class of rows; nothing is computed before it is asked for.
+        """Read the rows of a table; see `Distribution`.
 
         Args:
-            rows: The rows.
+            posterior: The posterior that is asked.
+            table: Its features.
+            options: Options that all answers share.
             classes: Names for the classes, ``[C]``; by default the model's own, which are sorted texts.
             places: Index of each of these among the model's classes, ``[C]``; None: they have the same order.
         """
-        own = rows.posterior.schema.target.classes or ()
-        super().__init__(rows)
-        self.classes: NDArray[Any] = np.array(own) if classes is None else classes
+        super().__init__(posterior, table, options)
+        own = np.array(posterior.schema.target.classes or ())
+        self.classes: NDArray[Any] = own if classes is None else classes
         self._places = np.arange(len(own)) if places is None else places
 
-    def __getitem__(self, rows: Any) -> ClassDistribution:
-        """The distributions of some rows, by a number, a slice, a mask or numbers."""
-        return ClassDistribution(self._rows.of_rows(rows), self.classes, self._places)
-
-    def __repr__(self) -> str:
-        likeliest, most = self.mode(), self.probabilities.max(axis=1)
-        shown = [f"{name} {share:.0%}" for name, share in zip(likeliest[:SHOWN], most[:SHOWN], strict=True)]
-        more = ", …" if len(self) > SHOWN else ""
-        return f"<{self._rows.posterior.schema.target.name} of {len(self)} rows: {', '.join(shown)}{more}>"
+    def _shown(self) -> list[str]:
+        return [f"{name} {share:.0%}" for name, share in zip(self.mode(), self.probabilities.max(axis=1), strict=True)]
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
         """Probabilities of the classes, ``[B, C]``, of sum 1."""
-        return self._by_class(self._rows.plain.probabilities)
+        return self._by_class(self._plain.probabilities)
 
     def probability(self, label: Any) -> NDArray[np.float64]:
         """Probability of one class, ``[B]``.
@@ -441,13 +414,11 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: There is no such class.
         """
-        places = [place for place, name in enumerate(self.classes.tolist()) if name == label]
-        if not places:
-            shown = ", ".join(repr(name) for name in self.classes[:10].tolist()) + (
-                ", …" if len(self.classes) > 10 else ""
-            )
-            raise ParameterError(f"label: {label!r} is none of the {len(self.classes)} classes ({shown})")
-        return self.probabilities[:, places[0]]
+        known = self.classes.tolist()
+        if label not in known:
+            shown = ", ".join(map(repr, known[:10])) + (", …" if len(known) > 10 else "")
+            raise ParameterError(f"label: {label!r} is none of the {len(known)} classes ({shown})")
+        return self.probabilities[:, known.index(label)]
 
     def mode(self) -> NDArray[Any]:
         """The likeliest class, ``[B]``."""
@@ -485,9 +456,9 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: The share lies elsewhere, or there are no draws.
         """
-        self._rows.require_draws("interval")
-        (share,) = probability_levels(np.array([confidence], dtype=np.float64), "confidence").tolist()
-        answer = self._rows.answer(percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
+        self._require_draws("interval")
+        share = float(probability_levels(confidence, "confidence"))
+        answer = self.answer(percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
         lower, upper = (self._by_class(answer.percentiles[:, :, side]) for side in (0, 1))
         return lower, upper
 
@@ -500,9 +471,9 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: The coverage lies elsewhere, or there are no draws.
         """
-        self._rows.require_draws("prediction sets")
-        (share,) = probability_levels(np.array([coverage], dtype=np.float64), "coverage").tolist()
-        inside: NDArray[np.bool_] = self._rows.answer(coverage=share).prediction_set[:, self._places]
+        self._require_draws("prediction sets")
+        share = float(probability_levels(coverage, "coverage"))
+        inside: NDArray[np.bool_] = self.answer(coverage=share).prediction_set[:, self._places]
         return inside
 
     def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> NDArray[Any]:
@@ -518,7 +489,7 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: n is no whole number from 1.
         """
-        require_sample_size(n)
+        n = require_whole(n, "n", 1)
         levels = np.random.default_rng(seed).random((n, len(self)))
         upper = self.probabilities.cumsum(axis=1)
         codes = np.stack([np.searchsorted(ends, row, side="right") for ends, row in zip(upper, levels.T, strict=True)])
@@ -533,8 +504,8 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: There are no draws.
         """
-        self._rows.require_draws("functions")
-        return self._by_class(self._rows.answer(draws=True).draws)
+        self._require_draws("functions")
+        return self._by_class(self.answer(draws=True).draws)
 
     def _by_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values ``[..., C]`` in the order of `classes`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,21 +28,33 @@ from murho.model.checkpoint.spec import ModelSpec
 from murho.model.checkpoint.stores import directory_at
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.python.answers import AskedRows, ClassDistribution, NumberDistribution
-from murho.model.python.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
+from murho.model.python.answers import (
+    ClassDistribution,
+    DataError,
+    Distribution,
+    NumberDistribution,
+    ParameterError,
+    probability_levels,
+    require_whole,
+)
+from murho.model.python.estimator_parameters import TrainingParameters, as_value_errors
 from murho.model.python.interface import warn_of_left_out, with_declared_kinds
+from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.cells import canonical_category
 from murho.model.tables.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
+from murho.model.training.candidates import Silence
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
+
+    from murho.model.training.options import TrainOptions
 
 __all__ = [
     "BBBClassifier",
@@ -89,13 +101,10 @@ class ClassLabels:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON; values that it can't keep are left out, and their names stand for them."""
-        values = self.values
-        texts = values.dtype.kind in "UOT" and all(isinstance(value, str) for value in values.tolist())
-        if texts:
-            return {"names": list(self.names), "values": values.tolist(), "dtype": _text_dtype(values)}
-        if values.dtype.kind in AS_JSON:
-            return {"names": list(self.names), "values": values.tolist(), "dtype": values.dtype.str}
-        return {"names": list(self.names)}
+        kind, values = self.values.dtype, self.values.tolist()
+        if all(isinstance(value, str) for value in values):
+            return {"values": values, "dtype": "object" if kind.kind == "O" else "str"}
+        return {"values": values, "dtype": kind.str} if kind.kind in AS_JSON else {}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], classes: tuple[str, ...]) -> Self:
@@ -106,15 +115,12 @@ class ClassLabels:
             classes: The model's classes, sorted.
 
         Raises:
-            ValueError: The names are not those of the model, or there is not one value for each.
+            ValueError: The names of the values are not the classes of the model.
         """
-        names = tuple(str(name) for name in data["names"])
-        if tuple(sorted(names)) != classes:
+        found = cls.of(np.array(data.get("values", classes), dtype=data.get("dtype")))
+        if tuple(sorted(found.names)) != classes:
             raise ValueError("the classes of the estimator are not those of the model")
-        values = np.array(data["values"], dtype=data["dtype"]) if "values" in data else np.array(names)
-        if values.shape != (len(names),):
-            raise ValueError("not one value for each class of the estimator")
-        return cls(values, names)
+        return found
 
 
 def _text(value: Any) -> str:
@@ -125,8 +131,7 @@ def _text(value: Any) -> str:
     return text or "(empty)"  # an empty text would be a missing cell
 
 
-def _text_dtype(values: NDArray[Any]) -> str:
-    return "object" if values.dtype.kind == "O" else "str"
+Answers = TypeVar("Answers", bound=Distribution)
 
 
 class BBBEstimator(TrainingParameters):
@@ -173,10 +178,10 @@ class BBBEstimator(TrainingParameters):
             raise CheckpointError(f"{directory} predicts {kind}: load it with {other}.from_checkpoint")
         features = [feature.name for feature in spec.schema.features]
         try:
-            names = spec.records.get("estimator", {"columns": features, "named": True})
-            columns, named = [str(name) for name in names["columns"]], bool(names["named"])
+            record = spec.records.get("estimator", {"columns": features, "named": True})
+            columns, named = [str(name) for name in record["columns"]], bool(record["named"])
             estimator = cls(**cls.parameters_of(spec.training["options"]), device=device)
-            estimator._read_record(names, spec)
+            estimator._read_record(record, spec)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{directory}: estimator or training.options is malformed: {error!r}") from error
         estimator.n_features_in_ = len(columns)
@@ -206,10 +211,14 @@ class BBBEstimator(TrainingParameters):
         with as_value_errors():
             device = resolve_device(self.device)
             options = with_declared_kinds(options, table)
-            options, table = self.with_weights(options, table, sample_weight)
-            options, table = self.with_groups(options, table, groups)
+            if sample_weight is not None:
+                weights = np.asarray(sample_weight, dtype=np.float64)
+                options, table = _with_column(options, table, weights, "sample_weight", ("weight",))
+            if groups is not None:
+                labels = np.array([str(value) for value in np.asarray(groups).tolist()])
+                options, table = _with_column(options, table, labels, "groups", ("group", "time", "keep_groups"))
             table = table.append_column(target, targets)
-            with use_threads_for_fitting(device), self.reporter() as reporter:
+            with use_threads_for_fitting(device), TerminalReporter() if self.verbose else Silence() as reporter:
                 trained = train(table, target, options, reporter=reporter, device=device)
         record = {"columns": self._names(), "named": hasattr(self, "feature_names_in_"), **self._record()}
         spec = replace(trained.spec, records={**trained.spec.records, "estimator": record})
@@ -246,13 +255,15 @@ class BBBEstimator(TrainingParameters):
         with as_value_errors():
             return table_from_frame(X, self._names())
 
-    def _asked(self, X: Any, *, samples: int | None = None, least: int = 1) -> AskedRows:
-        """The rows of X, to be asked about with at least so many draws."""
+    def _asked(
+        self, X: Any, kind: Callable[..., Answers], *more: Any, samples: int | None = None, least: int = 1
+    ) -> Answers:
+        """The distribution of the target for the rows of X, of at least so many draws."""
         check_is_fitted(self)
-        count = self.sample_count(samples, least=least)
+        count = require_whole(self.samples if samples is None else samples, "samples", least)
         table = self._table(X, reset=False)
         with as_value_errors():
-            return AskedRows.of(self.posterior_, table, PredictOptions(count))
+            return kind(self.posterior_, table, PredictOptions(count), *more)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -282,6 +293,36 @@ class BBBEstimator(TrainingParameters):
         # Copies: joblib maps files into memory read-only, and PyTorch warns about read-only arrays.
         tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
         self._adopt(ModelSpec.from_json(facts), tensors, device)
+
+
+def _with_column(
+    options: TrainOptions, table: pa.Table, values: NDArray[Any], argument: str, names: tuple[str, ...]
+) -> tuple[TrainOptions, pa.Table]:
+    """Options and table with values given to `fit` as one more column.
+
+    Args:
+        options: The options.
+        table: Its rows, ``[N]``.
+        values: ``[N]``.
+        argument: The argument of `fit`, and the name of the column if the table has none of this name.
+        names: The option that names such a column, then those that can't be combined with it.
+
+    Raises:
+        DataError: There is not one value for each row.
+        ParameterError: A parameter says the same.
+    """
+    for name in names:
+        if getattr(options, name):
+            raise ParameterError(
+                f"{name}: can't be combined with {argument}, which is given to fit: give one of the two"
+            )
+    if values.shape != (table.num_rows,):
+        raise DataError(f"{argument}: one for each of the {table.num_rows} rows, not {values.shape}")
+    column = argument
+    while column in table.column_names:
+        column += "_"
+    named: Any = column if names[0] == "weight" else (column,)
+    return options.model_copy(update={names[0]: named}), table.append_column(column, pa.array(values))
 
 
 class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -344,8 +385,11 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X or a level can't be used, or there are no draws for what is asked (``samples`` is 0).
         """
-        percentiles = () if quantiles is None else _percentiles(quantiles)
-        answer = self._asked(X, least=int(return_std or quantiles is not None)).answer(percentiles=percentiles)
+        levels = np.empty(0) if quantiles is None else probability_levels(quantiles, "quantiles")
+        if levels.ndim != 1:
+            raise ParameterError(f"quantiles: a list of levels strictly between 0 and 1, not {quantiles!r}")
+        asked = self._asked(X, NumberDistribution, least=int(return_std or quantiles is not None))
+        answer = asked.answer(percentiles=tuple((100.0 * levels).tolist()))
         parts = [answer.mean] + ([answer.std] if return_std else [])
         if quantiles is not None:
             parts.append(np.empty((len(answer), 0)) if answer.percentiles is None else answer.percentiles)
@@ -376,7 +420,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X can't be used.
         """
-        return NumberDistribution(self._asked(X, least=0))
+        return self._asked(X, NumberDistribution, least=0)
 
     def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
         """Function values of draws from the posterior.
@@ -393,7 +437,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X or ``samples`` can't be used.
         """
-        return NumberDistribution(self._asked(X, samples=samples)).functions()
+        return self._asked(X, NumberDistribution, samples=samples).functions()
 
     def _read_target(self, y: Any) -> pa.Array:
         try:
@@ -402,13 +446,6 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
             if "could not convert string" not in str(error):
                 raise
             raise DataError("y holds text: BBBRegressor predicts numbers, BBBClassifier predicts classes") from error
-
-
-def _percentiles(quantiles: ArrayLike) -> tuple[float, ...]:
-    levels = np.asarray(quantiles, dtype=np.float64)
-    if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
-        raise ParameterError(f"quantiles: a list of levels strictly between 0 and 1, not {quantiles!r}")
-    return tuple((100.0 * levels).tolist())
 
 
 class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -502,7 +539,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         Raises:
             ValueError: X or ``coverage`` can't be used, or ``samples`` is 0.
         """
-        return self._distribution(X, least=1).prediction_set(coverage)
+        return self._distribution(X).prediction_set(coverage)
 
     def predict_dist(self, X: Any) -> ClassDistribution:
         """The predictive distribution of every row: ``probabilities``, ``entropy``, ``prediction_set`` and more.
@@ -530,11 +567,12 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         Raises:
             ValueError: X or ``samples`` can't be used.
         """
-        return self._distribution(X, samples=samples, least=1).functions()
+        return self._distribution(X, samples=samples).functions()
 
-    def _distribution(self, X: Any, *, samples: int | None = None, least: int) -> ClassDistribution:
-        rows = self._asked(X, samples=samples, least=least)
-        return ClassDistribution(rows, self._labels.values, self._labels.places)
+    def _distribution(self, X: Any, *, samples: int | None = None, least: int = 1) -> ClassDistribution:
+        check_is_fitted(self)
+        labels = self._labels
+        return self._asked(X, ClassDistribution, labels.values, labels.places, samples=samples, least=least)
 
     def _read_target(self, y: Any) -> pa.Array:
         values = validate_data(self, y=y)
@@ -563,5 +601,4 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
 
     def _read_record(self, record: Mapping[str, Any], spec: ModelSpec) -> None:
         classes = spec.schema.target.classes or ()
-        own = record.get("classes", {"names": list(classes)})
-        self._set_labels(ClassLabels.from_json(own, classes))
+        self._set_labels(ClassLabels.from_json(record.get("classes", {}), classes))

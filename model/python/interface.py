@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,12 @@ from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.answers import (
-    AskedRows,
     ClassDistribution,
     DataError,
     NumberDistribution,
     ParameterError,
     as_value_errors,
+    require_whole,
 )
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device, use_threads_for_fitting
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainedModel",
-    "distribution_of",
     "load",
     "table_of",
     "train",
@@ -81,12 +79,20 @@ def table_of(data: Any) -> pa.Table:
     return table_from_frame(data, [str(name) for name in names])
 
 
-def with_declared_kinds(options: TrainOptions, table: pa.Table) -> TrainOptions:
-    """Options with kinds from the types of the table's columns, for columns without a given kind."""
+def with_declared_kinds(options: TrainOptions, table: pa.Table, target: str | None = None) -> TrainOptions:
+    """Options with kinds from the types of the table's columns, for columns without a given kind.
+
+    Args:
+        options: The options.
+        table: The columns.
+        target: Name of the target, if it is one of them: of its types only that it is categorical counts.
+    """
     described = dict(options.columns)
     for name, kind in declared_kinds(table).items():
         given = described.get(name, ColumnOverride())
         left_out = name in options.ignore or (name in options.group and not options.keep_groups)
+        if name == target and name not in options.columns:
+            left_out = kind is not FeatureKind.CATEGORICAL
         if not left_out and name != options.weight and given.kind is None:
             described[name] = replace(given, kind=kind)
     return options.model_copy(update={"columns": described})
@@ -163,11 +169,10 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
-            raise ParameterError(f"samples: a whole number from 0, not {samples!r}")
+        options = PredictOptions(require_whole(samples, "samples", 0), seed=seed, calibrated=calibrated)
+        kind = NumberDistribution if self.classes is None else ClassDistribution
         with as_value_errors():
-            options = PredictOptions(samples=samples, seed=seed, calibrated=calibrated)
-            return distribution_of(AskedRows.of(self.posterior, table_of(data), options))
+            return kind(self.posterior, table_of(data), options)
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.
@@ -184,11 +189,6 @@ class TrainedModel:
         """
         root = default_root() if checkpoints is None else directory_at(checkpoints)
         return write_checkpoint(root, name, self.posterior.spec, self.tensors)
-
-
-def distribution_of(rows: AskedRows) -> NumberDistribution | ClassDistribution:
-    """The distribution of the target of rows, by the kind of the target."""
-    return NumberDistribution(rows) if rows.posterior.schema.target.classes is None else ClassDistribution(rows)
 
 
 def load(
@@ -244,36 +244,17 @@ def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False,
         FitError: The fit became non-finite.
     """
     with as_value_errors():
-        chosen = make_options(_known(options))
+        chosen = make_options(options)
         resolved = resolve_device(device)
         table = table_of(data)
         if not isinstance(data, str | Path):
-            chosen = _with_kinds(chosen, table, target)
+            chosen = with_declared_kinds(chosen, table, target)
         with use_threads_for_fitting(resolved), TerminalReporter() if verbose else Silence() as reporter:
             trained = train_on_table(table, target, chosen, reporter=reporter, device=resolved)
     if trained.spec.training["interrupted"]:
         warn("the training was interrupted: the model has the best parameters so far", UserWarning, stacklevel=2)
     warn_of_left_out(trained.spec.schema, stacklevel=2)
     return TrainedModel(Posterior(trained.spec, trained.tensors, device=resolved), trained.tensors)
-
-
-def _known(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options after a check of their names; lists become tuples."""
-    for name in options:
-        if name not in TrainOptions.model_fields:
-            close = difflib.get_close_matches(name, TrainOptions.model_fields, n=1)
-            hint = f": did you mean {close[0]!r}?" if close else "; they are those of `murho train`"
-            raise ParameterError(f"there is no option {name!r}{hint}")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-
-
-def _with_kinds(options: TrainOptions, table: pa.Table, target: str) -> TrainOptions:
-    """Options with the kinds that a data frame declares; of a target only that it is categorical counts."""
-    described = with_declared_kinds(options, table)
-    columns = dict(described.columns)
-    if target in columns and target not in options.columns and columns[target].kind is not FeatureKind.CATEGORICAL:
-        del columns[target]
-    return described.model_copy(update={"columns": columns})
 
 
 def _directory(source: Path, version: str | None, checkpoints: str | Path | None) -> Path:

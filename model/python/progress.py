@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -43,25 +44,18 @@ class TerminalReporter:
         """
         self._seconds_between_lines = seconds_between_lines
         self._console = console or Console(stderr=True, highlight=False)
-        self._live: Live | None = None
-        self._title, self._share = "", 0.0
+        self._live = Live(self, console=self._console, refresh_per_second=5, transient=True)
         self._stage: Stage | None = None
-        self._epoch: Epoch | None = None
-        self._best: tuple[int, Attempt] | None = None
+        self._title, self._share, self._epoch, self._best = "", 0.0, "", ""
+        self._figures, self._loss = "", math.inf
         self._began = self._said_at = time.monotonic()
-        self._anchor = (self._began, 0.0)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Remove the display; lines that were printed stay."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._live.stop()
 
     def say(self, message: str) -> None:
         """Print a line."""
@@ -69,92 +63,60 @@ class TerminalReporter:
 
     def stage(self, stage: Stage) -> None:
         """Show that a stage of a training begins."""
-        if self._stage is None:
-            self._anchor = (time.monotonic(), stage.done)
-        self._stage = stage
-        self._title, self._share, self._epoch = stage.title, stage.done, None
-        self._show()
+        self._stage, self._share = stage, stage.done
+        self.begin(stage.title)
 
     def scored(self, attempt: Attempt) -> None:
         """Show the scores of a finished fit, if they are the best so far."""
-        if self._best is None or attempt.loss < self._best[1].loss:
-            self._best = (1 if self._stage is None else self._stage.number, attempt)
+        if attempt.loss < self._loss:
+            self._loss = attempt.loss
+            of_classes, of_numbers = f"log loss {attempt.nll:.4f} nats", f", NLL {attempt.nll:.3f} nats"
+            scores = of_classes if attempt.crps is None else f"CRPS {attempt.crps:.4g}{of_numbers}"
+            self._best = f"best so far: {scores} (fit {1 if self._stage is None else self._stage.number})"
         self._show()
 
     def begin(self, title: str) -> None:
         """Show that a fit begins."""
-        self._title, self._epoch = title, None
-        if self._stage is None:
-            self._anchor = (time.monotonic(), 0.0)
+        self._title, self._epoch, self._figures = title, "", ""
         self._show()
 
     def epoch(self, epoch: Epoch) -> None:
         """Move the bar; without a terminal, print a line if the last one is long enough ago."""
-        self._epoch = epoch
         start, share = (0.0, 1.0) if self._stage is None else (self._stage.done, self._stage.share)
         self._share = start + share * max(epoch.progress, epoch.number / epoch.epochs)
+        self._epoch = f"epoch {epoch.number}/{epoch.epochs}"
+        validation = "not validated yet" if math.isnan(epoch.validation) else f"validation nll {epoch.validation:.3g}"
+        parts = f"free energy {epoch.free_energy:.3g} = nll {epoch.negative_log_likelihood:.3g} + KL {epoch.kl:.3g}"
+        self._figures = f"{self._epoch}  {parts}  {validation}"
         self._show()
 
     def end(self) -> None:
-        """Show that the fit is done."""
-        if self._stage is None:
-            self.close()
+        """The fit is done; the display stays to the end of the context."""
 
     def _show(self) -> None:
         if self._console.is_terminal:
-            if self._live is None:
-                self._live = Live(self, console=self._console, refresh_per_second=5, transient=True)
-                self._live.start()
+            self._live.start()
         elif time.monotonic() - self._said_at >= self._seconds_between_lines:
             self._said_at = time.monotonic()
-            parts = [self._where(), f"{100.0 * self._share:.0f} %", self._times(), self._epoch_number(), self._scores()]
-            self._console.print(", ".join(part for part in parts if part), markup=False, soft_wrap=True)
+            parts = [self._where(), f"{100.0 * self._share:.0f} %", self._times(), self._epoch, self._best]
+            self._console.print(", ".join(filter(None, parts)), markup=False, soft_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The display, of the width of the terminal."""
         bar = Table.grid(expand=True, padding=(0, 2, 0, 0))
         bar.add_column(ratio=1)
-        bar.add_column(justify="right", no_wrap=True)
-        bar.add_column(justify="right", no_wrap=True)
         bar.add_row(ProgressBar(total=1.0, completed=self._share), f"{100.0 * self._share:.0f} %", self._times())
-        yield _line(": ".join(part for part in (self._where(), self._title) if part), "bold")
+        yield _line(": ".join(filter(None, (self._where(), self._title))), "bold")
         yield bar
-        for text in (self._figures(), self._scores()):
-            if text:
-                yield _line(text)
+        yield from map(_line, filter(None, (self._figures, self._best)))
 
     def _where(self) -> str:
-        if self._stage is None:
-            return ""
-        return f"fit {self._stage.number} of {self._stage.fits}" if self._stage.share else ""
+        return f"fit {self._stage.number} of {self._stage.fits}" if self._stage and self._stage.share else ""
 
     def _times(self) -> str:
-        now = time.monotonic()
-        since, share = self._anchor
-        done = self._share - share
-        spent = _clock(now - self._began)
-        if done < EARLIEST_ETA:
-            return f"{spent}, ETA ?"
-        return f"{spent}, ETA {_clock((now - since) * (1.0 - self._share) / done)}"
-
-    def _epoch_number(self) -> str:
-        return "" if self._epoch is None else f"epoch {self._epoch.number}/{self._epoch.epochs}"
-
-    def _figures(self) -> str:
-        epoch = self._epoch
-        if epoch is None:
-            return ""
-        validation = "not validated yet" if math.isnan(epoch.validation) else f"validation nll {epoch.validation:.3g}"
-        energy = f"free energy {epoch.free_energy:.3g} = nll {epoch.negative_log_likelihood:.3g} + KL {epoch.kl:.3g}"
-        return f"{self._epoch_number()}  {energy}  {validation}"
-
-    def _scores(self) -> str:
-        if self._best is None:
-            return ""
-        number, best = self._best
-        if best.crps is None:
-            return f"best so far: log loss {best.nll:.4f} nats (fit {number})"
-        return f"best so far: CRPS {best.crps:.4g}, NLL {best.nll:.3f} nats (fit {number})"
+        spent = time.monotonic() - self._began
+        left = "?" if self._share < EARLIEST_ETA else _clock(spent * (1.0 - self._share) / self._share)
+        return f"{_clock(spent)}, ETA {left}"
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -162,7 +124,5 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _clock(seconds: float) -> str:
-    """``0:07``, ``12:30`` or ``1:02:03``."""
-    minutes, rest = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    """``0:00:07``, or ``1:02:03``."""
+    return str(timedelta(seconds=round(seconds)))

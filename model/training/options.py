@@ -12,16 +12,18 @@ same fit, however busy the machine is.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from murho.model.errors import OptionError
-from murho.model.tables.overrides import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
+from murho.model.tables.overrides import ColumnOverride
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
@@ -324,8 +326,20 @@ def flag(name: str) -> str:
 
 
 def problem_text(problem: ErrorDetails) -> str:
-    """What is wrong with an option, by its name on the command line."""
-    return f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}"
+    """What is wrong with an option, by its name on the command line, and what may be meant."""
+    name, given = _name(problem["loc"]), problem["input"]
+    if problem["type"] == "extra_forbidden":
+        return f"there is no option {name}{_meant(str(problem['loc'][0]), TrainOptions.model_fields)}"
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"there is no {name}: a column has {', '.join(field.name for field in fields(ColumnOverride))}"
+    choices = re.findall(r"'([^']*)'", problem["msg"]) if problem["type"] in ("literal_error", "enum") else []
+    return f"{name}: {problem['msg']}, not {given!r}{_meant(str(given), choices)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """A question after the known name that is most like another; empty if none is like it."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _name(location: tuple[int | str, ...]) -> str:

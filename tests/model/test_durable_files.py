@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.files import replace_durably, written_whole
+from murho.model.files import written_whole
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     path = tmp_path / "index"
     for content in (b"old", b"new"):
-        replace_durably(path, content)
+        with written_whole(path) as file:
+            file.write(content)
         assert path.read_bytes() == content
     assert [entry.name for entry in tmp_path.iterdir()] == ["index"]
 
@@ -23,14 +24,14 @@ def test_a_writer_that_dies_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: tuple[object, str]
 ) -> None:
     path = tmp_path / "index"
-    replace_durably(path, b"old")
+    path.write_bytes(b"old")
 
     def die(*_: object) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(*dies_at, die)
-    with pytest.raises(OSError, match="no space left"):
-        replace_durably(path, b"new")
+    with pytest.raises(OSError, match="no space left"), written_whole(path) as file:
+        file.write(b"new")
     assert path.read_bytes() == b"old"
 
 

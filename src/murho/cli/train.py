@@ -13,8 +13,6 @@ import sys
 import time
 import tomllib
 import unicodedata
-from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,11 +31,10 @@ from murho.cli.shared import (
     say,
 )
 from murho.model.errors import CheckpointError, OptionError
-from murho.model.tables.overrides import ColumnOverride
-from murho.model.training.options import TrainOptions, flag, make_options, option_texts, problem_text
+from murho.model.training.options import TrainOptions, make_options, option_texts, problem_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -73,9 +70,6 @@ def next_commands(written: WrittenVersion) -> list[str]:
 
 OF_FILES = ("target", "name")
 """What a file may have besides the fields of `TrainOptions`."""
-OF_COLUMNS = tuple(field.name for field in fields(ColumnOverride))
-UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-"""Errors of pydantic for names that there are not."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -100,27 +94,15 @@ def read_config(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: not valid TOML: {error}") from error
     except ValidationError as error:
-        raise OptionError("; ".join(f"{path}{_problem(each, text)}" for each in error.errors())) from None
+        told = (f"{path}{_line(problem, text)}: {problem_text(problem)}" for problem in error.errors())
+        raise OptionError("; ".join(told)) from None
     return values
 
 
-def _problem(problem: ErrorDetails, text: str) -> str:
-    """The line of a mistake, what is wrong there, and what may be meant."""
-    *table, name = map(str, problem["loc"])
-    key = re.compile(rf"\b{re.sub('[-_]', '[-_]', name)}\b[\"']?\s*=")
-    line = next((f", line {number}" for number, line in enumerate(text.splitlines(), 1) if key.search(line)), "")
-    if problem["type"] in UNKNOWN:
-        known = OF_COLUMNS if table else [*OF_FILES, *(flag(each)[2:] for each in TrainOptions.model_fields)]
-        said = f"[{'.'.join(table)}] has {', '.join(known)}, but not" if table else "there is no option"
-        return f"{line}: {said} {name!r}{_meant(name, known) or '; `murho train --help` lists the options'}"
-    choices = re.findall(r"'([^']*)'", problem["msg"]) if problem["type"] in ("literal_error", "enum") else []
-    return f"{line}: {problem_text(problem)}{_meant(str(problem['input']), choices)}"
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    """A question after the known name that is most like another, to end a message with; else empty."""
-    close = get_close_matches(name.replace("_", "-").lower(), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def _line(problem: ErrorDetails, text: str) -> str:
+    """The line of a mistake; empty if it is not found."""
+    key = re.compile(rf"\b{re.sub('[-_]', '[-_]', str(problem['loc'][-1]))}\b[\"']?\s*=")
+    return next((f", line {number}" for number, line in enumerate(text.splitlines(), 1) if key.search(line)), "")
 
 
 TYPES: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.python.answers import AskedRows, ClassDistribution, NumberDistribution
+from murho.model.python.answers import ClassDistribution, NumberDistribution
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
@@ -23,15 +23,15 @@ def flats(rows: int = 12) -> pa.Table:
     return make_table(rows=rows, seed=9)
 
 
-def asked(posterior: Posterior, rows: int = 12, **options: object) -> AskedRows:
+def asked(posterior: Posterior, rows: int = 12, **options: object) -> tuple[Posterior, pa.Table, PredictOptions]:
     """Questions about `flats`."""
-    return AskedRows.of(posterior, flats(rows), PredictOptions(**{"samples": 64, **options}))  # type: ignore[arg-type]
+    return posterior, flats(rows), PredictOptions(**{"samples": 64, **options})  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def rents(rent: Posterior) -> NumberDistribution:
     """Rents of `flats`, calibrated."""
-    return NumberDistribution(asked(rent))
+    return NumberDistribution(*asked(rent))
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +46,4 @@ def quarter() -> Posterior:
 @pytest.fixture
 def districts(quarter: Posterior) -> ClassDistribution:
     """Districts of `flats`."""
-    return ClassDistribution(asked(quarter))
+    return ClassDistribution(*asked(quarter))

@@ -42,7 +42,7 @@ def test_probabilities_and_entropies_add_up(districts: ClassDistribution) -> Non
 
 
 def test_classes_may_have_other_names_and_another_order(quarter: Posterior, districts: ClassDistribution) -> None:
-    turned = ClassDistribution(asked(quarter), np.array([30, 20, 10]), np.array([2, 0, 1]))
+    turned = ClassDistribution(*asked(quarter), np.array([30, 20, 10]), np.array([2, 0, 1]))
     np.testing.assert_array_equal(turned.probabilities, districts.probabilities[:, [2, 0, 1]])
     np.testing.assert_array_equal(turned.probability(30), districts.probability("west"))
     np.testing.assert_array_equal(turned.prediction_set(), districts.prediction_set()[:, [2, 0, 1]])
@@ -61,7 +61,7 @@ def test_samples_have_the_probabilities_of_the_classes(districts: ClassDistribut
 
 
 def test_without_draws_there_are_probabilities_alone(quarter: Posterior) -> None:
-    distribution = ClassDistribution(asked(quarter, samples=0))
+    distribution = ClassDistribution(*asked(quarter, samples=0))
     np.testing.assert_allclose(distribution.probabilities.sum(axis=1), 1.0)
     assert distribution.sample(2, seed=0).shape == (2, 12)
     asks: list[Callable[[], Any]] = [
@@ -85,7 +85,7 @@ def test_without_draws_there_are_probabilities_alone(quarter: Posterior) -> None
         ),
         (lambda districts: districts.prediction_set(90), "^coverage: .*no per cent"),
         (lambda districts: districts.interval(1.0), "^confidence: "),
-        (lambda districts: districts.sample(True), "^n: a whole number from 1, not True"),
+        (lambda districts: districts.sample(True), "^n: a whole number, at least 1, not True"),
     ],
 )
 def test_what_can_not_be_asked_is_said(

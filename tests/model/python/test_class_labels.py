@@ -61,7 +61,7 @@ def test_values_that_json_can_not_keep_come_back_as_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"names": ["a", "c"]}, {"names": ["a"]}, {"names": ["a", "b"], "values": [1], "dtype": "<i8"}]
+    "data", [{"values": ["a", "c"], "dtype": "str"}, {"values": ["a"], "dtype": "str"}, {"values": [1], "dtype": "<i8"}]
 )
 def test_json_that_does_not_fit_the_model_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"class(es)? of the estimator"):

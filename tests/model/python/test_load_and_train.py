@@ -95,8 +95,8 @@ def test_progress_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None
     ("ask", "message"),
     [
         (lambda: train(flats(), "rents", **QUICK), "'rents' is not a column"),
-        (lambda: train(flats(), "rent", epoch=3), "no option 'epoch': did you mean 'epochs'"),
-        (lambda: train(flats(), "rent", abacus=3), "no option 'abacus'; they are those of"),
+        (lambda: train(flats(), "rent", epoch=3), "no option epoch; did you mean epochs"),
+        (lambda: train(flats(), "rent", abacus=3), "no option abacus$"),
         (lambda: train(flats(), "rent", epochs=-1), "^epochs: "),
         (lambda: train(flats(), "rent", device="abacus"), "^device"),
         (lambda: train(flats(), "rent", noise="fixed"), "give noise_sigma"),
@@ -138,7 +138,7 @@ def test_draws_and_calibration_are_options(model: TrainedModel) -> None:
     [
         (lambda model: model.predict(flats().iloc[0]), r"not Series; one row of a data frame is frame\.iloc\[\[0\]\]"),
         (lambda model: model.predict(flats().drop(columns="size")), "the feature 'size' is not a column"),
-        (lambda model: model.predict(flats(), samples=-1), "^samples: a whole number from 0"),
+        (lambda model: model.predict(flats(), samples=-1), "^samples: a whole number, at least 0"),
         (lambda model: model.predict(flats().assign(size="big")), "column 'size', row 1"),
     ],
 )

@@ -39,7 +39,7 @@ def test_spreads_add_up(rents: NumberDistribution) -> None:
 
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_the_distribution_function_inverts_the_quantiles(rent: Posterior, calibrated: bool) -> None:
-    distribution = NumberDistribution(asked(rent, calibrated=calibrated))
+    distribution = NumberDistribution(*asked(rent, calibrated=calibrated))
     values = distribution.ppf(LEVELS)
     assert values.shape == (5, 12)
     assert (np.diff(values, axis=0) > 0.0).all()
@@ -48,14 +48,14 @@ def test_the_distribution_function_inverts_the_quantiles(rent: Posterior, calibr
 
 
 def test_of_the_function_alone_quantiles_are_those_of_the_draws(rent: Posterior) -> None:
-    distribution = NumberDistribution(asked(rent, noise=False))
+    distribution = NumberDistribution(*asked(rent, noise=False))
     np.testing.assert_allclose(distribution.median(), np.median(distribution.functions(), axis=1))
     np.testing.assert_allclose(distribution.std(), distribution.functions().std(axis=1))
 
 
 def test_values_of_their_own_for_many_rows_are_those_of_each_row_alone(rent: Posterior) -> None:
     rows = VALUES_AT_ONCE + 6
-    distribution = NumberDistribution(asked(rent, rows))
+    distribution = NumberDistribution(*asked(rent, rows))
     levels = np.random.default_rng(0).uniform(0.01, 0.99, (2, rows))
     values = distribution.ppf(levels)
     for row in (0, 31, rows - 1):
@@ -91,7 +91,7 @@ def test_samples_are_one_in_each_part_of_equal_probability(rents: NumberDistribu
 
 
 def test_samples_have_the_moments_of_the_distribution(rent: Posterior) -> None:
-    distribution = NumberDistribution(asked(rent, calibrated=False))
+    distribution = NumberDistribution(*asked(rent, calibrated=False))
     sample = distribution.sample(4_000, seed=0)
     np.testing.assert_allclose(sample.mean(axis=0), distribution.mean(), rtol=1e-3)
     np.testing.assert_allclose(sample.std(axis=0), distribution.std(), rtol=0.02)
@@ -116,10 +116,7 @@ def test_rows_are_selected_as_in_arrays(rents: NumberDistribution) -> None:
 def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
     table = make_table(rows=3, seed=9)
     far = table.set_column(0, "size", [[50.0, 9_000.0, 60.0]])
-    rows = asked(rent)
-    distribution = NumberDistribution(
-        type(rows)(rent, columns_from_table(far, rent.schema), rows.options),
-    )
+    distribution = NumberDistribution(rent, far, PredictOptions(samples=64))
     (warning,) = distribution.warnings
     assert (warning.row, warning.feature) == (1, "size")
     assert "9000" in warning.message
@@ -128,7 +125,7 @@ def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
 
 
 def test_without_draws_there_is_a_mean_alone(rent: Posterior) -> None:
-    distribution = NumberDistribution(asked(rent, samples=0))
+    distribution = NumberDistribution(*asked(rent, samples=0))
     assert distribution.mean().shape == (12,)
     assert repr(distribution).startswith("<rent of 12 rows: ")
     asks: list[Callable[[], Any]] = [
@@ -146,13 +143,13 @@ def test_without_draws_there_is_a_mean_alone(rent: Posterior) -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda rents: rents.ppf([0.1, 0.9]), r"2 numbers of every row are np\.reshape"),
-        (lambda rents: rents.cdf("a"), "^x: numbers, not 'a'"),
+        (lambda rents: rents.ppf([0.1, 0.9]), r"^q: a number, or one for each of the 12 rows, .* np\.reshape"),
+        (lambda rents: rents.cdf("a"), "^x: a number, or one for each of the 12 rows, not 'a'"),
         (lambda rents: rents.ppf(95), "no per cent: 0.95, not 95"),
         (lambda rents: rents.ppf(0.0), "strictly between 0 and 1$"),
         (lambda rents: rents.ppf(np.nan), "strictly between 0 and 1$"),
         (lambda rents: rents.interval(90), "^confidence: "),
-        (lambda rents: rents.sample(0), "^n: a whole number from 1, not 0"),
+        (lambda rents: rents.sample(0), "^n: a whole number, at least 1, not 0"),
         (lambda rents: rents.sample(2.5), "^n: "),
     ],
 )

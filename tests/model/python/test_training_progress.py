@@ -60,7 +60,7 @@ def test_a_line_of_a_log_has_the_fit_the_share_and_the_best_scores(capsys: pytes
         reporter.stage(stage(2, done=0.1))
         reporter.epoch(epoch(5))
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("fit 2 of 8, 15 %, 0:00, ETA ")
+    assert line.startswith("fit 2 of 8, 15 %, 0:00:00, ETA ")
     assert line.endswith("epoch 5/10, best so far: CRPS 1.5, NLL 2.300 nats (fit 1)")
 
 
