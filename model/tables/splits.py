@@ -22,7 +22,7 @@ scheme is called a rolling or expanding origin).
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -154,17 +154,32 @@ def find_units(columns: Columns, groups: Mapping[str, NDArray[Any]] | None = Non
     copies = int((np.bincount(equal)[equal] > 1).sum())
     said = f"{copies} of {len(equal)} rows have the same features as another row; such rows are held out together"
     notes = (said,) if copies else ()
-    if groups:
-        codes = {name: _group_codes(name, column) for name, column in groups.items()}
-        return _grouped(codes, equal, notes)
-    combinations = int(equal.max()) + 1
-    if _looks_up(columns, len(equal), combinations):
+    if not groups:
+        combinations = int(equal.max()) + 1
+        if not _looks_up(columns, len(equal), combinations):
+            return Units(equal, notes=notes)
         note = (
             f"the features have only {combinations} different rows, so the answers will be about these again: rows "
             "with the same features may be learned from and judged"
         )
         return Units(np.arange(len(equal)), notes=(note,))
-    return Units(equal, notes=notes)
+    grouped = Units(joined_units([_group_codes(name, column) for name, column in groups.items()]), grouped=True)
+    option = f"--group {' --group '.join(groups)}"
+    if grouped.count < 2 and len(groups) > 1:
+        raise OptionError(
+            f"{option}: these columns connect all rows (each row shares a value with another row of any part), so no "
+            "group can be held out whole: give the column alone that new rows will differ in"
+        )
+    if grouped.count < 2:
+        raise OptionError(f"{option}: all rows are one group, so none can be held out: leave the option out")
+    whole = Units(joined_units([grouped.of_rows, equal]), grouped=True, notes=notes)
+    joined = grouped.count - whole.count
+    if whole.count < max(2, LEAST_SHARE_OF_GROUPS * grouped.count):
+        return grouped
+    if not joined:
+        return whole
+    said = f"{joined + 1} or more groups share rows with the same features: held out together"
+    return replace(whole, notes=(*notes, said))
 
 
 def joined_units(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -191,32 +206,12 @@ def _group_codes(name: str, column: NDArray[Any]) -> NDArray[np.int64]:
     absent = is_missing(column)
     codes[absent] = codes.max(initial=0) + 1 + np.arange(int(absent.sum()))
     codes = column_codes(codes)
-    groups = int(codes.max()) + 1
-    if groups == 1:
-        raise OptionError(f"--group {name}: all rows are one group, so none can be held out: leave the option out")
-    if groups == len(codes):
+    if len(codes) > 1 and codes.max() + 1 == len(codes):
         raise OptionError(
             f"--group {name}: the column has another value in each row, so it makes no groups: leave the option out, "
             "or name the column that says which rows belong together"
         )
     return codes
-
-
-def _grouped(codes: Mapping[str, NDArray[np.int64]], equal: NDArray[np.int64], notes: tuple[str, ...]) -> Units:
-    groups = joined_units(list(codes.values()))
-    count = int(groups.max()) + 1
-    if count < 2:
-        raise OptionError(
-            f"--group {' --group '.join(codes)}: these columns connect all rows (each row shares a value with another "
-            "row of any part), so no group can be held out whole: give the column alone that new rows will differ in"
-        )
-    units = joined_units([groups, equal])
-    whole = int(units.max()) + 1
-    if whole < max(2, LEAST_SHARE_OF_GROUPS * count):
-        return Units(groups, grouped=True)
-    if whole < count:
-        notes = (*notes, f"{count - whole + 1} or more groups share rows with the same features: held out together")
-    return Units(units, grouped=True, notes=notes)
 
 
 def _looks_up(columns: Columns, rows: int, combinations: int) -> bool:
