@@ -37,6 +37,8 @@ MOST_ROWS = 1_000
 """Most rows that are shuffled; of more, some are taken by chance."""
 SCORES = ("crps", "log_loss")
 """Measures that need targets: the score of numbers, and that of classes."""
+CELLS_OF_A_PASS = 500_000
+"""Cells of the shuffled rows that go through the networks together: some megabytes, however many features there are."""
 
 
 def choose_rows(count: int, most: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -78,7 +80,7 @@ def permutation_importance(
         seed: Seed of the rows and of the shuffles; or their source, from which `choose_rows` has drawn the rows.
         samples: S, the draws behind each answer; 0: of the mu-only networks the answers alone are measured.
         features: Names of the features to shuffle; None: all.
-        advance: Called with the number of rows of each finished shuffle.
+        advance: Called with the number of rows of finished shuffles.
 
     Returns:
         ``rows`` used, ``repeats``, ``measures`` in order, and ``features``: for each ``name``, ``kind`` and, of every
@@ -99,19 +101,26 @@ def permutation_importance(
     columns, count = select_rows(columns, chosen), len(chosen)
     truth = None if targets is None else targets[chosen]
     plain = _measure(posterior, columns, truth, samples)
-    found = []
-    for feature in posterior.schema.features:
-        if features is not None and feature.name not in features:
-            continue
-        moved = {name: np.zeros(count) for name in plain}
-        for _ in range(repeats):
-            shuffled = {**columns, feature.name: columns[feature.name][generator.permutation(count)]}
-            for name, values in _measure(posterior, shuffled, truth, samples).items():
-                change = (values - plain[name]).reshape(count, -1)
-                moved[name] += (change if name in SCORES else np.square(change)).sum(axis=1) / repeats
-            advance(count)
-        entries = {name: _estimate(name, values) for name, values in moved.items()}
-        found.append({"name": feature.name, "kind": str(feature.kind), **entries})
+    judged = [feature for feature in posterior.schema.features if features is None or feature.name in features]
+    shuffles = [feature.name for feature in judged for _ in range(repeats)]
+    moved: dict[str, list[NDArray[np.float64]]] = {name: [] for name in plain}
+    # Answers of draws depend on their batch in the last digits: without a change of a cell they must not change either.
+    in_a_pass = 1 if samples else max(1, CELLS_OF_A_PASS // (count * len(columns)))
+    for start in range(0, len(shuffles), in_a_pass):
+        of_pass = shuffles[start : start + in_a_pass]
+        stacked = {name: np.tile(column, len(of_pass)) for name, column in columns.items()}
+        for place, name in enumerate(of_pass):
+            stacked[name][place * count : (place + 1) * count] = columns[name][generator.permutation(count)]
+        of_shuffles = None if truth is None else np.tile(truth, len(of_pass))
+        for name, values in _measure(posterior, stacked, of_shuffles, samples).items():
+            change = (values.reshape(len(of_pass), *plain[name].shape) - plain[name]).reshape(len(of_pass), count, -1)
+            moved[name].append((change if name in SCORES else np.square(change)).sum(axis=2))
+        advance(count * len(of_pass))
+    means = {name: np.concatenate(of).reshape(-1, repeats, count).mean(axis=1) for name, of in moved.items()}
+    found = [
+        {"name": of.name, "kind": str(of.kind), **{name: _estimate(name, means[name][place]) for name in means}}
+        for place, of in enumerate(judged)
+    ]
     return {"rows": count, "repeats": repeats, "measures": list(plain), "features": found}
 
 

@@ -132,8 +132,7 @@ class JudgedNumbers(JudgedRows):
             ``n``; ``rmse`` and ``mae``; ``r2``, the explained share of the variance of these targets,
             ``1 - mean(error^2) / Var(target)``, None if they are all the same; ``nll`` and ``crps``, of the raw
             predictive; ``raw`` and ``calibrated``, each with ``coverage``, ``width`` and ``interval_score`` by nominal
-            coverage (``{"50": …, "80": …}``), and ``rms_std_ratio``, the RMSE over the root mean square of the standard
-            deviation; and ``standard_errors`` of all but ``n``, ``r2`` and the three last ones.
+            coverage (``{"50": …, "80": …}``); and ``standard_errors`` of all but ``n``, ``r2`` and the two last ones.
         """
         rows, values = self.counts, self.values
         # A single row may be extrapolated to less than nothing; not so many.
@@ -144,9 +143,7 @@ class JudgedNumbers(JudgedRows):
         errors = standard_errors(scored | {"rmse": values["square"] / max(2.0 * rmse, 1e-300)}, rows)
         kinds, covered = {}, {}
         for kind, bands in self.bands.items():
-            kinds[kind] = self._of_bands(bands) | {
-                "rms_std_ratio": rmse / float(rows.mean(np.square(bands.std))) ** 0.5
-            }
+            kinds[kind] = self._of_bands(bands)
             covered[kind] = {"coverage": standard_errors(_by_coverage(bands.inside), rows)}
         return {
             "n": len(self),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -258,9 +257,9 @@ def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[st
         ``merged``, their number; and row numbers.
     """
     found: dict[Any, list[int]] = {}
-    gone, kind = is_missing(column).tolist(), bool if feature.kind is FeatureKind.BOOLEAN else str
-    for row, (missing, cell) in enumerate(zip(gone, column.tolist(), strict=True)):
-        found.setdefault(None if missing else kind(cell), []).append(row)
+    kind = bool if feature.kind is FeatureKind.BOOLEAN else str
+    for row, cell in enumerate(column.tolist()):  # NaN alone differs from itself
+        found.setdefault(None if cell is None or cell != cell else kind(cell), []).append(row)
     ordered = sorted(found.items(), key=lambda part: (-len(part[1]), part[0] is None, str(part[0])))
     small = [name for name, rows in ordered if len(rows) < FEW_ROWS and name is not None]
     merged = small if len(small) > 1 else []

@@ -21,10 +21,8 @@ __all__ = [
     "PAPER",
     "Chart",
     "charts",
-    "importance_chart",
     "named",
     "ordered_features",
-    "pruning_chart",
 ]
 
 INK, MUTED, RULE, PAPER = "#1f2a37", "#5b6675", "#e3e7ec", "#fffffe"
@@ -88,18 +86,7 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
         facts: The facts of a report, `model.report.facts`.
         rows: Rows to show, `model.report.facts.shown_rows`; None: the chart of predictions has bins in place of points.
     """
-    held_out, revision, made = facts["held_out"], facts["revision"], list[Chart | None]()
-    if revision is not None and revision["kind"] == "pruning":
-        made.append(
-            Chart(
-                "pruning",
-                "changes",
-                "Weights that were removed",
-                "A weight whose mean is small against its standard deviation is mostly noise. Good prunings end well "
-                "left of 1; what lies to the right carries what the network knows.",
-                pruning_chart(revision),
-            )
-        )
+    held_out, made = facts["held_out"], [_pruning(facts["revision"])]
     if held_out is not None:
         if "by_class" in held_out:
             made += [_class_reliability(held_out), _confusion(held_out)]
@@ -358,12 +345,11 @@ def _confusion(held_out: Mapping[str, Any]) -> Chart | None:
         for other, count in zip(classes, counts, strict=True)
     ]
     place = {
-        "x": _category("predicted", "predicted class", orient="top", labelAngle=-45 if len(classes) > 4 else 0),
+        "x": _category("predicted", "predicted class", orient="top", labelAngle=-45),
         "y": _category("class", "class"),
     }
     shade = {"field": "share", "type": "quantitative", "scale": {"domain": UNIT, "range": [0.03, 1]}, "legend": None}
     ink = {"condition": {"test": "datum.share > 0.5", "value": PAPER}, "value": INK}
-    side = {"step": max(26, min(64, 420 // len(classes)))}
     layers = [
         _layer(cells, {"type": "rect", "color": BLUE, "stroke": PAPER}, **place, opacity=shade),
         _layer(
@@ -380,7 +366,7 @@ def _confusion(held_out: Mapping[str, Any]) -> Chart | None:
         "Confusion",
         "Rows by their class (down) and the class that was predicted (across); the colour is the share within the "
         "class. Good models have colour on the diagonal alone.",
-        _styled(width=side, height=side, layer=layers),
+        _styled(width={"step": 40}, height={"step": 40}, layer=layers),
     )
 
 
@@ -420,13 +406,11 @@ def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return sorted(importance["features"], key=lambda feature: -float(feature[first]["value"]))
 
 
-def importance_chart(importance: Mapping[str, Any], unit: str | None) -> dict[str, Any]:
-    """The importance of each feature by each measure, with two standard errors each way, as Vega-Lite.
-
-    Args:
-        importance: What `model.evaluation.importance` returns.
-        unit: The unit of the target; None: it has none.
-    """
+def _importance(facts: Mapping[str, Any]) -> Chart | None:
+    """The importance of features by each measure, with two standard errors each way; None where it was not judged."""
+    importance = facts["importance"]
+    if importance is None:
+        return None
     panels = []
     for place, measure in enumerate(importance["measures"]):
         rows = []
@@ -434,21 +418,13 @@ def importance_chart(importance: Mapping[str, Any], unit: str | None) -> dict[st
             value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
             rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
         y = _category("feature", labels=place == 0, ticks=False, domain=False)
-        title = named(MEASURES[measure], UNITS.get(measure, unit))
+        title = named(MEASURES[measure], UNITS.get(measure, facts["target"]["unit"]))
         x = _quantity("value", title, tickCount=4) | {"scale": {"zero": True}}
         layers = [
             _layer(rows, {"type": "bar", "height": 12}, x=x, y=y),
             _layer(rows, "rule", x=x | {"field": "low"}, x2="high", y=y),
         ]
         panels.append({"width": 185, "height": {"step": 22}, "layer": layers})
-    return _styled(hconcat=panels, spacing=18)
-
-
-def _importance(facts: Mapping[str, Any]) -> Chart | None:
-    """The importance of features for the answers; None where it was not judged."""
-    importance = facts["importance"]
-    if importance is None:
-        return None
     judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
     if judged < of_features:
         screened = (
@@ -462,17 +438,15 @@ def _importance(facts: Mapping[str, Any]) -> Chart | None:
         f"How far answers for {importance['rows']} rows move when the cells of one feature are shuffled among "
         "them, as a root mean square, with two standard errors each way. Features that tell the same share "
         f"their importance.{screened}",
-        importance_chart(importance, facts["target"]["unit"]),
+        _styled(hconcat=panels, spacing=18),
     )
 
 
-def pruning_chart(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Histogram of the removed and the kept weights, with a rule at the highest ratio that was removed, as Vega-Lite.
-
-    Args:
-        record: What `model.training.pruning.Cut.to_json` says.
-    """
-    histogram, parts = record["histogram"], {"removed": GREY, "kept": BLUE}
+def _pruning(revision: Mapping[str, Any] | None) -> Chart | None:
+    """Histogram of the removed and the kept weights, with a rule at the highest ratio that was removed."""
+    if revision is None or revision["kind"] != "pruning":
+        return None
+    histogram, parts = revision["histogram"], {"removed": GREY, "kept": BLUE}
     edges = histogram["edges"]
     bars = [
         {"from": low, "to": high, "weights": count, "part": part}
@@ -488,15 +462,22 @@ def pruning_chart(record: Mapping[str, Any]) -> dict[str, Any]:
         "axis": {"title": "signal-to-noise ratio |mu| / sigma of a weight", "grid": False, "format": "~g"},
     }
     y = _quantity("weights", "weights", format=",d", tickCount=5) | {"scale": {"zero": True}}
-    at = [{"from": min(max(record["threshold"], edges[0]), edges[-1])}]
+    at = [{"from": min(max(revision["threshold"], edges[0]), edges[-1])}]
     words = {"type": "text", "color": ORANGE, "y": 10, "dx": 7, "align": "left", "fontSize": 12}
     place = {"field": "from", "type": "quantitative"}
     layers = [
         _layer(bars, {"type": "bar", "opacity": 1}, x=x, x2="to", y=y, color=_colours("part", parts)),
         _layer(at, {"type": "rule", "color": ORANGE, "strokeWidth": 1.6}, x=place),
-        _layer(at, words | {"text": f"removed up to {record['threshold']:.2g}"}, x=place),
+        _layer(at, words | {"text": f"removed up to {revision['threshold']:.2g}"}, x=place),
     ]
-    return _styled(width=560, height=200, layer=layers)
+    return Chart(
+        "pruning",
+        "changes",
+        "Weights that were removed",
+        "A weight whose mean is small against its standard deviation is mostly noise. Good prunings end well left of "
+        "1; what lies to the right carries what the network knows.",
+        _styled(width=560, height=200, layer=layers),
+    )
 
 
 def _curves(training: Mapping[str, Any]) -> Chart | None:
@@ -505,23 +486,23 @@ def _curves(training: Mapping[str, Any]) -> Chart | None:
     if not fits:
         return None
     ends = list(itertools.accumulate((fit["epoch"][-1] for fit in fits), initial=0))
+    names = {"nll": "training", "validation": "validation, rows not seen", "free_energy": "free energy", "kl": "KL"}
+    rows = [
+        {"epoch": start + epoch, "fit": place, **{label: fit[name][at] for name, label in names.items()}}
+        for place, (start, fit) in enumerate(zip(ends, fits, strict=False))
+        for at, epoch in enumerate(fit["epoch"])
+    ]
     x = _quantity("epoch", "epoch", (0, ends[-1]), tickCount=6, grid=False)
 
-    def panel(title: str, y: dict[str, Any], curves: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-        rows = [
-            {"epoch": start + epoch, "value": value, "curve": label, "fit": place}
-            for place, (start, fit) in enumerate(zip(ends, fits, strict=False))
-            for name, (label, _) in curves.items()
-            for epoch, value in zip(fit["epoch"], fit[name], strict=True)
-            if value is not None
-        ]
+    def panel(title: str, y: dict[str, Any], palette: Mapping[str, str]) -> dict[str, Any]:
         # No line from the end of a fit to the begin of the next; and where two curves are the same, both are seen.
-        channels = {"detail": "fit", "color": _colours("curve", dict(curves.values()))}
-        dashes = {"domain": [label for label, _ in curves.values()], "range": [[1, 0], [6, 4]]}
-        channels["strokeDash"] = {"field": "curve", "type": "nominal", "scale": dashes, "legend": None}
-        lines = _layer(rows, {"type": "line", "clip": True}, x=x, y=y, **channels)
-        joints = [_layer([{"epoch": end} for end in ends[1:-1]], REFERENCE, x=x)] if ends[1:-1] else []
-        return {"width": 290, "height": 230, "title": title, "layer": [lines, *joints]}
+        dashes = {"domain": list(palette), "range": [[1, 0], [6, 4]]}
+        dash = {"field": "curve", "type": "nominal", "scale": dashes, "legend": None}
+        colour = _colours("curve", palette)
+        lines = _layer(rows, {"type": "line", "clip": True}, x=x, y=y, detail="fit", color=colour, strokeDash=dash)
+        lines["transform"] = [{"fold": list(palette), "as": ["curve", "value"]}]
+        joints = _layer([{"epoch": end} for end in ends[1:-1]], REFERENCE, x=x)
+        return {"width": 290, "height": 230, "title": title, "layer": [lines, joints]}
 
     factor = "" if temperature == 1.0 else f"; the fit counts the KL {temperature:.3g} times, its temperature"
     stages = [fit["stage"] for fit in fits[1:]]
@@ -534,12 +515,12 @@ def _curves(training: Mapping[str, Any]) -> Chart | None:
         panel(
             "negative log likelihood",
             _quantity("value", "nats per row, standardised"),
-            {"nll": ("training", BLUE), "validation": ("validation, rows not seen", ORANGE)},
+            {"training": BLUE, "validation, rows not seen": ORANGE},
         ),
         panel(
             "free energy and its KL",
             energy | {"scale": {"type": "symlog", "constant": 1}},
-            {"free_energy": ("free energy", INK), "kl": ("KL", BLUE)},
+            {"free energy": INK, "KL": BLUE},
         ),
     ]
     return Chart(

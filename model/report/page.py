@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
@@ -38,16 +38,6 @@ def can_draw() -> bool:
     return find_spec("vl_convert") is not None
 
 
-def draw(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Drawing]:
-    """The charts of a report; none where the extra ``charts`` is missing.
-
-    Args:
-        facts: The facts of the report.
-        rows: Rows to show; None: no rows.
-    """
-    return [Drawing.of(chart) for chart in charts(facts, rows)] if can_draw() else []
-
-
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A chart that was drawn once, for a page and for a file.
@@ -60,13 +50,6 @@ class Drawing:
     chart: Chart
     picture: str
 
-    @classmethod
-    def of(cls, chart: Chart) -> Self:
-        """Draw a chart."""
-        import vl_convert
-
-        return cls(chart, vl_convert.vegalite_to_svg(chart.specification))
-
     def png(self, *, scale: float = 1.5) -> bytes:
         """The picture as a PNG file, with ``scale`` pixels per pixel of the chart."""
         import vl_convert
@@ -76,14 +59,25 @@ class Drawing:
 
     def element(self) -> str:
         """An SVG element, without background, for a page that defines the variables of `COLOURS`."""
-        drawn = re.sub(rf'<rect width="[^"]*" height="[^"]*" fill="{PAPER}"/>', "", self.picture, count=1)
-        for colour, name in COLOURS.items():
-            drawn = drawn.replace(colour, f"var(--{name})")
         label = f'role="img" aria-label="{escape(self.chart.title)}"'
-        size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn)
-        if size is None:
-            return drawn.replace("<svg ", f"<svg {label} ", 1)
-        return drawn.replace(size[0], f'style="width:{size[1]}px" {label}', 1)  # it shrinks with the page
+        drawn = re.sub(rf'<rect width="[^"]*" height="[^"]*" fill="{PAPER}"/>', "", self.picture, count=1)
+        # It shrinks with the page.
+        drawn = re.sub(r'width="([\d.]+)" height="[\d.]+"', rf'style="width:\1px" {label}', drawn, count=1)
+        return re.sub("|".join(COLOURS), lambda colour: f"var(--{COLOURS[colour[0]]})", drawn)
+
+
+def draw(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Drawing]:
+    """The charts of a report; none where the extra ``charts`` is missing.
+
+    Args:
+        facts: The facts of the report.
+        rows: Rows to show; None: no rows.
+    """
+    if not can_draw():
+        return []
+    import vl_convert
+
+    return [Drawing(chart, vl_convert.vegalite_to_svg(chart.specification)) for chart in charts(facts, rows)]
 
 
 def html_page(

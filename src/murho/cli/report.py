@@ -13,6 +13,7 @@ import typer
 
 from murho.cli.shared import CheckpointsOption, DeviceOption, NameArgument, VersionOption, naming, print_lines
 from murho.model.errors import OptionError
+from murho.model.files import written_whole
 
 __all__ = [
     "report",
@@ -91,14 +92,12 @@ def _of_data(
 
 
 def _write(directory: Path, files: dict[str, bytes]) -> None:
-    """Write files below a directory, each under a temporary name first: a reader sees the old one or the new one."""
+    """Write files below a directory: a reader sees the old one or the new one."""
     for name, content in files.items():
         path = directory / name
-        temporary = path.with_name(f".{path.name}.writing")
         try:
             path.parent.mkdir(exist_ok=True)
-            temporary.write_bytes(content)
-            temporary.replace(path)
+            with written_whole(path) as file:
+                file.write(content)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise OptionError(f"{path} can't be written: {error.strerror or error}") from error

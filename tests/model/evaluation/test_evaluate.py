@@ -31,7 +31,7 @@ def test_the_full_judgement_has_the_contracts_keys_and_more(report: dict[str, An
     assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(report)
     for kind in ("raw", "calibrated"):
         bands = report[kind]
-        names = {"coverage", "width", "interval_score", "rms_std_ratio", "reliability", "calibration_error", "pit"}
+        names = {"coverage", "width", "interval_score", "reliability", "calibration_error", "pit"}
         assert set(bands) == names
         for name in ("coverage", "width", "interval_score"):
             assert list(bands[name]) == ["50", "80", "90", "95"]
@@ -52,7 +52,7 @@ def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> No
     page = (ROOT / "docs" / "evaluation.md").read_text()
     data = {"50", "80", "90", "95", "5", "district", "lift"}  # levels, and what the table brings
     named = keys({key: value for key, value in report.items() if key != "left_out"}) - data
-    assert len(named) > 30
+    assert len(named) >= 30
     assert sorted(key for key in named if f"`{key}`" not in page) == []
 
 

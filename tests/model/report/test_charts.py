@@ -11,7 +11,7 @@ import pytest
 
 from murho.model.report import page
 from murho.model.report.charts import charts
-from murho.model.report.page import Drawing, draw
+from murho.model.report.page import draw
 
 ALL = ["predicted", "reliability", "coverage", "doubt", "importance", "curves"]
 
@@ -72,7 +72,7 @@ def test_pictures_take_all_colours_from_the_page(facts: dict[str, Any]) -> None:
 
 
 def test_a_picture_is_a_png(facts: dict[str, Any]) -> None:
-    picture = Drawing.of(charts(facts)[3]).png(scale=1.0)
+    picture = draw(facts)[3].png(scale=1.0)
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 2_000
 
@@ -88,6 +88,6 @@ def test_any_name_of_a_feature_can_be_drawn(facts: dict[str, Any], name: str) ->
     changed["doubt"]["features"][0]["name"] = name
     by_category = changed["held_out"]["coverage_by_category"]
     changed["held_out"]["coverage_by_category"] = {name: by_category["district"]}
-    for chart in charts(changed):
-        if chart.name in ("doubt", "coverage"):
-            assert "<b>" not in Drawing.of(chart).element()
+    for drawing in draw(changed):
+        if drawing.chart.name in ("doubt", "coverage"):
+            assert "<b>" not in drawing.element()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from murho.model.report.charts import pruning_chart
+from murho.model.report.charts import charts
 from murho.model.training.pruning import Cut, Layer
 
 REMOVED = tuple([3] + [0] * 9 + [5] * 10 + [2] + [0] * 19)
@@ -18,8 +18,10 @@ CUT = Cut(
 )
 
 
-def test_bars_add_up_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:
-    histogram, rule, _ = pruning_chart(CUT.to_json())["layer"]
+def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:
+    bare = {"held_out": None, "doubt": None, "importance": None, "training": {"curves": None, "temperature": 1.0}}
+    (chart,) = charts(bare | {"revision": {"kind": "pruning", **CUT.to_json()}})
+    histogram, rule, _ = chart.specification["layer"]
     heights = {"removed": 0, "kept": 0}
     for bar in histogram["data"]["values"]:
         heights[bar["part"]] += bar["weights"]
