@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.fits import Silence
 from benchmarks.results import ROOT, facts, parse_options, table, write_json
 from murho.cli.train import read_config
 from murho.model.evaluation.judging import judge_encoded
@@ -24,6 +23,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -55,7 +55,7 @@ def measure(seed: int) -> dict[str, Any]:
     began = time.monotonic()
     with use_threads_for_fitting("cpu"):
         posterior = train(
-            cars.take(order[HELD_OUT:]), target, make_options(config | {"seed": seed}), reporter=Silence()
+            cars.take(order[HELD_OUT:]), target, make_options(config | {"seed": seed}), reporter=Reporter()
         ).posterior
     seconds = time.monotonic() - began
     held_out = cars.take(order[:HELD_OUT])

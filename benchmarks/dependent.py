@@ -25,7 +25,7 @@ import pyarrow as pa
 from benchmarks.command_line import add_output, shown, some_of
 from benchmarks.results import facts, table, write_json
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -181,9 +181,9 @@ def measure(made: MadeTable, seed: int, budget: float | None, *, told: bool) -> 
         told: Whether the options are given that say how the rows belong together.
     """
     values: dict[str, Any] = dict(made.options) if told else {"ignore": made.ignored}
-    trained = train(made.rows, "y", make_options({"seed": seed, "budget": budget, **values}), reporter=Silence())
+    trained = train(made.rows, "y", make_options({"seed": seed, "budget": budget, **values}), reporter=Reporter())
     printed, true = trained.spec.metrics, evaluate_table(trained.posterior, made.fresh)
-    return {"printed": _scores(printed), "true": _scores(true), "advice": trained.spec.training.get("advice", [])}
+    return {"printed": _scores(printed), "true": _scores(true)}
 
 
 def _scores(report: Mapping[str, Any]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +84,9 @@ def _dropout(rows: RegressionRows, epochs: int, seed: int) -> dict[str, Any]:
 
 
 def _bayes(rows: RegressionRows, epochs: int, seed: int) -> dict[str, Any]:
-    options = bayes_options(1.0, DropoutRecipe(0.0).hidden, epochs, seed)
-    temperature, tried = choose_temperature(rows, TEMPERATURES, options, DRAWS)
-    fitted = fit_bayes(bayes_options(temperature, options.hidden[0], epochs, seed), *rows.training)
+    hidden, options = DropoutRecipe(0.0).hidden, bayes_options(1.0, epochs, seed)
+    temperature, tried = choose_temperature(rows, TEMPERATURES, hidden, options, DRAWS)
+    fitted = fit_bayes(hidden, replace(options, temperature=temperature), *rows.training)
     return _scored(rows, lambda features: bayes_predictive(fitted, features, DRAWS, seed), temperature, tried, seed)
 
 

@@ -24,6 +24,7 @@ from murho.model.evaluation.judging import judge_encoded
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -35,34 +36,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.datasets import Split
-    from murho.model.bbb.fit_types import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
-    from murho.model.training.candidates import Attempt, Stage
 
-__all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]
-
-
-class Silence:
-    """A reporter that prints nothing."""
-
-    def stage(self, stage: Stage) -> None:
-        """Does nothing."""
-
-    def scored(self, attempt: Attempt) -> None:
-        """Does nothing."""
-
-    def say(self, message: str) -> None:
-        """Does nothing."""
-
-    def begin(self, title: str) -> None:
-        """Does nothing."""
-
-    def epoch(self, epoch: Epoch) -> None:
-        """Does nothing."""
-
-    def end(self) -> None:
-        """Does nothing."""
+__all__ = ["Job", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +148,7 @@ def timed_fit(training: pa.Table, target: str, options: dict[str, Any]) -> tuple
     """Fits on one thread; returns the posterior and the seconds of the fit."""
     began = time.monotonic()
     with use_threads_for_fitting("cpu"):
-        posterior = train(training, target, make_options(options), reporter=Silence()).posterior
+        posterior = train(training, target, make_options(options), reporter=Reporter()).posterior
     return posterior, round(time.monotonic() - began, 2)
 
 

@@ -29,7 +29,7 @@ from benchmarks.distributions import crps_of_normals
 from benchmarks.results import facts, table, write_json
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.runtime import use_threads_for_fitting
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -143,7 +143,7 @@ def measure(name: str, seed: int, choice: str) -> dict[str, Any]:
     """
     rows, fresh = make(name, seed)
     with use_threads_for_fitting("cpu"):
-        trained = train(rows.rows, "y", make_options({"seed": seed, "idle_features": choice}), reporter=Silence())
+        trained = train(rows.rows, "y", make_options({"seed": seed, "idle_features": choice}), reporter=Reporter())
     report = evaluate_table(trained.posterior, fresh.rows)
     unread = [len(names) for names in trained.evidence.chosen.candidate.unread] or [0]
     return {

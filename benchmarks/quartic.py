@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.fit import FitOptions
 from murho.model.bbb.priors import GaussianPrior
 
 if TYPE_CHECKING:
@@ -41,25 +41,19 @@ def system(seed: int) -> System:
         function=function,
         inputs=inputs,
         targets=function(inputs),
+        prior=GaussianPrior(sigma=10.0),
+        noise=NOISE,
+        hidden=(32,),
+        activation="sigmoid",
         options=FitOptions(
-            prior=GaussianPrior(sigma=10.0),
-            noise="fixed",
-            noise_sigma=NOISE,
-            hidden=(32,),
-            activation="sigmoid",
-            skip=False,
-            members=1,
             kl_weights="uniform",
             draws_per_step=16,
             learning_rate=0.2,
             batch_size=len(inputs),
             epochs=5000,
-            early_stop=False,
-            patience=5000,
             warm_up_steps=2500,
-            validation_draws=256,
             seed=seed,
-            budget=None,
+            patience=None,
         ),
         samples=100,
         grid=np.linspace(-5.0, 5.0, 401),

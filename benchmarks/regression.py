@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from murho.model.bbb.fit import fit
+from murho.model.bbb.gaussian import FixedNoise
+from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.rows import Rows
 from murho.model.distributions import predictive
 from murho.model.distributions.mixtures import Mixture
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.bbb.fit_types import Fit, FitOptions
+    from murho.model.bbb.fit import Fit, FitOptions
+    from murho.model.bbb.priors import Prior
 
 __all__ = ["Answer", "System", "answer", "encode"]
 
@@ -44,7 +47,11 @@ class System:
         function: The true function, vectorised.
         inputs: Training inputs, ``[N]``.
         targets: Training targets, ``[N]``.
-        options: Options of the fit; the noise is fixed.
+        prior: Prior of the weights.
+        noise: Known standard deviation of an observation, in the target's unit.
+        hidden: Widths of the hidden layers.
+        activation: Activation between them.
+        options: Options of the fit.
         samples: Number of draws, S.
         grid: Inputs of the predictions, ``[B]``.
         shown_at: Points of the grid that the table shows.
@@ -57,19 +64,16 @@ class System:
     function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     inputs: NDArray[np.float64]
     targets: NDArray[np.float64]
+    prior: Prior
+    noise: float
+    hidden: tuple[int, ...]
+    activation: str
     options: FitOptions
     samples: int
     grid: NDArray[np.float64]
     shown_at: tuple[float, ...]
     levels: tuple[float, float] = (2.5, 97.5)
     noise_is_visible: bool = True
-
-    @property
-    def noise(self) -> float:
-        """Known standard deviation of an observation, in the target's unit."""
-        if self.options.noise_sigma is None:
-            raise ValueError(f"the noise of {self.name} is not fixed")
-        return self.options.noise_sigma
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -139,7 +143,9 @@ def answer(system: System) -> Answer:
     training = encode(system.inputs, system.targets)
     began = time.perf_counter()
     # Without early stopping, validation has no effect, so all rows can be used for training.
-    fitted = fit(training, training, system.options)
+    start = torch.Generator().manual_seed(system.options.seed)
+    network = BayesianNetwork(Architecture(1, system.hidden, 1, system.activation), start)
+    fitted = fit(network, FixedNoise(system.noise), system.prior, training, training, system.options)
     fit_seconds = time.perf_counter() - began
 
     draws = make_draws(
@@ -153,7 +159,7 @@ def answer(system: System) -> Answer:
     noise = means.new_full((1, 1), system.noise)
     mean, epistemic_std, _ = predictive.split(means, noise)
     levels = torch.tensor(system.levels, dtype=torch.float64) / 100.0
-    energy, kl = _free_energy(fitted, training, system.options)
+    energy, kl = _free_energy(fitted, training, system)
     final = fitted.history[-FINAL_EPOCHS:]
     return Answer(
         mean=mean.numpy(),
@@ -171,9 +177,9 @@ def answer(system: System) -> Answer:
     )
 
 
-def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[float, float]:
+def _free_energy(fitted: Fit, training: Rows, system: System) -> tuple[float, float]:
     """Free energy of the fitted parameters and its KL part, in nats over all rows, averaged over many draws."""
-    network, generator = fitted.network, torch.Generator().manual_seed(options.seed)
+    network, generator = fitted.network, torch.Generator().manual_seed(system.options.seed)
     draws_at_a_time = 16  # few, because each repeat estimates the KL of a mixture prior by one draw of the weights
     repeats = FREE_ENERGY_DRAWS // draws_at_a_time
     targets = training.targets.repeat(draws_at_a_time)
@@ -182,6 +188,6 @@ def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[floa
         for _ in range(repeats):
             outputs = network(training.features, generator, draws_at_a_time)
             nll -= len(training) * float(fitted.likelihood.log_density(outputs, targets).mean()) / repeats
-            divergence, _, _ = options.prior.kl_gradient(network.mu, network.sigma(), network.groups, generator)
+            divergence, _, _ = system.prior.kl_gradient(network.mu, network.sigma(), network.groups, generator)
             kl += float(divergence.mean()) / repeats
     return nll + kl, kl

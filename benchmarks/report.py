@@ -204,8 +204,14 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
 
 def _options(system: System) -> dict[str, Any]:
     options = {field.name: getattr(system.options, field.name) for field in dataclasses.fields(system.options)}
-    prior = system.options.prior
-    return {**options, "prior": prior.to_json() if isinstance(prior, Stored) else None, "samples": system.samples}
+    prior = system.prior.to_json() if isinstance(system.prior, Stored) else None
+    model = {"noise": system.noise, "hidden": system.hidden, "activation": system.activation}
+    return {
+        **options,
+        **model,
+        "prior": prior,
+        "samples": system.samples,
+    }
 
 
 def _within(values: NDArray[np.float64], band: NDArray[np.float64]) -> NDArray[np.bool_]:

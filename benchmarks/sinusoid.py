@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.fit import FitOptions
 from murho.model.bbb.priors import ScaleMixturePrior
 
 if TYPE_CHECKING:
@@ -43,25 +43,19 @@ def system(seed: int) -> System:
         function=function,
         inputs=inputs,
         targets=function(inputs) + noise,
+        prior=ScaleMixturePrior(pi=0.5, sigma1=1.5, sigma2=0.1),
+        noise=NOISE,
+        hidden=(20, 20),
+        activation="relu",
         options=FitOptions(
-            prior=ScaleMixturePrior(pi=0.5, sigma1=1.5, sigma2=0.1),
-            noise="fixed",
-            noise_sigma=NOISE,
-            hidden=(20, 20),
-            activation="relu",
-            skip=False,
-            members=1,
             kl_weights="uniform",
             draws_per_step=8,
             learning_rate=0.3,
             batch_size=len(inputs),
             epochs=5000,
-            early_stop=False,
-            patience=5000,
             warm_up_steps=2500,
-            validation_draws=64,
             seed=seed,
-            budget=None,
+            patience=None,
         ),
         samples=500,
         grid=np.linspace(-1.5, 1.5, 301),

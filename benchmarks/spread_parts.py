@@ -25,7 +25,7 @@ from benchmarks.results import facts, table, write_json
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.schema_inference import columns_from_table
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -77,7 +77,7 @@ def measure(name: str, rows: int, seed: int) -> dict[str, float]:
     columns = {f"x{number}": column for number, column in enumerate(x.T, start=1)}
     made = pa.table({**columns, "y": truth + generator.standard_normal(len(x))})
     with use_threads_for_fitting("cpu"):
-        posterior = train(made.slice(0, rows), "y", make_options({"seed": seed}), reporter=Silence()).posterior
+        posterior = train(made.slice(0, rows), "y", make_options({"seed": seed}), reporter=Reporter()).posterior
         asked = columns_from_table(made.slice(rows), posterior.schema)
         found: dict[str, float] = {}
         for prefix, calibrated in (("", True), ("raw ", False)):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.checkpoint.checkpoint import write_checkpoint
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.support import ROOT
@@ -68,8 +68,8 @@ def _table(rows: int = 400) -> pa.Table:
 
 
 def _make(root: Path) -> None:
-    trained = train(_table(), "rent", make_options(OPTIONS), reporter=Silence())
-    write_checkpoint(root, "rents", trained.spec, trained.tensors)
+    trained = train(_table(), "rent", make_options(OPTIONS), reporter=Reporter())
+    write_checkpoint(root, "rents", trained.spec, trained.posterior.tensors)
 
 
 if __name__ == "__main__":

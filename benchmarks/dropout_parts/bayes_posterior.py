@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from murho.model.bbb.fit import fit
-from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.fit import FitOptions, fit
 from murho.model.bbb.gaussian import HomoscedasticNoise
+from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import EmpiricalBayesPrior
 from murho.model.bbb.rows import Rows
 from murho.model.distributions.mixtures import Mixture
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from benchmarks.dropout_parts.regression_rows import RegressionRows
-    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.fit import Fit
 
 __all__ = ["TEMPERATURES", "bayes_options", "bayes_predictive", "choose_temperature", "fit_bayes"]
 
@@ -28,23 +28,17 @@ TEMPERATURES = (1.0, 0.3, 0.1)
 """Factors of the KL to choose from, as a training does."""
 
 
-def bayes_options(temperature: float, hidden: int, epochs: int, seed: int) -> FitOptions:
+def bayes_options(temperature: float, epochs: int, seed: int) -> FitOptions:
     """Options of a fit that runs all its epochs, as the dropout network's does."""
-    return FitOptions(
-        prior=EmpiricalBayesPrior(),
-        noise="homoscedastic",
-        hidden=(hidden,),
-        epochs=epochs,
-        early_stop=False,
-        temperature=temperature,
-        validation_draws=1,
-        seed=seed,
-    )
+    return FitOptions(epochs=epochs, patience=None, temperature=temperature, seed=seed)
 
 
-def fit_bayes(options: FitOptions, features: Tensor, targets: Tensor) -> Fit:
+def fit_bayes(hidden: int, options: FitOptions, features: Tensor, targets: Tensor) -> Fit:
     """Fit to all rows ``[N, D]`` and ``[N]``, standardised; a few of them are looked at and decide nothing."""
-    return fit(Rows(features, targets), Rows(features[:20], targets[:20]), options)
+    start = torch.Generator().manual_seed(options.seed)
+    network = BayesianNetwork(Architecture(features.shape[1], (hidden,), 1), start)
+    shown = Rows(features[:20], targets[:20])
+    return fit(network, HomoscedasticNoise(1), EmpiricalBayesPrior(), Rows(features, targets), shown, options)
 
 
 @torch.no_grad()
@@ -58,13 +52,14 @@ def bayes_predictive(fitted: Fit, rows: Tensor, draws: int, seed: int) -> Mixtur
 
 
 def choose_temperature(
-    rows: RegressionRows, temperatures: Sequence[float], options: FitOptions, draws: int
+    rows: RegressionRows, temperatures: Sequence[float], hidden: int, options: FitOptions, draws: int
 ) -> tuple[float, dict[float, float]]:
     """The temperature of the highest validation log-likelihood, and that of each, nats per row, standardised.
 
     Args:
         rows: Rows of the split; those of ``chosen_by`` judge, the other training rows are learned.
         temperatures: Temperatures to try.
+        hidden: Width of the hidden layer.
         options: Options of the fit, whatever their temperature.
         draws: S.
     """
@@ -73,7 +68,7 @@ def choose_temperature(
     learned[rows.chosen_by] = False
     found = {}
     for temperature in temperatures:
-        fitted = fit_bayes(replace(options, temperature=temperature), features[learned], targets[learned])
+        fitted = fit_bayes(hidden, replace(options, temperature=temperature), features[learned], targets[learned])
         predictive = bayes_predictive(fitted, features[rows.chosen_by], draws, options.seed)
         found[temperature] = float(predictive.log_density(targets[rows.chosen_by].double()).mean())
     return max(found, key=lambda temperature: found[temperature]), found

@@ -15,8 +15,9 @@ import torch
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.network_task import NOISE
 from benchmarks.peers.step_task import DRAWS, LEARNING_RATE, PRIOR_SIGMA, StepTask, Timing, step_session
-from murho.model.bbb.fit import fit
-from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.gaussian import FixedNoise
+from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import GaussianPrior
 from murho.model.bbb.rows import Rows
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from murho.model.bbb.fit_types import Epoch, Fit
+    from murho.model.bbb.fit import Epoch, Fit
 
 EPOCHS = 1_000_000
 """More epochs than any turn has; the learning rate falls over all of them, so it hardly changes in a turn."""
@@ -59,18 +60,9 @@ class Murho:
         # Several members are the folds of a cross-fit, as in `murho train`: each is trained on its own rows.
         folds = (torch.arange(task.rows) % task.members).unsqueeze(0) if task.members > 1 else None
         self._training, self._validation = Rows(rows, targets, folds), Rows(rows[:1], targets[:1])
+        self._architecture = Architecture(rows.shape[1], task.hidden, 1, members=task.members)
         self._options = FitOptions(
-            GaussianPrior(PRIOR_SIGMA),
-            noise="fixed",
-            noise_sigma=NOISE,
-            hidden=task.hidden,
-            members=task.members,
-            learning_rate=LEARNING_RATE,
-            batch_size=task.batch,
-            epochs=EPOCHS,
-            early_stop=False,
-            validation_draws=1,
-            seed=task.seed,
+            learning_rate=LEARNING_RATE, batch_size=task.batch, epochs=EPOCHS, patience=None, seed=task.seed
         )
         seen = self._training.seen_by(task.members).longest
         self._minibatches = -(-seen // task.batch)
@@ -80,7 +72,9 @@ class Murho:
         """Takes steps, as `benchmarks.peers.step_task.System.take` does, but in whole epochs."""
         epochs = None if steps is None else -(-steps // self._minibatches)
         clock = _Clock(epochs, 0.0 if seconds is None else seconds)
-        self._fit = fit(self._training, self._validation, self._options, progress=clock)
+        network = BayesianNetwork(self._architecture, torch.Generator().manual_seed(self._options.seed))
+        prior, noise = GaussianPrior(PRIOR_SIGMA), FixedNoise(NOISE)
+        self._fit = fit(network, noise, prior, self._training, self._validation, self._options, progress=clock)
         return Timing(clock.epochs * self._minibatches, clock.wall, clock.processor)
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
@@ -12,8 +12,6 @@ from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from murho.model.bbb.likelihood import LikelihoodOptions
 
 __all__ = [
     "Bernoulli",
@@ -29,12 +27,15 @@ class Bernoulli(ClassLikelihood):
     means = 1
     classes = 2
 
-    @classmethod
-    def make(cls, options: LikelihoodOptions) -> Self:
-        """The model of two classes; see `Likelihood.make`."""
-        if options.classes not in (None, 2):
-            raise OptionError(f"a bernoulli likelihood has two classes, not {options.classes}")
-        return cls()
+    def __init__(self, classes: int | None = 2) -> None:
+        """Check the number of classes.
+
+        Raises:
+            OptionError: It is not two.
+        """
+        super().__init__()
+        if classes != 2:
+            raise OptionError(f"a bernoulli likelihood has two classes, not {classes}")
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Log probabilities of both classes, ``[..., 2]``; see `ClassLikelihood.log_probabilities`."""
@@ -49,15 +50,12 @@ class Bernoulli(ClassLikelihood):
         self,
         outputs: Tensor,
         targets: Tensor,
-        factor: float,
+        factor: float | Tensor,
         beta: float = 0.0,  # noqa: ARG002 - there is no noise
-        weights: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log probability and its derivative, ``target - sigmoid(output)``; see `Likelihood.gradient`."""
-        by_output = (targets - torch.sigmoid(outputs[..., 0])).mul_(factor)
-        if weights is not None:
-            by_output = by_output * weights
-        return self.log_density(outputs, targets), by_output.unsqueeze(-1)
+        by_output = (targets - torch.sigmoid(outputs[..., 0])).unsqueeze(-1)
+        return self.log_density(outputs, targets), by_output.mul_(factor)
 
 
 class Categorical(ClassLikelihood):
@@ -65,7 +63,7 @@ class Categorical(ClassLikelihood):
 
     kind = "categorical"
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int | None) -> None:
         """Store the number of classes.
 
         Args:
@@ -75,16 +73,9 @@ class Categorical(ClassLikelihood):
             OptionError: There are fewer than two.
         """
         super().__init__()
-        if classes < 2:
+        if classes is None or classes < 2:
             raise OptionError(f"a categorical likelihood has two or more classes, not {classes}")
         self.classes = self.outputs = self.means = classes
-
-    @classmethod
-    def make(cls, options: LikelihoodOptions) -> Self:
-        """The model of the C classes of the options; see `Likelihood.make`."""
-        if options.classes is None:
-            raise OptionError("a categorical likelihood needs its number of classes")
-        return cls(options.classes)
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Log probabilities of the C classes; see `ClassLikelihood.log_probabilities`."""
@@ -98,9 +89,8 @@ class Categorical(ClassLikelihood):
         self,
         outputs: Tensor,
         targets: Tensor,
-        factor: float,
+        factor: float | Tensor,
         beta: float = 0.0,  # noqa: ARG002 - there is no noise
-        weights: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log probability and its derivative, ``[class observed] - softmax``; see `Likelihood.gradient`."""
         log_probabilities = self.log_probabilities(outputs)
@@ -108,8 +98,6 @@ class Categorical(ClassLikelihood):
         gradient = log_probabilities.exp_().neg_()
         index = targets.long().expand(outputs.shape[:-1]).unsqueeze(-1)
         gradient.scatter_add_(-1, index, torch.ones_like(log_density))
-        if weights is not None:
-            gradient.mul_(weights.unsqueeze(-1))
         return log_density.squeeze(-1), gradient.mul_(factor)
 
     @staticmethod

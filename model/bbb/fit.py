@@ -1,4 +1,4 @@
-"""`fit`, the loop of one fit: minibatches, optimiser, validation, early stopping, interruption; its work in seconds.
+"""`fit`, Bayes by Backprop of one network: minibatches, optimiser, validation, early stopping, interruption.
 
 The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws and
 members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of single draws.
@@ -15,33 +15,264 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from murho.model.bbb.fit_types import Epoch, Fit, FitOptions, Progress
 from murho.model.bbb.free_energy import GradientClipping, GradientStep, kl_weights
-from murho.model.bbb.network import Architecture, BayesianNetwork, learned_tensors, tensor_problem
 from murho.model.bbb.optimisers import Adam, ParameterAverage, Schedule
-from murho.model.bbb.registry import make_likelihood
-from murho.model.bbb.rows import DRAWS, mixture_nll
-from murho.model.errors import FitError
+from murho.model.bbb.rows import mixture_nll
 from murho.model.runtime import interrupts_held_back
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from murho.model.bbb.likelihood import Likelihood
+    from murho.model.bbb.network import Architecture, BayesianNetwork
+    from murho.model.bbb.priors import Prior
     from murho.model.bbb.rows import Rows
 
 __all__ = [
+    "Epoch",
+    "Fit",
+    "FitOptions",
+    "Progress",
     "WorkModel",
+    "default_batch_size",
     "fit",
-    "make_model",
-    "start_from",
 ]
+
+
+def default_batch_size(rows: int) -> int:
+    """Rows in a minibatch where the user gives no size: an eighth of the training rows, from 32 to 512."""
+    return min(512, max(32, rows // 8))
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How a network is fitted; `model.training.options` has validated every value.
+
+    Attributes:
+        kl_weights: ``uniform`` or ``geometric``.
+        draws_per_step: Draws per row in each step.
+        learning_rate: First learning rate.
+        batch_size: Most rows in a minibatch.
+        epochs: Most epochs to run.
+        patience: Validations without improvement before the fit stops. None: validation decides nothing, all epochs are
+            run and the last average is kept.
+        warm_up_steps: Steps over which the KL's factor rises to ``temperature``. Over a fit with some, noisy rows have
+            at first the same effect on their means as other rows (beta of `Likelihood.gradient`). 0: the fit goes on
+            from parameters that have been learned.
+        temperature: The KL's factor at the end; 1 is the exact free energy. None: the factor rises over the whole fit,
+            by the same ratio in each step. Parameters at any factor may then be the best, and the fit runs to its end.
+        seed: Seed of minibatches and draws.
+        budget: Most work, in reference seconds (`model.bbb.fit`), or None. If the steps are too many, the schedule
+            speeds up, so that the fit still ends with a small learning rate and the full weight of the KL.
+        budget_by_clock: Whether ``budget`` is in seconds of the clock instead; the fit then depends on the machine.
+    """
+
+    kl_weights: str = "uniform"
+    draws_per_step: int = 1
+    learning_rate: float = 1e-2
+    batch_size: int = 64
+    epochs: int = 1000
+    patience: int | None = 30
+    warm_up_steps: int = 300
+    temperature: float | None = 1.0
+    seed: int = 0
+    budget: float | None = None
+    budget_by_clock: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The progress of a fit after an epoch; losses are in nats per row, standardised units.
+
+    Attributes:
+        number: Number of finished epochs, from 1.
+        epochs: Most epochs to run.
+        negative_log_likelihood: Expectation under the posterior, mean over the epoch.
+        kl: ``KL / N``, mean over the epoch.
+        validation: Negative log likelihood of the mixture in the last validation; NaN before the first.
+        seconds: Seconds since the fit began.
+        progress: Share of the schedule that is done, from 0 to 1: a fit with a budget may end before its last epoch.
+    """
+
+    number: int
+    epochs: int
+    negative_log_likelihood: float
+    kl: float
+    validation: float
+    seconds: float
+    progress: float = field(default=0.0, compare=False)
+
+    @property
+    def free_energy(self) -> float:
+        """Negative log likelihood plus KL."""
+        return self.negative_log_likelihood + self.kl
+
+
+class Progress(Protocol):
+    """Gets every epoch of a fit."""
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Take a finished epoch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The outcome of a fit.
+
+    Attributes:
+        network: The network with the best parameters, on the CPU.
+        likelihood: The observation model with the best parameters, on the CPU.
+        validation: Negative log likelihood on the validation rows, nats per row, standardised units.
+        epochs: Number of epochs run.
+        best_epoch: Epoch of the best parameters.
+        stopped: Why the fit ended: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
+        history: All epochs.
+        temperature: The KL's factor at the best parameters.
+        work: Work of all epochs, reference seconds (`model.bbb.fit`).
+    """
+
+    network: BayesianNetwork
+    likelihood: Likelihood
+    validation: float
+    epochs: int
+    best_epoch: int
+    stopped: str
+    history: tuple[Epoch, ...]
+    temperature: float
+    work: float
+
+
+STEPS_BETWEEN_VALIDATIONS = 50
+VALIDATION_DRAWS = 16
+"""Draws per row in a validation."""
+
+
+def fit(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    prior: Prior,
+    training: Rows,
+    validation: Rows,
+    options: FitOptions,
+    *,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit a network to encoded rows by Bayes by Backprop.
+
+    Args:
+        network: Its parameters are where the fit starts; they are changed in place.
+        likelihood: The observation model, likewise.
+        prior: Prior of all weights and biases.
+        training: N training rows, standardised.
+        validation: Rows that decide when to stop. With folds these are the training rows again, each judged by the
+            members that have not seen it.
+        options: Options of the fit.
+        device: Device of the fit; the CPU by default.
+        progress: Gets every epoch.
+
+    Returns:
+        The fit with the best parameters. A KeyboardInterrupt ends the fit early; ``stopped`` is then ``interrupted``.
+
+    Raises:
+        FitError: The loss became NaN or infinite.
+        KeyboardInterrupt: Interrupted before the end of the first epoch: there is nothing to keep.
+    """
+    device, seed, members = device or torch.device("cpu"), options.seed, network.architecture.members
+    training, validation = training.to(device), validation.to(device)
+    network, likelihood = network.to(device), likelihood.to(device)
+    order, noise = torch.Generator().manual_seed(seed + 1), torch.Generator(device).manual_seed(seed + 2)
+    parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
+    optimiser, averaged = Adam(parameters, options.learning_rate), ParameterAverage(parameters)
+    clipping, seen = GradientClipping(network, likelihood), training.seen_by(members)
+    step = GradientStep(
+        network, likelihood, prior, total_rows=seen.longest, draws=options.draws_per_step, kl_ratios=seen.uneven
+    )
+    minibatches = max(1, math.ceil(seen.longest / options.batch_size))
+    shares = kl_weights(options.kl_weights, minibatches)
+    schedule = Schedule(options, options.epochs * minibatches)
+    # Validations take about a fifth of the time: a step costs about as much as three forward passes.
+    passes = len(validation) * VALIDATION_DRAWS / (3 * options.batch_size * options.draws_per_step)
+    epochs_between = math.ceil(max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes)) / minibatches)
+    model = WorkModel(network.architecture, device.type)
+    work_of_epoch = minibatches * model.step(seen.longest / minibatches, options.draws_per_step)
+    work_of_validation = model.validation(len(validation) * validation.judges(members), VALIDATION_DRAWS)
+
+    def validation_nll() -> float:
+        return mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, seed + 3)
+
+    began, work, stopped, history = time.monotonic(), 0.0, "epochs", list[Epoch]()
+    best, best_epoch, temperature, waited, measured = math.inf, 0, schedule.temperature, 0, math.nan
+    try:
+        for number in range(1, options.epochs + 1):
+            sums = torch.zeros(2, device=device)
+            # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
+            for rows, share in zip(seen.shuffled(order).tensor_split(minibatches, dim=1), shares, strict=True):
+                features, targets = training.features[rows], training.targets[rows]
+                energy = step(
+                    features,
+                    targets,
+                    None if training.weights is None else training.weights[rows],
+                    kl_weight=share,
+                    minibatches=minibatches,
+                    temperature=schedule.temperature,
+                    beta=schedule.beta,
+                    generator=noise,
+                )
+                clipping.clip(energy, features, targets, number)
+                optimiser.learning_rate = schedule.learning_rate
+                optimiser.step()
+                averaged.step()
+                schedule.step()
+                sums += torch.stack((energy.negative_log_likelihood, energy.kl))
+            work += work_of_epoch
+            nll, kl = (sums / minibatches).tolist()
+            spent = time.monotonic() - began if options.budget_by_clock else work
+            schedule.keep_within_budget(spent)
+            out_of_budget = options.budget is not None and spent > options.budget
+            last = schedule.done or out_of_budget
+            if number % epochs_between == 0 or last:
+                work += work_of_validation
+                current = averaged.load(averaged.average)
+                measured = validation_nll()
+                clipping.check_validation(measured, number)
+                averaged.load(current)
+                # Before the KL has its full weight, the parameters are not those of the posterior.
+                if options.patience is None or (schedule.warm and measured < best - 1e-4):
+                    averaged.keep()
+                    best, best_epoch, temperature, waited = measured, number, schedule.temperature, 0
+                elif schedule.warm and options.temperature is not None:
+                    waited += 1
+            seconds = time.monotonic() - began
+            history.append(Epoch(number, options.epochs, nll, kl, measured, seconds, schedule.share_done))
+            if progress is not None:
+                progress.epoch(history[-1])
+            if last:
+                stopped = "budget" if out_of_budget or number < options.epochs else "epochs"
+                break
+            if options.patience is not None and waited >= options.patience:
+                stopped = "converged"
+                break
+    except KeyboardInterrupt:
+        if not history:
+            raise
+        stopped = "interrupted"
+    with interrupts_held_back() as held_back:
+        if not best_epoch:  # stopped before the first validation that counts: keep the average so far
+            averaged.keep()
+            best_epoch, temperature = len(history), schedule.temperature
+        averaged.load(averaged.best)
+        nll = validation_nll()
+        network, likelihood = network.cpu(), likelihood.cpu()
+    if held_back.came:
+        stopped = "interrupted"
+    temperature = options.temperature or temperature
+    return Fit(network, likelihood, nll, len(history), best_epoch, stopped, tuple(history), temperature, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,258 +343,16 @@ class WorkModel:
         """
         return self._rates.step + self._rates.forward * self._passes(judgements * draws)
 
-    def score(self, rows: int, components: int) -> float:
-        """Reference seconds of `model.bbb.rows.held_out_row_scores`.
+    def score(self, rows: int, draws: int, components: int) -> float:
+        """Reference seconds of the log density and CRPS of rows.
 
         Args:
-            rows: Rows to score; their judges share the draws.
+            rows: Rows to score.
+            draws: Draws per row, S, of all judges.
             components: Gaussians per draw, K.
         """
-        return self.validation(rows, DRAWS) + self._rates.component * rows * DRAWS * components
+        return self.validation(rows, draws) + self._rates.component * rows * draws * components
 
     def _passes(self, rows: float) -> float:
         """Products and elements of a number of rows, forwards and backwards."""
         return rows * (self._rates.product * self._products + self._rates.element * self._elements)
-
-
-def make_model(options: FitOptions, inputs: int, generator: torch.Generator) -> tuple[BayesianNetwork, Likelihood]:
-    """Make a network and its observation model, on the CPU, with initial parameters.
-
-    Args:
-        options: Options of the fit, with architecture and noise.
-        inputs: D.
-        generator: Source of the initial means.
-    """
-    likelihood = make_likelihood(
-        options.noise,
-        members=options.members,
-        sigma=options.noise_sigma,
-        components=options.noise_components,
-        classes=options.classes,
-    )
-    if options.standardisation is not None:
-        likelihood.learn_target(options.standardisation)
-    architecture = Architecture(
-        inputs=inputs,
-        hidden=options.hidden,
-        outputs=likelihood.outputs,
-        activation=options.activation,
-        members=options.members,
-        skip=options.skip,
-    )
-    return BayesianNetwork(architecture, generator, likelihood.initial_outputs, options.reads), likelihood
-
-
-def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: Likelihood) -> None:
-    """Set the parameters of a fit to given values.
-
-    Args:
-        initial: A finite tensor for each name of `learned_tensors`, and no other.
-        network: Gets ``layers.*``.
-        likelihood: Gets ``noise.*``.
-
-    Raises:
-        FitError: A tensor is missing, unknown, of another shape or type, or not finite; it is named.
-    """
-    there = learned_tensors(network, likelihood)
-    problem = tensor_problem(initial, there)
-    if problem is not None:
-        raise FitError(f"the start of the fit does not fit: {problem}")
-    for name, tensor in there.items():
-        tensor.copy_(initial[name])
-
-
-STEPS_BETWEEN_VALIDATIONS = 50
-
-
-def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
-    """Steps between validations, so that validations take about a fifth of the time.
-
-    A step costs about as much as three forward passes.
-    """
-    passes = validation_rows * options.validation_draws / (3 * options.batch_size * options.draws_per_step)
-    return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
-
-
-class _Running:
-    """A running fit: parameters, optimiser, schedule and random number generators."""
-
-    def __init__(
-        self,
-        training: Rows,
-        validation: Rows,
-        options: FitOptions,
-        initial: Mapping[str, Tensor] | None,
-        device: torch.device,
-    ) -> None:
-        self._training, self._validation = training.to(device), validation.to(device)
-        self._options, self._device = options, device
-        start = torch.Generator().manual_seed(options.seed)
-        self._order = torch.Generator().manual_seed(options.seed + 1)
-        self._noise = torch.Generator(device).manual_seed(options.seed + 2)
-
-        network, likelihood = make_model(options, training.features.shape[1], start)
-        if initial is not None:
-            start_from(initial, network, likelihood)
-        self.network, self.likelihood = network.to(device), likelihood.to(device)
-        parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-        self._optimiser = Adam(parameters, options.learning_rate)
-        self._averaged = ParameterAverage(parameters)
-        self._clipping = GradientClipping(network, likelihood)
-        self._seen = self._training.seen_by(options.members)
-        total_rows = self._seen.longest
-        if options.rows_before:
-            likelihood.remember(options.rows_before / total_rows)
-        self._step = GradientStep(
-            network,
-            likelihood,
-            options.prior,
-            total_rows=total_rows,
-            draws=options.draws_per_step,
-            kl_ratios=self._seen.uneven,
-        )
-        self._minibatches = max(1, math.ceil(total_rows / options.batch_size))
-        self._kl_weights = kl_weights(options.kl_weights, self._minibatches)
-        self.epochs_between = max(
-            1, math.ceil(_steps_between_validations(len(validation), options) / self._minibatches)
-        )
-        self.schedule = Schedule(options, options.epochs * self._minibatches)
-        work, judges = WorkModel(network.architecture, device.type), validation.judges(options.members)
-        self._work_of_epoch = self._minibatches * work.step(total_rows / self._minibatches, options.draws_per_step)
-        self._work_of_validation = work.validation(len(validation) * judges, options.validation_draws)
-        self.work = 0.0
-        self.history: list[Epoch] = []
-        self.best, self.best_epoch, self.best_temperature = math.inf, 0, options.temperature
-        self.waited, self.measured = 0, math.nan
-
-    def epoch(self, number: int) -> tuple[float, float]:
-        """Run all minibatches once; returns the mean negative log likelihood and ``KL / N``."""
-        shuffled, row_weights = self._seen.shuffled(self._order), self._training.weights
-        sums = torch.zeros(2, device=self._device)
-        # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
-        for rows, kl_weight in zip(shuffled.tensor_split(self._minibatches, dim=1), self._kl_weights, strict=True):
-            features, targets = self._training.features[rows], self._training.targets[rows]
-            energy = self._step(
-                features,
-                targets,
-                None if row_weights is None else row_weights[rows],
-                kl_weight=kl_weight,
-                minibatches=self._minibatches,
-                temperature=self.schedule.temperature,
-                beta=self.schedule.beta,
-                generator=self._noise,
-            )
-            self._clipping.clip(energy, features, targets, number)
-            self._optimiser.learning_rate = self.schedule.learning_rate
-            self._optimiser.step()
-            self._averaged.step()
-            self.schedule.step()
-            sums += torch.stack((energy.negative_log_likelihood, energy.kl))
-        self.work += self._work_of_epoch
-        nll, kl = (sums / self._minibatches).tolist()
-        return nll, kl
-
-    def validate(self, number: int) -> None:
-        """Validate the average of the parameters, and keep it if it is the best."""
-        self.work += self._work_of_validation
-        current = self._averaged.load(self._averaged.average)
-        self.measured = self._mixture_nll()
-        self._clipping.check_validation(self.measured, number)
-        self._averaged.load(current)
-        # Before the KL has its full weight, the parameters are not those of the posterior.
-        warm = self.schedule.warm
-        if not self._options.early_stop or (warm and self.measured < self.best - 1e-4):
-            self.best, self.waited = self.measured, 0
-            self._keep(number)
-        elif warm and not self._options.temperature_path:
-            self.waited += 1
-
-    def outcome(self, stopped: str) -> Fit:
-        """The fit with the best parameters."""
-        if not self.best_epoch:  # stopped before the first validation that counts: keep the average so far
-            self._keep(len(self.history))
-        self._averaged.load(self._averaged.best)
-        best = self._mixture_nll()
-        history = tuple(self.history)
-        return Fit(
-            self.network.cpu(),
-            self.likelihood.cpu(),
-            best,
-            len(history),
-            self.best_epoch,
-            stopped,
-            history,
-            self.best_temperature,
-            self.work,
-        )
-
-    def _keep(self, number: int) -> None:
-        """Keep the average so far as the best parameters."""
-        self._averaged.keep()
-        self.best_epoch = number
-        if self._options.temperature_path:
-            self.best_temperature = self.schedule.temperature
-
-    def _mixture_nll(self) -> float:
-        options = self._options
-        return mixture_nll(self.network, self.likelihood, self._validation, options.validation_draws, options.seed + 3)
-
-
-def fit(
-    training: Rows,
-    validation: Rows,
-    options: FitOptions,
-    *,
-    initial: Mapping[str, Tensor] | None = None,
-    device: torch.device | None = None,
-    progress: Progress | None = None,
-) -> Fit:
-    """Fit a network to encoded rows by Bayes by Backprop.
-
-    Args:
-        training: N training rows, standardised.
-        validation: Rows that decide when to stop. With folds these are the training rows again, each judged by the
-            members that have not seen it.
-        options: Options of the fit.
-        initial: Tensors to start from instead of random means, by the names of
-            `model.bbb.network.learned_tensors`.
-        device: Device of the fit; the CPU by default.
-        progress: Gets every epoch.
-
-    Returns:
-        The fit with the best parameters. A KeyboardInterrupt ends the fit early; ``stopped`` is then ``interrupted``.
-
-    Raises:
-        FitError: The loss became NaN or infinite, or a tensor of ``initial`` does not fit; it is named.
-        KeyboardInterrupt: Interrupted before the end of the first epoch: there is nothing to keep.
-    """
-    running = _Running(training, validation, options, initial, device or torch.device("cpu"))
-    began = time.monotonic()
-    stopped = "epochs"
-    try:
-        for number in range(1, options.epochs + 1):
-            nll, kl = running.epoch(number)
-            spent = time.monotonic() - began if options.budget_by_clock else running.work
-            running.schedule.keep_within_budget(spent)
-            out_of_budget = options.budget is not None and spent > options.budget
-            last = running.schedule.done or out_of_budget
-            if number % running.epochs_between == 0 or last:
-                running.validate(number)
-            seconds, done = time.monotonic() - began, running.schedule.share_done
-            epoch = Epoch(number, options.epochs, nll, kl, running.measured, seconds, done)
-            running.history.append(epoch)
-            if progress is not None:
-                progress.epoch(epoch)
-            if last:
-                stopped = "budget" if out_of_budget or number < options.epochs else "epochs"
-                break
-            if running.waited >= options.patience:
-                stopped = "converged"
-                break
-    except KeyboardInterrupt:
-        if not running.history:
-            raise
-        stopped = "interrupted"
-    with interrupts_held_back() as held_back:
-        outcome = running.outcome(stopped)
-    return replace(outcome, stopped="interrupted") if held_back.came else outcome

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.bbb.network import learned_tensors, noise_tensors
-from murho.model.errors import FitError, OptionError
+from murho.model.bbb.network import learned_tensors
+from murho.model.errors import FitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.network import BayesianNetwork
@@ -48,18 +48,11 @@ def kl_weights(kind: str, minibatches: int) -> list[float]:
 
     Returns:
         T numbers that sum to 1.
-
-    Raises:
-        OptionError: The kind is unknown or T is not positive.
     """
-    if minibatches < 1:
-        raise OptionError(f"an epoch has at least one minibatch, not {minibatches}")
-    if kind == "uniform":
-        return [1.0 / minibatches] * minibatches
     if kind == "geometric":
         # 2^(T-i) / (2^T - 1) with 2^T cancelled, which does not overflow with a thousand minibatches.
         return [2.0**-i / (1.0 - 2.0**-minibatches) for i in range(1, minibatches + 1)]
-    raise OptionError(f"KL weights must be one of {', '.join(KL_WEIGHTS)}, not {kind!r}")
+    return [1.0 / minibatches] * minibatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +182,10 @@ class GradientStep:
             if number < last:
                 hidden = self._activation(before)
 
-        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, beta, row_weights)
+        factor: float | Tensor = -scale / self.draws
+        if row_weights is not None:
+            factor = row_weights.unsqueeze(-1) * factor
+        per_row, gradient = self.likelihood.gradient(before, observed, factor, beta)
         if row_weights is not None:
             per_row = per_row * row_weights
         gradients: list[Tensor] = []
@@ -235,7 +231,6 @@ class GradientClipping:
         """
         self._network, self._likelihood = network, likelihood
         self._parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-        self._named = learned_tensors(network, likelihood)  # views of the parameters
 
     def clip(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
         """Clip the norm of each member's gradient separately, because members do not interact.
@@ -256,7 +251,7 @@ class GradientClipping:
         # A single transfer from the device, for both checks: is all finite, and is there a gradient to clip?
         loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
         if not math.isfinite(loss + largest):
-            self._stop_if_not_finite(energy, rows, targets, epoch)
+            self._stop(epoch, {"the targets": targets, "the inputs": rows, **self._computed(energy)})
         if largest > GRADIENT_NORM:
             factor = (GRADIENT_NORM / norms).clamp_(max=1.0).unsqueeze(1)
             for gradient in gradients:
@@ -266,45 +261,31 @@ class GradientClipping:
         """Stop the fit if its validation is not finite.
 
         Raises:
-            FitError: The validation is not finite; the message names the first parameter that is not.
+            FitError: The validation is not finite; the message names the first quantity that is not.
         """
         if not math.isfinite(measured):
-            _stop(_first_not_finite(self._named.items()) or "the validation", epoch)
+            self._stop(epoch, {"the validation": torch.tensor(measured)})
 
-    def _stop_if_not_finite(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
-        """Raise a FitError for the first quantity that is not finite, in the order in which a step computes them."""
-        culprit = _first_not_finite([*self._named.items(), ("the targets", targets), ("the inputs", rows)])
-        if culprit is None and not bool(torch.isfinite(energy.loss)):
-            part = "KL" if bool(torch.isfinite(energy.negative_log_likelihood)) else "log likelihood"
-            name, tensor = max(self._named.items(), key=lambda item: float(item[1].abs().max()))
-            culprit = f"the {part}; the largest parameter is {float(tensor.abs().max()):.3g} in {name}"
-        if culprit is None:
-            culprit = _first_not_finite(self._gradients_backwards())
-        if culprit is not None:  # else only squares of large gradients overflowed; clipping is enough
-            _stop(culprit, epoch)
+    def _computed(self, energy: FreeEnergy) -> dict[str, Tensor]:
+        """Parts of the loss and gradients, as computed: NaN and infinity spread from the last layer to the first."""
+        computed = {"the log likelihood": energy.negative_log_likelihood, "the KL": energy.kl}
+        for name, parameter in self._likelihood.named_parameters():
+            computed |= {} if parameter.grad is None else {f"the gradient of noise.{name}": parameter.grad}
+        mu, rho = self._network.mu.grad, self._network.rho.grad
+        if mu is not None and rho is not None:
+            computed |= {
+                f"the gradient of {name}": part for name, part in reversed(self._network.named(mu, rho).items())
+            }
+        return computed
 
-    def _gradients_backwards(self) -> list[tuple[str, Tensor]]:
-        """Gradients in the order of computation: NaN and infinity spread from the last layer to the first."""
-        network = self._network
-        named = [
-            (f"the gradient of {name}", parameter.grad)
-            for name, parameter in zip(noise_tensors(self._likelihood), self._likelihood.parameters(), strict=True)
-            if parameter.grad is not None
-        ]
-        if network.mu.grad is not None and network.rho.grad is not None:
-            pairs = zip(network.parts(network.mu.grad), network.parts(network.rho.grad), strict=True)
-            parts = [part for pair in pairs for part in pair]  # in the order of the tensors' names
-            names = [f"the gradient of {name}" for name in network.named_tensors()]
-            named += reversed(list(zip(names, parts, strict=True)))
-        return named
+    def _stop(self, epoch: int, quantities: dict[str, Tensor]) -> None:
+        """Raise a FitError for the first parameter or quantity that is not finite.
 
-
-def _first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:
-    return next((name for name, tensor in named if not bool(torch.isfinite(tensor).all())), None)
-
-
-def _stop(culprit: str, epoch: int) -> NoReturn:
-    raise FitError(
-        f"the fit became non-finite in epoch {epoch} ({culprit}); "
-        "use a smaller --learning-rate, or look for extreme values in the table"
-    )
+        There may be none: where only squares of large gradients overflowed, clipping is enough.
+        """
+        for name, tensor in (learned_tensors(self._network, self._likelihood) | quantities).items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise FitError(
+                    f"the fit became non-finite in epoch {epoch} ({name}); "
+                    "use a smaller --learning-rate, or look for extreme values in the table"
+                )

@@ -1,16 +1,14 @@
 """Likelihoods of numbers made of Gaussians: fixed, homoscedastic and heteroscedastic noise, and mixtures.
 
-A target at a limit counts as a value at or beyond it (Tobin 1958; a "Tobit" model). Its log density is replaced by the
-logarithm of the Gaussian's tail there. Everything else of a gradient stays: `tail_terms` returns what takes the place
-of the residual r and of its square, such that ``r / noise`` is still the derivative by the mean, and
-``(r^2 - 1) / noise`` the one by the noise.
+A target at a limit counts as a value at or beyond it (Tobin 1958; a "Tobit" model): its log density is the logarithm of
+the Gaussian's tail there.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +23,6 @@ from murho.model.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.bbb.likelihood import LikelihoodOptions
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.transforms import Standardisation
 
@@ -39,7 +36,6 @@ __all__ = [
     "MixtureNoise",
     "noise_of",
     "rho_of",
-    "tail_terms",
 ]
 
 
@@ -58,6 +54,36 @@ class GaussianMixtureLikelihood(NumericLikelihood):
             Means ``[S, B, K]``, standard deviations broadcastable to the means, and weights ``[S, B, K]`` that sum to 1
             over K. The weights are None where K is 1.
         """
+
+    def log_gaussians(self, means: Tensor, noise: Tensor, targets: Tensor) -> Tensor:
+        """Log density of the targets under each Gaussian, or the logarithm of its tail where a target is at a limit.
+
+        Args:
+            means: ``[M, B, K]``.
+            noise: Standard deviations, broadcastable to the means.
+            targets: Standardised targets, ``[B]`` or ``[M, B]``.
+
+        Returns:
+            ``[M, B, K]``, nats.
+        """
+        targets = targets.unsqueeze(-1)
+        residual = (targets - means) / noise
+        log_density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+        if self.limits is None:
+            return log_density
+        above, below = targets >= self.limits[1], targets <= self.limits[0]
+        log_tail = torch.special.log_ndtr((below.to(residual) - above.to(residual)) * residual)
+        return torch.where(above | below, log_tail, log_density)
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Log density and its derivative, with even pulls on the means; see `Likelihood.gradient`."""
+        log_density, by_output = super().gradient(outputs, targets, factor)
+        if beta > 0.0:
+            by_mean, (_, noise, _) = by_output[..., : self.means], self.components(outputs)
+            by_mean.mul_(beta_weights(noise.expand_as(by_mean), beta, factor))
+        return log_density, by_output
 
     def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:
         """Means of the mixtures; see `Likelihood.function_values`."""
@@ -83,36 +109,6 @@ class GaussianMixtureLikelihood(NumericLikelihood):
         return predictive if wide is None else predictive.with_wide(wide, standardisation.scale)
 
 
-FAR = 10.0
-"""Normal score from which on the ratio of density and tail is computed by its expansion, to 1e-4."""
-
-
-def tail_terms(residual: Tensor, targets: Tensor, limits: tuple[float, float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What stands for a Gaussian's terms in rows whose target is at a limit.
-
-    With ``u = r`` at the maximum and ``u = -r`` at the minimum, the log tail is ``log Q(u)``, and its derivatives are
-    those of a residual ``r = ±phi(u) / Q(u)`` and a square ``r^2 = 1 + u phi(u) / Q(u)``.
-
-    Args:
-        residual: ``(target - mean) / noise``, any shape.
-        targets: Standardised targets, broadcastable to ``residual``.
-        limits: Minimum and maximum, standardised; infinite: there is none.
-
-    Returns:
-        The mask of the rows at a limit, the log tail, the residual and the square, each broadcastable to ``residual``.
-        The last three hold where the mask is set.
-    """
-    above, below = targets >= limits[1], targets <= limits[0]
-    sides = above.to(residual) - below.to(residual)
-    reach = sides * residual
-    near = reach.clamp_max(FAR)
-    log_tail = torch.special.log_ndtr(-reach)
-    ratio = torch.exp(-0.5 * near.square() - LOG_SQRT_2PI - torch.special.log_ndtr(-near))
-    far = reach.clamp_min(FAR)
-    ratio = torch.where(reach > FAR, far + far.reciprocal() - 2.0 * far.pow(-3.0), ratio)
-    return above | below, log_tail, sides * ratio, 1.0 + reach * ratio
-
-
 class GaussianNoise(GaussianMixtureLikelihood):
     """``N(y; output_0, noise^2)``. A subclass defines the noise."""
 
@@ -131,35 +127,24 @@ class GaussianNoise(GaussianMixtureLikelihood):
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log density of a Gaussian, ``[M, B]``; see `Likelihood.log_density`."""
-        noise = self.noise(outputs)
-        residual = (targets - outputs[..., 0]) / noise
-        log_density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
-        if self.limits is None:
-            return log_density
-        at_limit, log_tail, _, _ = tail_terms(residual, targets, self.limits)
-        return torch.where(at_limit, log_tail, log_density)
+        means, noise, _ = self.components(outputs)
+        return self.log_gaussians(means, noise, targets)[..., 0]
 
     def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Log density and its derivative, in closed form; see `Likelihood.gradient`."""
+        """Log density and its derivative, in closed form where there are no limits; see `Likelihood.gradient`."""
+        if self.limits is not None:
+            return super().gradient(outputs, targets, factor, beta)
         noise = self.noise(outputs)
         precision = noise.reciprocal()
         residual = torch.sub(targets, outputs.select(2, 0)).mul_(precision)
         square = residual * residual
         log_density = torch.sub(torch.log(precision * math.exp(-LOG_SQRT_2PI)), square, alpha=0.5)
-        if self.limits is not None:
-            at_limit, *terms = tail_terms(residual, targets, self.limits)
-            log_density, residual, square = (
-                torch.where(at_limit, term, part)
-                for term, part in zip(terms, (log_density, residual, square), strict=True)
-            )
-        scale = precision.mul_(factor)
-        if weights is not None:
-            scale = scale * weights
+        scale = precision * (factor if isinstance(factor, float) else factor[..., 0])
         by_mean = residual.mul_(scale)
         if beta > 0.0 and noise.shape[1] > 1:
-            by_mean.mul_(beta_weights(noise, beta, weights))
+            by_mean.mul_(beta_weights(noise.unsqueeze(2), beta, factor)[..., 0])
         by_output = self._noise_gradient(square, scale, outputs)
         if by_output is None:
             return log_density, by_mean.unsqueeze(2)
@@ -170,7 +155,7 @@ class GaussianNoise(GaussianMixtureLikelihood):
 
         Args:
             square: Squared residuals in units of the noise, ``[M, B]``; may be overwritten.
-            scale: ``factor / noise`` times the weights of the rows, broadcastable to ``square``.
+            scale: ``factor / noise``, broadcastable to ``square``.
             outputs: Network outputs, ``[M, B, P]``.
 
         Returns:
@@ -193,7 +178,7 @@ class FixedNoise(GaussianNoise):
     kind = "fixed"
     wide_tails = False
 
-    def __init__(self, sigma: float) -> None:
+    def __init__(self, sigma: float | None) -> None:
         """Store the known noise.
 
         Args:
@@ -203,20 +188,9 @@ class FixedNoise(GaussianNoise):
             OptionError: ``sigma`` is not a positive number.
         """
         super().__init__()
-        if not (math.isfinite(sigma) and sigma > 0.0):
-            raise OptionError(f"noise sigma must be a positive number, not {sigma!r}")
+        if sigma is None or not 0.0 < sigma < math.inf:
+            raise OptionError(f"fixed noise needs a positive standard deviation, not {sigma!r}: give --noise-sigma")
         self.sigma = sigma
-
-    @classmethod
-    def make(cls, options: LikelihoodOptions) -> Self:
-        """Fixed noise with the sigma of the options; see `Likelihood.make`."""
-        if options.sigma is None:
-            raise OptionError("fixed noise needs its standard deviation: give --noise-sigma, in the target's unit")
-        return cls(options.sigma)
-
-    def to_json(self) -> dict[str, Any]:
-        """Kind and sigma, for ``model.json``; see `Likelihood.to_json`."""
-        return super().to_json() | {"sigma": self.sigma}
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one sigma for all
         """The known sigma, ``[1, 1]``; see `GaussianNoise.noise`."""
@@ -254,11 +228,6 @@ class HomoscedasticNoise(GaussianNoise):
         self.rho = nn.Parameter(rho.expand(members, 1).clone())
         self._earlier: tuple[float, Tensor] | None = None
 
-    @classmethod
-    def make(cls, options: LikelihoodOptions) -> Self:
-        """Homoscedastic noise for M members; see `Likelihood.make`."""
-        return cls(options.members)
-
     def remember(self, share: float) -> None:
         """Count earlier rows with squared residuals as large as the present variance; see `Likelihood.remember`."""
         self._earlier = share, noise_of(self.rho.detach()).square()
@@ -267,16 +236,22 @@ class HomoscedasticNoise(GaussianNoise):
         """The noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
         return noise_of(self.rho if members is None else self.rho[members])
 
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """With the slope of ``share (log noise + variance / (2 noise^2))``: minus the log density of earlier rows."""
+        gradients = super().gradient(outputs, targets, factor, beta)
+        if self._earlier is not None and self.rho.grad is not None:
+            (share, variance), noise = self._earlier, noise_of(self.rho.detach())
+            slope = share * (noise.reciprocal() - variance.to(noise) / noise**3)
+            self.rho.grad += slope * torch.sigmoid(self.rho.detach())
+        return gradients
+
     def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
         if scale.shape[1] == 1:
             by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
         else:  # rows with weights of their own
             by_noise = square.sub_(1.0).mul_(scale).sum(dim=1, keepdim=True)
-        if self._earlier is not None:
-            # The slope of share (log noise + variance / (2 noise^2)): minus the log density of the earlier rows.
-            share, variance = self._earlier
-            noise = noise_of(self.rho)
-            by_noise += share * (noise.reciprocal() - variance / noise**3)
         self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus
 
 
@@ -312,7 +287,7 @@ class MixtureNoise(GaussianMixtureLikelihood):
     kind = "mixture"
     mixture_outputs = True
 
-    def __init__(self, components: int) -> None:
+    def __init__(self, components: int | None) -> None:
         """Store the number of components.
 
         Args:
@@ -322,21 +297,12 @@ class MixtureNoise(GaussianMixtureLikelihood):
             OptionError: K is out of range.
         """
         super().__init__()
-        if not 1 <= components <= MOST_COMPONENTS:
-            raise OptionError(f"a mixture has 1 to {MOST_COMPONENTS} components a row, not {components}")
+        if components is None or not 1 <= components <= MOST_COMPONENTS:
+            raise OptionError(
+                f"a mixture has 1 to {MOST_COMPONENTS} components a row, not {components}: see --noise-components"
+            )
         self.means = components
         self.outputs = 3 * components
-
-    @classmethod
-    def make(cls, options: LikelihoodOptions) -> Self:
-        """Mixture noise with the K of the options; see `Likelihood.make`."""
-        if options.components is None:
-            raise OptionError("mixture noise needs its number of components: give --noise-components")
-        return cls(options.components)
-
-    def to_json(self) -> dict[str, Any]:
-        """Kind and K, for ``model.json``; see `Likelihood.to_json`."""
-        return super().to_json() | {"components": self.means}
 
     @property
     def initial_outputs(self) -> dict[int, float]:
@@ -367,41 +333,28 @@ class MixtureNoise(GaussianMixtureLikelihood):
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log density of the mixture, ``[M, B]``; see `Likelihood.log_density`."""
-        joint, _, _, _ = self._joint(outputs, targets)
-        return torch.logsumexp(joint, dim=-1)
+        means, raw, logits = outputs.split(self.means, dim=-1)
+        of_each = self.log_gaussians(means, NOISE_FLOOR + functional.softplus(raw), targets)
+        return torch.logsumexp(torch.log_softmax(logits, dim=-1) + of_each, dim=-1)
 
     def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
     ) -> tuple[Tensor, Tensor]:
         """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
-        joint, residual, square, noise = self._joint(outputs, targets)
-        log_density = torch.logsumexp(joint, dim=-1)
-        share = torch.exp(joint - log_density.unsqueeze(-1))  # responsibility of each component for the target
-        gradient = torch.empty_like(outputs)
-        by_mean, by_raw, by_logit = gradient.split(self.means, dim=-1)
-        torch.mul(share, residual / noise, out=by_mean)
-        if beta > 0.0:
-            by_mean.mul_(beta_weights(noise, beta, weights))
-        by_noise = share * (square - 1.0) / noise
-        torch.mul(by_noise, -torch.expm1(NOISE_FLOOR - noise), out=by_raw)
-        torch.sub(share, torch.softmax(outputs[..., 2 * self.means :], dim=-1), out=by_logit)
-        if weights is not None:
-            gradient.mul_(weights.unsqueeze(-1))
-        return log_density, gradient.mul_(factor)
-
-    def _joint(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Log weight plus log density of each component, residuals and squares in units of the noise, and the noise."""
+        if self.limits is not None:
+            return super().gradient(outputs, targets, factor, beta)
         means, raw, logits = outputs.split(self.means, dim=-1)
         noise = NOISE_FLOOR + functional.softplus(raw)
         residual = (targets.unsqueeze(-1) - means) / noise
-        square = residual.square()
-        density = -0.5 * square - torch.log(noise) - LOG_SQRT_2PI
-        if self.limits is not None:
-            at_limit, *terms = tail_terms(residual, targets.unsqueeze(-1), self.limits)
-            density, residual, square = (
-                torch.where(at_limit, term, part) for term, part in zip(terms, (density, residual, square), strict=True)
-            )
-        return torch.log_softmax(logits, dim=-1) + density, residual, square, noise
+        joint = torch.log_softmax(logits, dim=-1) - 0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+        log_density = torch.logsumexp(joint, dim=-1)
+        share = torch.exp(joint - log_density.unsqueeze(-1))  # responsibility of each component for the target
+        by_mean = share * residual / noise
+        if beta > 0.0:
+            by_mean.mul_(beta_weights(noise, beta, factor))
+        by_noise = share * (residual.square() - 1.0) / noise
+        by_output = (by_mean, by_noise * torch.sigmoid(raw), share - torch.softmax(logits, dim=-1))
+        return log_density, torch.cat(by_output, dim=-1).mul_(factor)
 
 
 def _weights(logits: Tensor) -> Tensor:

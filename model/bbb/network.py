@@ -12,15 +12,15 @@ checkpoint have the same shapes: weights from inputs that their member does not 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from murho.model.errors import OptionError
-from murho.model.json_validation import Stored
+from murho.model.json_validation import Stored, one_of
 from murho.model.tables.splits import folds_of
 
 if TYPE_CHECKING:
@@ -35,16 +35,14 @@ __all__ = [
     "are_alike",
     "inputs_read",
     "inverse_softplus",
-    "is_unread",
     "learned_tensors",
-    "load_noise_tensors",
+    "load_tensors",
     "local_reparameterisation",
     "mixed_reading",
     "noise_tensors",
     "tensor_bytes",
     "tensor_problem",
     "weights_from_inputs",
-    "without_unread",
 ]
 
 
@@ -97,9 +95,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 INITIAL_RELATIVE_SIGMA = 0.05
 """Initial sigma of a layer as a fraction of the standard deviation of its initial means."""
 
-MAXIMUM_WIDTH = 16_384
-MAXIMUM_LAYERS = 16
-MAXIMUM_MEMBERS = 64
+_AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,27 +111,12 @@ class Architecture(Stored):
         skip: Whether the last layer also reads the inputs, so that linear effects bypass the hidden layers.
     """
 
-    inputs: int
-    hidden: tuple[int, ...]
-    outputs: int
-    activation: str = "relu"
-    members: int = 1
+    inputs: _AtLeastOne
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=16_384)], ...], Field(max_length=16)]
+    outputs: _AtLeastOne
+    activation: Annotated[str, one_of(*ACTIVATIONS)] = "relu"
+    members: Annotated[int, Field(ge=1, le=64)] = 1
     skip: bool = False
-
-    def __post_init__(self) -> None:
-        if self.inputs < 1:
-            raise OptionError(f"a network needs at least one input, not {self.inputs}")
-        if self.outputs < 1:
-            raise OptionError(f"a network needs at least one output, not {self.outputs}")
-        if len(self.hidden) > MAXIMUM_LAYERS:
-            raise OptionError(f"hidden: at most {MAXIMUM_LAYERS} layers, not {len(self.hidden)}")
-        for width in self.hidden:
-            if not 1 <= width <= MAXIMUM_WIDTH:
-                raise OptionError(f"hidden: widths lie between 1 and {MAXIMUM_WIDTH}, not {width}")
-        if self.activation not in ACTIVATIONS:
-            raise OptionError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation!r}")
-        if not 1 <= self.members <= MAXIMUM_MEMBERS:
-            raise OptionError(f"members must lie between 1 and {MAXIMUM_MEMBERS}, not {self.members}")
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
@@ -147,15 +128,12 @@ class Architecture(Stored):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return name → shape of every tensor, in the order in which draws consume random numbers."""
-        shapes: dict[str, tuple[int, ...]] = {}
-        for index, (inputs, outputs) in enumerate(self.layers):
-            for part, shape in (
-                ("weight", (self.members, inputs, outputs)),
-                ("bias", (self.members, 1, outputs)),
-            ):
-                shapes[f"layers.{index}.{part}.mu"] = shape
-                shapes[f"layers.{index}.{part}.rho"] = shape
-        return shapes
+        return {
+            f"layers.{index}.{part}.{parameter}": (self.members, rows, outputs)
+            for index, (inputs, outputs) in enumerate(self.layers)
+            for part, rows in (("weight", inputs), ("bias", 1))
+            for parameter in ("mu", "rho")
+        }
 
 
 class BayesianNetwork(nn.Module):
@@ -257,15 +235,14 @@ class BayesianNetwork(nn.Module):
             )
         return hidden
 
+    def named(self, mu: Tensor, rho: Tensor) -> dict[str, Tensor]:
+        """Return views of two tensors ``[M, P]`` by the names of `Architecture.shapes`."""
+        pairs = zip(self.parts(mu), self.parts(rho), strict=True)
+        return dict(zip(self.architecture.shapes(), chain.from_iterable(pairs), strict=True))
+
     def named_tensors(self) -> dict[str, Tensor]:
-        """Return every mu and rho by its name in a checkpoint (`Architecture.shapes`), as views."""
-        parts = {"mu": self.parts(self.mu), "rho": self.parts(self.rho)}
-        tensors = {}
-        for index in range(len(self.architecture.layers)):
-            for offset, part in enumerate(("weight", "bias")):
-                for parameter in ("mu", "rho"):
-                    tensors[f"layers.{index}.{part}.{parameter}"] = parts[parameter][2 * index + offset]
-        return tensors
+        """Return every mu and rho by its name in a checkpoint (`Architecture.shapes`): detached views."""
+        return self.named(self.mu.detach(), self.rho.detach())
 
     def parts(self, flat: Tensor) -> list[Tensor]:
         """Split ``[M, P]``, any M, into views: ``[M, inputs, outputs]`` per weight, ``[M, 1, outputs]`` per bias."""
@@ -275,26 +252,32 @@ class BayesianNetwork(nn.Module):
         ]
 
 
-_NOISE = "noise."
-NOISE_RHO = f"{_NOISE}rho"
+NOISE_RHO = "noise.rho"
 """Name of the tensor of homoscedastic noise, the only noise model with a parameter of its own."""
 
 
 def noise_tensors(likelihood: nn.Module) -> dict[str, Tensor]:
     """Return the parameters of the observation model as ``noise.NAME``: detached views."""
-    return {f"{_NOISE}{name}": parameter.detach() for name, parameter in likelihood.named_parameters()}
+    return {f"noise.{name}": parameter.detach() for name, parameter in likelihood.named_parameters()}
 
 
-def load_noise_tensors(likelihood: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy each ``noise.NAME`` into the observation model; other tensors are ignored."""
-    for name, parameter in noise_tensors(likelihood).items():
-        parameter.copy_(tensors[name])
+def load_tensors(views: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Copy each tensor of that name into a view, such as `noise_tensors` returns."""
+    for name, view in views.items():
+        view.copy_(tensors[name])
 
 
 def learned_tensors(network: BayesianNetwork, likelihood: nn.Module) -> dict[str, Tensor]:
-    """Return every mu and rho of the network, and the `noise_tensors`: detached views."""
-    tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
-    return tensors | noise_tensors(likelihood)
+    """Return what a checkpoint holds of a fit, without the weights from inputs that their member does not read."""
+    tensors = network.named_tensors() | noise_tensors(likelihood)
+    if network.reads is not None:
+        unread = network.reads.squeeze(1) == 0.0
+        for index in range(len(network.architecture.layers)):
+            gone = weights_from_inputs(network.architecture, index, unread)
+            for part, value in (("mu", 0.0), ("rho", UNREAD_RHO)):
+                name = f"layers.{index}.weight.{part}"
+                tensors[name] = tensors[name].masked_fill(gone, value)
+    return tensors
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
@@ -333,11 +316,6 @@ def tensor_problem(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) 
 UNREAD_RHO = -39.0
 """rho of a weight from an input that its member does not read: its sigma is 1e-17, and its mean is 0. As with a pruned
 weight (`model.training.pruning.PRUNED_RHO`, from which it differs), a draw of it vanishes in a float32 sum."""
-
-
-def is_unread(mu: Tensor, rho: Tensor) -> Tensor:
-    """Mask of the weights from inputs that their member does not read; the shape of ``mu`` and ``rho``."""
-    return (mu == 0.0) & (rho == UNREAD_RHO)
 
 
 def mixed_reading(members: int, inputs: int, bins: Sequence[int]) -> Tensor:
@@ -382,36 +360,15 @@ def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) 
         inputs: Mask of the inputs of each member, ``[M, D]``.
     """
     width, outputs = architecture.layers[index]
-    found = torch.zeros(architecture.members, width, outputs, dtype=torch.bool)
+    found = torch.zeros(architecture.members, width, outputs, dtype=torch.bool, device=inputs.device)
     # The first layer reads the inputs alone; with a skip, the weights of the inputs come last in the last layer.
     before = 0 if index == 0 else architecture.hidden[index - 1]
     found[:, before:] = inputs[:, : width - before, None]
     return found
 
 
-def without_unread(
-    tensors: Mapping[str, Tensor], architecture: Architecture, reads: Tensor | None
-) -> dict[str, Tensor]:
-    """The tensors of a network without the weights from inputs that their member does not read.
-
-    Args:
-        tensors: mu, rho and noise parameters by name; not changed.
-        architecture: The network's sizes.
-        reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
-    """
-    kept = dict(tensors)
-    if reads is None:
-        return kept
-    for index in range(len(architecture.layers)):
-        gone = weights_from_inputs(architecture, index, ~reads.cpu()).to(next(iter(tensors.values())).device)
-        for part, value in (("mu", 0.0), ("rho", UNREAD_RHO)):
-            name = f"layers.{index}.weight.{part}"
-            kept[name] = tensors[name].masked_fill(gone, value)
-    return kept
-
-
 def inputs_read(tensors: Mapping[str, Tensor]) -> Tensor | None:
     """Whether each member of a checkpoint reads each input, ``[M, D]``, bool; None: all members read all."""
     mu, rho = (tensors[f"layers.0.weight.{part}"].cpu() for part in ("mu", "rho"))
-    reads = ~is_unread(mu, rho).any(dim=2)
+    reads = ~((mu == 0.0) & (rho == UNREAD_RHO)).any(dim=2)
     return None if bool(reads.all()) else reads

@@ -20,7 +20,7 @@ from torch.optim.adam import adam
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.bbb.fit_types import FitOptions
+    from murho.model.bbb.fit import FitOptions
 
 __all__ = ["FINAL_LEARNING_RATE", "Adam", "ParameterAverage", "Schedule"]
 
@@ -115,21 +115,21 @@ class Schedule:
     @property
     def warm(self) -> bool:
         """Whether parameters may be kept: always on a temperature path, else once the warm-up is over."""
-        return self._options.temperature_path or self._progress >= self._options.warm_up_steps
+        return self._options.temperature is None or self._progress >= self._options.warm_up_steps
 
     @property
     def temperature(self) -> float:
         """Factor of the KL in the next step."""
-        if self._options.temperature_path:
+        if self._options.temperature is None:
             left = 1.0 - min(1.0, (self._progress + 1.0) / self._total)
-            return self._options.temperature * math.exp(left * math.log(FIRST_OF_PATH))
+            return math.exp(left * math.log(FIRST_OF_PATH))
         warm_up = max(1, self._options.warm_up_steps)
         return self._options.temperature * min(1.0, (self._progress + 1.0) / warm_up)
 
     @property
     def beta(self) -> float:
         """``beta`` of `Likelihood.gradient` in the next step; it falls from 1 to 0."""
-        if not self._options.beta_nll:
+        if self._options.warm_up_steps == 0:
             return 0.0
         return max(0.0, 1.0 - self._progress / (BETA_NLL_SHARE * self._total))
 
@@ -137,7 +137,7 @@ class Schedule:
     def learning_rate(self) -> float:
         """Learning rate of the next step; it falls along a cosine."""
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self._progress / self._total)))
-        final = FINAL_RATE_OF_PATH if self._options.temperature_path else FINAL_LEARNING_RATE
+        final = FINAL_RATE_OF_PATH if self._options.temperature is None else FINAL_LEARNING_RATE
         return self._options.learning_rate * (final + (1.0 - final) * cosine)
 
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.errors import OptionError
-from murho.model.json_validation import Stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from murho.model.json_validation import Positive, Stored
 
 __all__ = [
     "EmpiricalBayesPrior",
@@ -29,8 +25,7 @@ __all__ = [
     "Prior",
     "ScaleMixturePrior",
     "StoredPrior",
-    "flat",
-    "sigmas",
+    "gaussian_kl",
 ]
 
 
@@ -55,14 +50,19 @@ class Prior(Protocol):
         ...
 
 
-def _by_mu_and_sigma(mu: Tensor, sigma: Tensor, precision: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Return the derivatives of ``KL(N(mu, sigma^2) || N(0, s0^2))`` by mu and sigma, with precision ``1 / s0^2``."""
-    return mu * precision, torch.sub(sigma * precision, sigma.reciprocal())
+def gaussian_kl(
+    mu: Tensor, sigma: Tensor, mean: Tensor | float, scale: Tensor | float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`Prior.kl_gradient` of the prior ``N(mean, scale^2)``.
 
-
-def _require_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0.0):
-        raise OptionError(f"{name} must be a positive number, not {value!r}")
+    Each weight adds ``log(s0 / s) + (s^2 + (m - m0)^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a
+    general Gaussian).
+    """
+    precision, moved = scale**-2, mu - mean
+    by_mu, by_sigma = moved * precision, sigma * precision
+    squares = (moved * by_mu).addcmul_(sigma, by_sigma).sum(dim=1)
+    kl = 0.5 * (squares - mu.shape[1]) - torch.log(sigma / scale).sum(dim=1)
+    return kl, by_mu, by_sigma.sub_(sigma.reciprocal())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,8 @@ class GaussianPrior(Stored):
         sigma: Standard deviation, in the units of standardised inputs and target.
     """
 
-    sigma: float = 1.0
+    sigma: Positive = 1.0
     kind: Literal["gaussian"] = "gaussian"
-
-    def __post_init__(self) -> None:
-        _require_positive("prior sigma", self.sigma)
 
     def kl_gradient(
         self,
@@ -86,16 +83,8 @@ class GaussianPrior(Stored):
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the exact divergence and derivatives (`Prior.kl_gradient`).
-
-        Each weight adds ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a
-        general scale).
-        """
-        by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, self.sigma**-2)
-        moments = (sigma * sigma).addcmul_(mu, mu).sum(dim=1)
-        constant = mu.shape[1] * (math.log(self.sigma) - 0.5)
-        kl = (constant - torch.log(sigma).sum(dim=1)).add_(moments, alpha=0.5 * self.sigma**-2)
-        return kl, by_mu, by_sigma
+        """Return the exact divergence and derivatives (`Prior.kl_gradient`)."""
+        return gaussian_kl(mu, sigma, 0.0, self.sigma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +100,10 @@ class ScaleMixturePrior(Stored):
         sigma2: Standard deviation of the narrow component.
     """
 
-    pi: float = 0.5
-    sigma1: float = 1.0
-    sigma2: float = 0.1
+    pi: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    sigma1: Positive = 1.0
+    sigma2: Positive = 0.1
     kind: Literal["scale-mixture"] = "scale-mixture"
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.pi < 1.0:
-            raise OptionError(f"prior pi must lie strictly between 0 and 1, not {self.pi!r}")
-        _require_positive("prior sigma1", self.sigma1)
-        _require_positive("prior sigma2", self.sigma2)
 
     def kl_gradient(
         self,
@@ -160,20 +143,9 @@ class EmpiricalBayesPrior(Stored):
         beta: Scale of the hyperprior.
     """
 
-    alpha: float = 2.01
-    beta: float = 0.101
+    alpha: Positive = 2.01
+    beta: Positive = 0.101
     kind: Literal["empirical-bayes"] = "empirical-bayes"
-
-    def __post_init__(self) -> None:
-        _require_positive("empirical Bayes alpha", self.alpha)
-        _require_positive("empirical Bayes beta", self.beta)
-
-    def _optimum(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return optimal prior variances and sums of ``sigma^2 + mu^2``, ``[M, G]``, and weight counts, ``[G]``."""
-        counts = torch.bincount(groups)
-        moments = mu.new_zeros((len(mu), len(counts)))
-        moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
-        return (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0)), moments, counts
 
     def kl_gradient(
         self,
@@ -186,9 +158,13 @@ class EmpiricalBayesPrior(Stored):
 
         They are exact because the derivative with respect to the optimal scales is zero.
         """
-        variance, moments, counts = self._optimum(mu, sigma, groups)
+        counts = torch.bincount(groups)
+        moments = mu.new_zeros((len(mu), len(counts)))
+        moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
+        variance = (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0))
         precision = variance.reciprocal()
-        by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, precision.index_select(1, groups))
+        of_weights = precision.index_select(1, groups)
+        by_mu, by_sigma = mu * of_weights, torch.sub(sigma * of_weights, sigma.reciprocal())
         # Terms shared by all weights of a tensor, with the negative log hyperprior, are summed over the tensors.
         hyperprior = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
         constant = len(counts) * hyperprior - 0.5 * mu.shape[1]
@@ -199,23 +175,6 @@ class EmpiricalBayesPrior(Stored):
 
 StoredPrior: TypeAlias = Annotated[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior, Field(discriminator="kind")]
 """A prior that a checkpoint names."""
-
-
-def flat(tensors: Mapping[str, Tensor], names: Iterable[str], parameter: str) -> Tensor:
-    """Return ``mu`` or ``rho`` of all weights and biases as one flat tensor, ``[M, P]``.
-
-    Args:
-        tensors: Name (`model.bbb.network.Architecture.shapes`) → tensor.
-        names: All names, in the order of the shapes.
-        parameter: ``mu`` or ``rho``.
-    """
-    parts = [tensors[name].detach().flatten(start_dim=1) for name in names if name.endswith(f".{parameter}")]
-    return torch.cat(parts, dim=1)
-
-
-def sigmas(rho: Tensor) -> Tensor:
-    """Return the standard deviations, ``softplus(rho)``."""
-    return functional.softplus(rho)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,22 +192,6 @@ class PosteriorPrior:
     mean: Tensor
     scale: Tensor
 
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], names: Iterable[str], device: torch.device | None = None) -> Self:
-        """Build the prior on a device from the tensors of a checkpoint, named as for `flat`."""
-        names = tuple(names)
-        return cls(flat(tensors, names, "mu").to(device), sigmas(flat(tensors, names, "rho")).to(device))
-
-    def kl_of_each(self, mu: Tensor, sigma: Tensor) -> Tensor:
-        """Return the KL divergence of each weight, ``[M, P]``, in nats.
-
-        ``log(s0 / s) + (s^2 + (m - m0)^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a general
-        Gaussian).
-        """
-        ratio = sigma / self.scale
-        moved = (mu - self.mean) / self.scale
-        return 0.5 * (ratio.square() + moved.square() - 1.0) - torch.log(ratio)
-
     def kl_gradient(
         self,
         mu: Tensor,
@@ -257,6 +200,4 @@ class PosteriorPrior:
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the exact divergence and derivatives (`model.bbb.priors.Prior.kl_gradient`)."""
-        variance = self.scale.square()
-        by_sigma = sigma / variance - sigma.reciprocal()
-        return self.kl_of_each(mu, sigma).sum(dim=1), (mu - self.mean) / variance, by_sigma
+        return gaussian_kl(mu, sigma, self.mean, self.scale)

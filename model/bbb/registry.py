@@ -8,12 +8,10 @@ from murho.model.bbb.classes import Bernoulli, Categorical
 from murho.model.bbb.counts import NegativeBinomial
 from murho.model.bbb.gaussian import (
     FixedNoise,
-    GaussianMixtureLikelihood,
     HeteroscedasticNoise,
     HomoscedasticNoise,
     MixtureNoise,
 )
-from murho.model.bbb.likelihood import LikelihoodOptions
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ __all__ = [
     "LIKELIHOODS",
     "NOISE_KINDS",
     "make_likelihood",
-    "make_numeric",
 ]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
@@ -48,16 +45,6 @@ NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likeliho
 CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "class")
 
 
-def make_numeric(
-    kind: str, *, members: int, sigma: float | None = None, components: int | None = None
-) -> GaussianMixtureLikelihood:
-    """An observation model of Gaussians; see `make_likelihood`."""
-    likelihood = make_likelihood(kind, members=members, sigma=sigma, components=components)
-    if not isinstance(likelihood, GaussianMixtureLikelihood):
-        raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
-    return likelihood
-
-
 def make_likelihood(
     kind: str,
     *,
@@ -76,8 +63,15 @@ def make_likelihood(
         classes: C, for ``categorical``.
 
     Raises:
-        OptionError: The kind is unknown, ``fixed`` has no sigma, or ``mixture`` has no K.
+        OptionError: The kind is unknown, or what it needs is missing or out of range.
     """
     if kind not in LIKELIHOODS:
         raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
-    return LIKELIHOODS[kind].make(LikelihoodOptions(members, sigma, components, classes))
+    needed: dict[str, float | None] = {
+        "fixed": sigma,
+        "homoscedastic": members,
+        "mixture": components,
+        "bernoulli": 2 if classes is None else classes,
+        "categorical": classes,
+    }
+    return LIKELIHOODS[kind](needed[kind]) if kind in needed else LIKELIHOODS[kind]()

@@ -13,6 +13,7 @@ factor of three of the time, for options as far apart as a hundred levels far ou
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -186,6 +187,7 @@ class Posterior:
     Not thread-safe: only one thread may compute, as in the service.
 
     Attributes:
+        tensors: mu, rho and noise parameters by name, on the CPU.
         row_answers: Answers for encoded rows.
     """
 
@@ -220,8 +222,8 @@ class Posterior:
             spec.target.scale,
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
-        self._tensors = dict(tensors)
-        self.row_answers = RowAnswers(spec, self._tensors, device=device, room=room, engine=engine)
+        self.tensors = dict(tensors)
+        self.row_answers = RowAnswers(spec, self.tensors, device=device, room=room, engine=engine)
         self.likelihood = self.row_answers.likelihood
         self._costs = CostModel(
             self.row_answers.weights,
@@ -258,6 +260,17 @@ class Posterior:
         )
         stored.require_answers(loaded)
         return loaded
+
+    def described(self, spec: ModelSpec) -> Self:
+        """The same posterior with another calibration and other facts; engine and draws are shared.
+
+        Args:
+            spec: The specification; all that the tensors and the engine depend on is as before.
+        """
+        other = copy(self)
+        other.spec, other.calibration = spec, spec.calibration
+        other.row_answers = self.row_answers.calibrated(spec)
+        return other
 
     @property
     def engine(self) -> Engine:

@@ -11,14 +11,15 @@ more than a complete one.
 
 from __future__ import annotations
 
+import copy as copying
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
-from murho.model.bbb.network import load_noise_tensors
+from murho.model.bbb.network import load_tensors, noise_tensors
 from murho.model.checkpoint.questions import groups_of, in_one, split
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import DrawCache
@@ -308,7 +309,7 @@ class RowAnswers:
             math.prod(shape[1:]) for name, shape in architecture.shapes().items() if name.endswith(".mu")
         )
         self.likelihood = spec.likelihood.make(architecture.members)
-        load_noise_tensors(self.likelihood, tensors)
+        load_tensors(noise_tensors(self.likelihood), tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self._device)
         self.target = spec.target_model(self.likelihood, self._device)
         limits = spec.function_limits()
@@ -318,6 +319,12 @@ class RowAnswers:
         self.engine = select_engine(self.target, self._device, engine)
         self._plans: dict[PredictOptions, AnyPlan] = {}
         self.draws = DrawCache(tensors, architecture, self._device, room=room, compiled=self.engine.draw_weights)
+
+    def calibrated(self, spec: ModelSpec) -> Self:
+        """The same answers with the calibration of another specification; draws and engine are shared."""
+        other = copying.copy(self)
+        other._calibration, other._plans = spec.calibration, {}
+        return other
 
     @torch.inference_mode()
     def answer(self, encoded: Encoded, questions: Sequence[Question], seed: int) -> list[AnyPrediction]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.bbb.rows import select_rows
 from murho.model.errors import OptionError
 from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import ignore_rows
+from murho.model.tables.columns import select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection

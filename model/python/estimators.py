@@ -44,7 +44,7 @@ from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.cells import canonical_category
 from murho.model.tables.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
@@ -216,9 +216,9 @@ class BBBEstimator(TrainingParameters):
                 options, table = _with_column(options, table, weights, "sample_weight", ("weight",))
             if groups is not None:
                 labels = np.array([str(value) for value in np.asarray(groups).tolist()])
-                options, table = _with_column(options, table, labels, "groups", ("group", "time", "keep_groups"))
+                options, table = _with_column(options, table, labels, "groups", ("group", "time"))
             table = table.append_column(target, targets)
-            with use_threads_for_fitting(device), TerminalReporter() if self.verbose else Silence() as reporter:
+            with use_threads_for_fitting(device), TerminalReporter() if self.verbose else Reporter() as reporter:
                 trained = train(table, target, options, reporter=reporter, device=device)
         record = {"columns": self._names(), "named": hasattr(self, "feature_names_in_"), **self._record()}
         spec = replace(trained.spec, records={**trained.spec.records, "estimator": record})
@@ -227,7 +227,7 @@ class BBBEstimator(TrainingParameters):
         of_fit |= {} if groups is None else {"group": []}
         if of_fit:
             spec = replace(spec, training={**spec.training, "options": {**spec.training["options"], **of_fit}})
-        self._adopt(spec, trained.tensors, device)
+        self._adopt(spec, trained.posterior.tensors, device)
         if spec.training["interrupted"]:
             raise KeyboardInterrupt
         warn_of_left_out(spec.schema, stacklevel=3)

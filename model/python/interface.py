@@ -33,7 +33,7 @@ from murho.model.tables.files import read_table
 from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
 from murho.model.tables.schema import ColumnOverride, FeatureKind
 from murho.model.tables.schema_inference import GROUPS, IGNORED
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train as train_on_table
 
@@ -90,7 +90,7 @@ def with_declared_kinds(options: TrainOptions, table: pa.Table, target: str | No
     described = dict(options.columns)
     for name, kind in declared_kinds(table).items():
         given = described.get(name, ColumnOverride())
-        left_out = name in options.ignore or (name in options.group and not options.keep_groups)
+        left_out = name in options.ignore or name in options.group
         if name == target and name not in options.columns:
             left_out = kind is not FeatureKind.CATEGORICAL
         if not left_out and name != options.weight and given.kind is None:
@@ -249,12 +249,12 @@ def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False,
         table = table_of(data)
         if not isinstance(data, str | Path):
             chosen = with_declared_kinds(chosen, table, target)
-        with use_threads_for_fitting(resolved), TerminalReporter() if verbose else Silence() as reporter:
+        with use_threads_for_fitting(resolved), TerminalReporter() if verbose else Reporter() as reporter:
             trained = train_on_table(table, target, chosen, reporter=reporter, device=resolved)
     if trained.spec.training["interrupted"]:
         warn("the training was interrupted: the model has the best parameters so far", UserWarning, stacklevel=2)
     warn_of_left_out(trained.spec.schema, stacklevel=2)
-    return TrainedModel(Posterior(trained.spec, trained.tensors, device=resolved), trained.tensors)
+    return TrainedModel(Posterior(trained.spec, trained.posterior.tensors, device=resolved), trained.posterior.tensors)
 
 
 def _directory(source: Path, version: str | None, checkpoints: str | Path | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -13,10 +13,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from murho.model.training.candidates import Reporter
+
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
 
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
     from murho.model.training.candidates import Attempt, Stage
 
 __all__ = [
@@ -28,8 +30,8 @@ EARLIEST_ETA = 0.02
 """Share of the training that must be done before its end is estimated."""
 
 
-class TerminalReporter:
-    """A `model.training.candidates.Reporter` for a terminal or a log; a context manager that removes the display.
+class TerminalReporter(Reporter):
+    """A reporter for a terminal or a log; a context manager that removes the display.
 
     A terminal shows the stage, a bar with the time left, the epoch and the best scores so far, in place, and readable
     at 80 columns. Without a terminal, the same goes into one line, at most every ten seconds.
@@ -49,9 +51,6 @@ class TerminalReporter:
         self._title, self._share, self._epoch, self._best = "", 0.0, "", ""
         self._figures, self._loss = "", math.inf
         self._began = self._said_at = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Remove the display; lines that were printed stay."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.bbb.rows import select_rows
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
@@ -23,7 +22,7 @@ from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.charts import MOST_BARS
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing
+from murho.model.tables.columns import is_missing, select_rows
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -32,15 +31,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Feature
-    from murho.model.training.finishing import Evidence
     from murho.model.training.pruning import Pruned
     from murho.model.training.revisions import LabelledRows
-    from murho.model.training.train import Trained
+    from murho.model.training.train import Evidence, Trained
     from murho.model.training.updating import Updated
 
 __all__ = [
@@ -154,7 +152,7 @@ def facts_of_revision(
         network are not true of it. ``revision`` has ``kind``, what ``model.json`` says of it, and the full ``scores``
         of both versions on the labelled rows.
     """
-    spec = revised.revision.spec
+    spec = revised.posterior.spec
     record, fits = spec.records[kind], before["training"]["curves"] or []
     made = facts_of_spec(spec)
     made["training"] = {
@@ -166,7 +164,7 @@ def facts_of_revision(
     scores = None
     if rows is not None:
         judged = revised.judged if record.get("held_out", True) else None
-        made |= _told_by(revised.revision.posterior, rows.columns, judged)
+        made |= _told_by(revised.posterior, rows.columns, judged)
         made |= {} if judged is None else {"scores": revised.after}
         scores = {"before": revised.before, "after": revised.after}
     return _plain(made | {"revision": {"kind": kind, **record, "scores": scores}})
@@ -247,7 +245,7 @@ def _table(spec: ModelSpec, columns: Columns | None) -> dict[str, Any]:
         columns: Canonical columns of the rows, ``[n]`` each; None: only what the specification tells.
 
     Returns:
-        ``rows`` that were learned from, ``left_out_rows``, ``left_out`` (column → reason), ``advice``, and
+        ``rows`` that were learned from, ``left_out_rows``, ``left_out`` (column → reason), and
         ``features``, each as `Feature.describe`, with ``missing_share``, and ``counts`` of its bins or categories.
     """
     training, with_categories = spec.training, category_features(spec.schema)
@@ -267,7 +265,6 @@ def _table(spec: ModelSpec, columns: Columns | None) -> dict[str, Any]:
         "rows": training.get("rows"),
         "left_out_rows": training.get("left_out_rows", 0),
         "left_out": dict(spec.schema.left_out),
-        "advice": [piece.get("message", "") for piece in training.get("advice", [])],
         "features": features,
     }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.training.pruning import Pruned
     from murho.model.training.revisions import LabelledRows
@@ -96,7 +96,7 @@ def revision_report(
     """
     facts, judged, shown = facts_of_revision(kind, revised, rows, before, history), revised.judged, None
     if with_rows and rows is not None and judged is not None and facts["held_out"] is not None:
-        shown = shown_rows(judged, revised.revision.posterior, rows.columns, rows.numbers)
+        shown = shown_rows(judged, revised.posterior, rows.columns, rows.numbers)
     return report_files(name, facts, shown, stored=True)
 
 

@@ -31,7 +31,7 @@ from murho.model.tables.readings import NumberReading
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from murho.model.tables.readings import Reading
 
@@ -52,6 +52,7 @@ __all__ = [
     "plain_numbers",
     "release_memory",
     "rows_of",
+    "select_rows",
     "stored_kind",
     "text_array",
 ]
@@ -122,6 +123,11 @@ def rows_of(table: pa.Table, rows: npt.NDArray[np.int64] | None) -> pa.Table:
     if rows is None or (len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all())):
         return table
     return table.take(number_array(rows.astype(np.int64)))
+
+
+def select_rows(columns: Mapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    """The given rows of all canonical columns."""
+    return {name: column[rows] for name, column in columns.items()}
 
 
 def release_memory() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from murho.model.bbb.registry import CLASS_KINDS, LIKELIHOODS
 from murho.model.encoding.encoder import InputChoice
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.bbb.fit_types import Epoch, Fit
-    from murho.model.training.options import FullSearch, TrainOptions
+    from murho.model.bbb.fit import Epoch, Fit
+    from murho.model.training.options import TrainOptions
 
 __all__ = [
     "FULL",
+    "NARROW",
     "SETTLING",
     "SHARE_OF_SEARCH",
     "TRIAL",
     "Attempt",
     "Candidate",
     "Reporter",
-    "SearchBudget",
+    "SearchPlan",
     "SearchResult",
-    "Silence",
     "Stage",
-    "StagePlan",
     "TimeToFinish",
     "epochs_of",
     "has_few_rows",
@@ -66,32 +65,32 @@ class Stage:
     share: float
 
 
-class Reporter(Protocol):
-    """Gets the progress of a training."""
+class Reporter:
+    """Gets the progress of a training, and shows nothing of it; subclasses do."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the display."""
 
     def stage(self, stage: Stage) -> None:
         """Show that a stage of a training begins. A single fit outside of a search has no stage."""
-        ...
 
     def scored(self, attempt: Attempt) -> None:
         """Show the scores of a finished fit."""
-        ...
 
     def say(self, message: str) -> None:
         """Show a line for people."""
-        ...
 
     def begin(self, title: str) -> None:
         """Show that a fit begins."""
-        ...
 
     def epoch(self, epoch: Epoch) -> None:
         """Show that an epoch of the fit is done."""
-        ...
 
     def end(self) -> None:
         """Show that the fit is done."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,50 +205,18 @@ class SearchResult:
     """The outcome of a search.
 
     Attributes:
-        candidate: The best candidate.
-        fit: The fit of the best candidate.
+        best: The attempt of the best candidate.
+        fit: Its fit.
         attempts: All fits, in order.
         interrupted: Whether an interruption ended the search.
-        best: The attempt of the best candidate.
-        full_search: What a search would have done, if the training is a quick one.
         pace: Seconds by the clock that a reference second (`model.bbb.fit`) has taken.
     """
 
-    candidate: Candidate
+    best: Attempt
     fit: Fit
     attempts: tuple[Attempt, ...]
     interrupted: bool
-    best: Attempt
-    full_search: FullSearch | None = None
-    pace: float = 1.0
-
-
-class Silence:
-    """A `model.training.candidates.Reporter` without output."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
-
-    def stage(self, stage: Stage) -> None:
-        """Do nothing."""
-
-    def scored(self, attempt: Attempt) -> None:
-        """Do nothing."""
-
-    def say(self, message: str) -> None:
-        """Do nothing."""
-
-    def begin(self, title: str) -> None:
-        """Do nothing."""
-
-    def epoch(self, epoch: Epoch) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
+    pace: float
 
 
 REFERENCE_SECONDS, REFERENCE_SECONDS_A_ROW = 2.5, 0.002
@@ -294,6 +261,8 @@ class TimeToFinish:
 
 
 TRIAL, FULL, SETTLING = "trial", "full", "settling"
+NARROW = 0.05
+"""Difference of two losses of trials, nats, below which later choices or longer fits may reverse the order."""
 STEPS = 5_000
 FEWEST_EPOCHS = 40
 STEPS_OF_STAGE = {TRIAL: 0.25, FULL: 1.0, SETTLING: 0.25}
@@ -337,26 +306,46 @@ def epochs_of(stage: str, minibatches: int, epochs: int | None) -> int:
     return max(1, round(STEPS_OF_STAGE[stage] * epochs))
 
 
-class StagePlan:
-    """The fits that a search plans, and how far it is. All times are relative to a full fit.
+LEAST = 0.1
+"""Least budget of a fit, seconds: it keeps the parameters of its first epochs, however late it is."""
+
+
+class SearchPlan:
+    """The fits that a search plans, how far it is, and what it may spend. Times are relative to a full fit.
 
     Attributes:
         few: Whether the training rows are few, see `has_few_rows`.
         fits: Planned fits, with those done.
         time: Time of all planned fits.
         time_left: Time of those that have not begun.
+        by_clock: Whether the budget is in seconds by the clock; otherwise it is in reference seconds.
+        work: Work of the fits so far, reference seconds.
+        seconds: Duration of the fits so far, by the clock.
     """
 
-    def __init__(self, stages: Sequence[str], *, few: bool) -> None:
-        """Plan a fit for each stage.
+    def __init__(
+        self,
+        stages: Sequence[str],
+        options: TrainOptions,
+        rows: int,
+        *,
+        began: float,
+        to_finish: TimeToFinish | None = None,
+    ) -> None:
+        """Plan a fit for each stage, with everything left.
 
         Args:
             stages: The stages of the fits, in order.
-            few: Whether the training rows are few.
+            options: Options of the training: ``--budget`` and ``--quick``.
+            rows: Training rows, N.
+            began: When a budget by the clock began, monotonic seconds.
+            to_finish: What follows the search within the budget by the clock; None: nothing.
         """
-        self.few = few
-        self.fits = len(stages)
-        self.time = self.time_left = sum(self.time_of(stage) for stage in stages)
+        self.few, self.fits, self.by_clock = has_few_rows(rows), len(stages), options.budget is not None
+        self.time = self.time_left = sum(map(self.time_of, stages))
+        self.work = self.seconds = self._scoring = 0.0
+        self._all = options.budget or (quick_budget(rows) if options.quick else default_budget(rows))
+        self._began, self._to_finish = began, to_finish
 
     def time_of(self, stage: str) -> float:
         """Time of a stage."""
@@ -368,55 +357,6 @@ class StagePlan:
         self.time_left += self.time_of(stage)
         self.time += self.time_of(stage)
 
-    def begin(self, stage: str, number: int, title: str) -> Stage:
-        """Begin a fit: its time is no longer left.
-
-        Args:
-            stage: Its stage.
-            number: Its number, from 1.
-            title: What it does, for people.
-
-        Returns:
-            The fit as a part of the whole training, for the progress.
-        """
-        time = self.time_of(stage)
-        done = 1.0 - max(0.0, self.time_left) / self.time
-        self.time_left -= time
-        return Stage(title, number, max(number, self.fits), SHARE_OF_SEARCH * done, SHARE_OF_SEARCH * time / self.time)
-
-
-LEAST = 0.1
-"""Least budget of a fit, seconds: it keeps the parameters of its first epochs, however late it is."""
-
-
-class SearchBudget:
-    """What a search may spend on its fits, and what they have taken.
-
-    Attributes:
-        by_clock: Whether the budget is in seconds by the clock; otherwise it is in reference seconds.
-        of_full_search: The default budget without ``--quick``, reference seconds.
-        work: Work of the fits so far, reference seconds.
-        seconds: Duration of the fits so far, by the clock.
-    """
-
-    def __init__(
-        self, options: TrainOptions, rows: int, *, began: float, to_finish: TimeToFinish | None = None
-    ) -> None:
-        """Begin with everything left.
-
-        Args:
-            options: Options of the training: ``--budget`` and ``--quick``.
-            rows: Training rows, N.
-            began: When a budget by the clock began, monotonic seconds.
-            to_finish: What follows the search within the budget by the clock; None: nothing.
-        """
-        self.by_clock = options.budget is not None
-        self.of_full_search = default_budget(rows)
-        self.work = self.seconds = 0.0
-        self._all = options.budget or (quick_budget(self.of_full_search) if options.quick else self.of_full_search)
-        self._began, self._to_finish = began, to_finish
-        self._scoring = 0.0  # seconds of the last scoring, by the clock
-
     @property
     def pace(self) -> float:
         """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
@@ -427,16 +367,24 @@ class SearchBudget:
         """Whether a budget by the clock has nothing left for trials: the full fit and its scores take the rest."""
         return self.by_clock and self._left_at(time.monotonic()) <= 0.0
 
-    def of_fit(self, time_of_stage: float, time_left: float, began: float) -> float:
-        """What the next fit may take, in the unit of the budget: its share of what is left.
+    def begin(self, stage: str, number: int, title: str, began: float) -> tuple[Stage, float]:
+        """Begin a fit: its time is no longer left.
 
         Args:
-            time_of_stage: Its planned time, relative to a full fit.
-            time_left: That of all planned fits that have not begun, this one among them.
+            stage: Its stage.
+            number: Its number, from 1.
+            title: What it does, for people.
             began: When it began, monotonic seconds.
+
+        Returns:
+            The fit as a part of the whole training, for the progress, and what it may take, in the unit of the budget:
+            its share of what is left.
         """
-        budget = max(LEAST, self._left_at(began)) * time_of_stage / max(time_of_stage, time_left)
-        return max(LEAST, budget - self._scoring) if self.by_clock else budget
+        time, done = self.time_of(stage), 1.0 - max(0.0, self.time_left) / self.time
+        budget = max(LEAST, self._left_at(began)) * time / max(time, self.time_left)
+        self.time_left -= time
+        part = Stage(title, number, max(number, self.fits), SHARE_OF_SEARCH * done, SHARE_OF_SEARCH * time / self.time)
+        return part, max(LEAST, budget - self._scoring) if self.by_clock else budget
 
     def spend(self, work: float, seconds: float, scoring: float | None = None) -> None:
         """Add a fit to what was spent.
@@ -444,12 +392,11 @@ class SearchBudget:
         Args:
             work: Its work, with its scoring, reference seconds.
             seconds: Its duration, with its scoring, by the clock.
-            scoring: Duration of its scoring; None: not known.
+            scoring: Duration of its scoring by the clock, which the next one will take too; None: not known.
         """
         self.work += work
         self.seconds += seconds
-        if scoring is not None:
-            self._scoring = scoring
+        self._scoring = self._scoring if scoring is None else scoring
 
     def _left_at(self, moment: float) -> float:
         """What is left for fits, in the unit of the budget."""

@@ -34,10 +34,11 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.encoding.ranges import Continuation
 from murho.model.encoding.transforms import OneHot, Scaled
 from murho.model.encoding.unlike import COMBINATION
+from murho.model.tables.columns import select_rows
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -77,25 +78,23 @@ def with_extrapolation_prior(
         means: Number of means among the outputs; the means come first.
     """
     changed = {name: tensor.clone() for name, tensor in tensors.items()}
-    last = len(architecture.layers) - 1
+
+    def set_scale(layer: int, row: int, sigma: float, outputs: int | None = None) -> None:
+        """Set the weights from one input of a layer to its first ``outputs`` (None: all) to ``N(0, sigma^2)``."""
+        rho = inverse_softplus(torch.tensor(max(sigma, NEGLIGIBLE_SIGMA), dtype=torch.float64)).float()
+        changed[f"layers.{layer}.weight.mu"][:, row, :outputs] = 0.0
+        changed[f"layers.{layer}.weight.rho"][:, row, :outputs] = rho
+
+    hidden = architecture.hidden
     for number, slope in slopes.items():
-        if not architecture.hidden:
-            _set(changed, 0, number, NEGLIGIBLE_SIGMA)
-            _set(changed, 0, number, slope, means)
-        elif architecture.skip:
-            _set(changed, 0, number, NEGLIGIBLE_SIGMA)
-            _set(changed, last, architecture.hidden[-1] + number, NEGLIGIBLE_SIGMA)
-            _set(changed, last, architecture.hidden[-1] + number, slope, means)
-        else:
-            _set(changed, 0, number, slope / math.sqrt(architecture.hidden[0]))
+        if hidden and not architecture.skip:
+            set_scale(0, number, slope / math.sqrt(hidden[0]))
+            continue
+        set_scale(0, number, NEGLIGIBLE_SIGMA)
+        last, row = (len(hidden), hidden[-1] + number) if hidden else (0, number)
+        set_scale(last, row, NEGLIGIBLE_SIGMA)
+        set_scale(last, row, slope, means)
     return changed
-
-
-def _set(tensors: dict[str, Tensor], layer: int, number: int, sigma: float, means: int | None = None) -> None:
-    """Set the weights from one input to the first ``means`` outputs (None: all) to ``N(0, sigma^2)``."""
-    rho = inverse_softplus(torch.tensor(max(sigma, NEGLIGIBLE_SIGMA), dtype=torch.float64)).float()
-    tensors[f"layers.{layer}.weight.mu"][:, number, :means] = 0.0
-    tensors[f"layers.{layer}.weight.rho"][:, number, :means] = rho
 
 
 ROWS, DRAWS = 256, 40
@@ -141,118 +140,100 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
         posterior: The fit; its encoder has no continuations yet.
         columns: Canonical columns of the training rows, ``[N]`` each.
     """
-    return _Trial(posterior, columns).run()
+    encoder, count = posterior.encoder, len(next(iter(columns.values())))
+    rows = select_rows(columns, np.sort(np.random.default_rng(SEED).permutation(count)[:ROWS]))
 
-
-class _Trial:
-    def __init__(self, posterior: Posterior, columns: Columns) -> None:
-        self.posterior, self.encoder, self.columns = posterior, posterior.encoder, columns
-        rows = len(next(iter(columns.values())))
-        chosen = np.sort(np.random.default_rng(SEED).permutation(rows)[:ROWS])
-        self.rows = {feature.name: columns[feature.name][chosen] for feature in posterior.schema.features}
-        self.function = self.values(self.rows)
-        self.least = LEAST_SHARE / math.sqrt(len(posterior.schema.features))
-        # The median, because the values of a few draws may be wild at a wild row.
-        self.unit = max(1.0, float(np.median(self.function.std(axis=1))))
-
-    def run(self) -> Extrapolation:
-        slopes, continuations = dict[str, float](), dict[str, Continuation]()
-        for feature, part in zip(self.encoder.schema.features, self.encoder.parts, strict=True):
-            if isinstance(part, Scaled) and feature.minimum is not None and feature.maximum is not None:
-                slope = self.slope(feature.name, part.scale.std)
-                if feature.kind is FeatureKind.NUMERIC:
-                    followed = self.continuation(feature.name, part.scale.std)
-                    continuations[feature.name] = followed
-                    slope *= 1.0 - FOLLOWED * followed.share
-                slopes[f"{feature.name} beyond the training rows"] = slope
-            elif isinstance(part, OneHot):
-                slopes[f"{feature.name} is unseen"] = self.spread(feature.name, feature.categories)
-        slopes |= dict(self.slopes_of_directions())
-        names = self.encoder.names
-        squares = sum(slope**2 for slope in slopes.values())
-        usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
-        # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
-        slopes[COMBINATION] = math.sqrt(squares)
-        doubts = {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training}
-        by_name = {names[number]: slope for number, slope in doubts.items()}
-        for name, followed in continuations.items():
-            doubt = by_name.get(f"{name} beyond the training rows")
-            if doubt is not None and followed.share < 1.0:
-                furthest = MOST_DOUBT * self.unit / ((1.0 - followed.share) * doubt)
-                continuations[name] = replace(followed, furthest=furthest)
-        return Extrapolation(continuations, doubts)
-
-    def values(self, rows: Columns) -> NDArray[np.float64]:
-        """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""
-        return self.values_of(self.encoder.encode(rows))
-
-    def values_of(self, encoded: Encoded) -> NDArray[np.float64]:
-        """Function values of encoded rows, ``[S, B]``."""
-        posterior = self.posterior
+    def values_of(encoded: Encoded) -> NDArray[np.float64]:
+        """Function values, ``[S, B]``, in standard deviations of the target."""
         with torch.inference_mode():
             drawn = posterior.drawn(encoded, DRAWS, SEED)
             value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
         return np.asarray(value.double().cpu().numpy())
 
-    def continuation(self, name: str, std: float) -> Continuation:
+    def values(changed: dict[str, Any], among: Any = slice(None)) -> NDArray[np.float64]:
+        """Function values of the rows, or some of them, with changed cells."""
+        return values_of(encoder.encode({name: column[among] for name, column in rows.items()} | changed))
+
+    function = values({})
+
+    def continuation(name: str, std: float) -> Continuation:
         """Extrapolate from the inner third of a number to the rows in its outer thirds."""
-        present = self.columns[name][~np.isnan(self.columns[name])]
+        present, cells = columns[name][~np.isnan(columns[name])], rows[name]
         low, high = (float(end) for end in np.quantile(present, INNER))
-        cells = self.rows[name]
         edge = np.minimum(np.maximum(cells, low), high)
         outer = np.flatnonzero(np.abs(cells - edge) > 0.0)
         below, above = max(0.0, low - float(present.min())), max(0.0, float(present.max()) - high)
         if outer.size == 0:
             return Continuation(0.0, below, above)
-        rows: dict[str, Any] = {key: column[outer] for key, column in self.rows.items()}
-        side = np.sign(cells[outer] - edge[outer])
-        at_edge = self.values(rows | {name: edge[outer]})
-        before_edge = self.values(rows | {name: edge[outer] - side * STEP * std})
-        extrapolated = (at_edge - before_edge) / STEP * np.abs(cells[outer] - edge[outer]) / std
-        change = self.function[:, outer] - at_edge
+        edge, cells = edge[outer], cells[outer]
+        at_edge = values({name: edge}, outer)
+        before_edge = values({name: edge - np.sign(cells - edge) * STEP * std}, outer)
+        extrapolated = (at_edge - before_edge) / STEP * np.abs(cells - edge) / std
+        change = function[:, outer] - at_edge
         squares = float(np.square(extrapolated).sum())
         share = float((extrapolated * change).sum()) / squares if squares > 0.0 else 0.0
         return Continuation(min(1.0, max(0.0, share)), below, above)
 
-    def slope(self, name: str, std: float) -> float:
+    def slope_of(name: str, std: float) -> float:
         """Root mean square, over rows and draws, of the function's slope across the range of a number or date."""
-        column = self.columns[name]
-        present = column[~np.isnan(column)]
-        if present.size == 0:
-            return 0.0
+        present, known = columns[name][~np.isnan(columns[name])], ~np.isnan(rows[name])
         low, high = (float(end) for end in np.quantile(present, ACROSS))
         if low == high:
             low, high = float(present.min()), float(present.max())
-        if low == high:
+        if low == high or not known.any():
             return 0.0
-        known = ~np.isnan(self.rows[name])
-        if not known.any():
-            return 0.0
-        rows: dict[str, Any] = {key: cells[known] for key, cells in self.rows.items()}
-        ends = [self.values(rows | {name: np.full(int(known.sum()), end)}) for end in (low, high)]
-        return float(np.sqrt(np.square(ends[1] - ends[0]).mean())) * std / (high - low)
+        ends = (values({name: np.full(int(known.sum()), end)}, known) for end in (low, high))
+        return _difference(*ends) * std / (high - low)
 
-    def spread(self, name: str, categories: tuple[str, ...]) -> float:
+    def spread(name: str, levels: tuple[str, ...]) -> float:
         """Standard deviation of the effects of a feature's categories: what to expect of a further one."""
-        levels = categories[:MOST_LEVELS]
         if len(levels) < 2:
             return 0.0
-        effects = [self.values(self.rows | {name: np.full(len(self.rows[name]), level, object)}) for level in levels]
+        effects = [values({name: np.full(len(rows[name]), level, object)}) for level in levels]
         return math.sqrt(float(np.var(np.stack(effects), axis=0, ddof=1).mean()))
 
-    def slopes_of_directions(self) -> Iterator[tuple[str, float]]:
-        """Slopes across the range of each hidden direction (`model.encoding.whitening`), by the input beyond it."""
-        if self.encoder.whitening is None:
-            return
-        encoded = self.encoder.encode(self.rows)
-        for name in self.encoder.whitening.names:
-            number = self.encoder.names.index(name)
-            low, high = np.quantile(encoded.inputs[:, number], ACROSS)
-            ends = []
-            for end in (low, high):
-                changed = encoded.inputs.copy()
-                changed[:, number] = end
-                ends.append(self.values_of(replace(encoded, inputs=changed)))
-            if low < high:
-                slope = float(np.sqrt(np.square(ends[1] - ends[0]).mean())) / float(high - low)
-                yield f"{name} beyond the training rows", slope
+    slopes, continuations = dict[str, float](), dict[str, Continuation]()
+    for feature, part in zip(encoder.schema.features, encoder.parts, strict=True):
+        if isinstance(part, Scaled) and feature.minimum is not None:
+            slope = slope_of(feature.name, part.scale.std)
+            if feature.kind is FeatureKind.NUMERIC:
+                followed = continuation(feature.name, part.scale.std)
+                continuations[feature.name] = followed
+                slope *= 1.0 - FOLLOWED * followed.share
+            slopes[_beyond(feature.name)] = slope
+        elif isinstance(part, OneHot):
+            slopes[f"{feature.name} is unseen"] = spread(feature.name, feature.categories[:MOST_LEVELS])
+    encoded = encoder.encode(rows)
+    for name in () if encoder.whitening is None else encoder.whitening.names:
+        column = encoded.inputs[:, encoder.names.index(name)]
+        ends = []
+        for end in np.quantile(column, ACROSS):
+            changed = encoded.inputs.copy()
+            changed[:, encoder.names.index(name)] = end
+            ends.append(values_of(replace(encoded, inputs=changed)))
+        low, high = np.quantile(column, ACROSS)
+        if low < high:
+            slopes[_beyond(name)] = _difference(*ends) / float(high - low)
+    squares = sum(slope**2 for slope in slopes.values())
+    usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
+    # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
+    slopes[COMBINATION] = math.sqrt(squares)
+    least = LEAST_SHARE / math.sqrt(len(encoder.schema.features))
+    doubts = {number: max(slopes.get(encoder.names[number], usual), least) for number in encoder.zero_in_training}
+    # The median, because the values of a few draws may be wild at a wild row.
+    most = MOST_DOUBT * max(1.0, float(np.median(function.std(axis=1))))
+    for name, followed in continuations.items():
+        doubt = next((doubts[number] for number in doubts if encoder.names[number] == _beyond(name)), None)
+        if doubt is not None and followed.share < 1.0:
+            continuations[name] = replace(followed, furthest=most / ((1.0 - followed.share) * doubt))
+    return Extrapolation(continuations, doubts)
+
+
+def _beyond(name: str) -> str:
+    """The input that tells how far a number or a direction lies beyond the training rows."""
+    return f"{name} beyond the training rows"
+
+
+def _difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """The root mean square difference of function values."""
+    return float(np.sqrt(np.square(second - first).mean()))

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
@@ -33,18 +33,16 @@ if TYPE_CHECKING:
 __all__ = [
     "QUICK_MEMBERS",
     "QUICK_TEMPERATURE",
-    "UPDATE_LEARNING_RATE",
-    "FullSearch",
     "OptionText",
     "TrainOptions",
     "UpdateOptions",
-    "as_quick",
     "default_budget",
     "flag",
     "make_options",
     "option_texts",
     "problem_text",
     "quick_budget",
+    "validated",
 ]
 
 
@@ -54,40 +52,6 @@ QUICK_TEMPERATURE = 0.1
 """Temperature on tables that are too small to find it along the fit: what searches choose most often."""
 SHARE_OF_BUDGET = 1.0 / 20.0
 """Share of the full search's work."""
-SECONDS_A_MINUTE = 60
-
-
-@dataclass(frozen=True, slots=True)
-class FullSearch:
-    """What a training without ``--quick`` would do on the same table.
-
-    Attributes:
-        fits: Fits of candidates: trials, the full fit and the settling fit.
-        seconds: Most seconds of these fits, at the pace of the quick ones.
-    """
-
-    fits: int
-    seconds: float
-
-    def line(self) -> str:
-        """What it adds, for people."""
-        minutes = round(self.seconds / SECONDS_A_MINUTE)
-        most = f"{minutes} min" if minutes > 1 else "a minute"
-        return (
-            f"quick: one candidate, nothing searched. Without --quick: {self.fits} fits of several candidates, "
-            f"up to about {most} here"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        return asdict(self)
-
-
-def as_quick(options: TrainOptions) -> TrainOptions:
-    """Options with fewer members, unless the user has given their number; unchanged without ``--quick``."""
-    if not options.quick or "members" in options.model_fields_set:
-        return options
-    return options.model_copy(update={"members": QUICK_MEMBERS})
 
 
 def default_budget(rows: int) -> float:
@@ -100,13 +64,14 @@ def default_budget(rows: int) -> float:
     return min(900.0, small * max(1.0, rows / 50_000))
 
 
-def quick_budget(full: float) -> float:
-    """The budget of a quick training, from that of a full search; both in reference seconds."""
-    return SHARE_OF_BUDGET * full
+def quick_budget(rows: int) -> float:
+    """The default budget of a quick training, in reference seconds."""
+    return SHARE_OF_BUDGET * default_budget(rows)
 
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 def _limit(value: float) -> float:
@@ -143,7 +108,6 @@ class TrainOptions(BaseModel):
         description="Columns whose groups of rows are held out whole, because rows of new groups will be asked for; "
         "no features.",
     )
-    keep_groups: bool = Field(default=False, description="Whether the columns of --group are features, too.")
     time: str | None = Field(
         default=None,
         description="Column of dates or numbers by which networks are judged on later rows than they have learned "
@@ -184,11 +148,8 @@ class TrainOptions(BaseModel):
         description="Largest value of the target: no mean, percentile or draw lies above it. inf: there is none.",
         json_schema_extra={"unset": "a cap, where the targets show one"},
     )
-    hidden: tuple[Width, ...] | None = Field(
-        default=None,
-        max_length=16,
-        description="Widths of the hidden layers, such as 50,50.",
-        json_schema_extra={"unset": "64,64"},
+    hidden: tuple[Width, ...] = Field(
+        default=(64, 64), max_length=16, description="Widths of the hidden layers, such as 50,50."
     )
     members: int = Field(
         default=10,
@@ -275,10 +236,8 @@ class TrainOptions(BaseModel):
         default=False,
         description="Whether to fit one candidate for seconds, with 5 members, instead of a search: for a first look.",
     )
-    seed: int = Field(
+    seed: Seed = Field(
         default=0,
-        ge=0,
-        le=2**63 - 1,
         description="Seed of the split, the initial weights, the minibatches and the draws. The same seed gives the "
         "same fit, however busy the machine is, on the same kind of processor and without --budget.",
     )
@@ -295,7 +254,18 @@ class TrainOptions(BaseModel):
         return EmpiricalBayesPrior()
 
 
-def make_options(values: dict[str, Any]) -> TrainOptions:
+Options = TypeVar("Options", bound=BaseModel)
+
+
+def validated(kind: type[Options], values: Mapping[str, Any]) -> Options:
+    """Options of a kind; an OptionError names each invalid one and what is expected."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise OptionError("; ".join(map(problem_text, error.errors()))) from None
+
+
+def make_options(values: Mapping[str, Any]) -> TrainOptions:
     """Validate options.
 
     Args:
@@ -304,10 +274,7 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
     Raises:
         OptionError: A value is invalid. The message names each invalid option and what is expected.
     """
-    try:
-        options = TrainOptions.model_validate(values)
-    except ValidationError as error:
-        raise OptionError("; ".join(map(problem_text, error.errors()))) from None
+    options = validated(TrainOptions, values)
     if options.group and options.time is not None:
         raise OptionError(
             "--group and --time can't be combined: give --group if rows of new groups will be asked for, or --time if "
@@ -317,7 +284,9 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
         raise OptionError("fixed noise needs its standard deviation: give --noise-sigma, in the target's unit")
     if options.noise == "fixed" and options.transform == "log":
         raise OptionError("fixed noise is known in the target's unit: give --transform none, or another --noise")
-    return as_quick(options)
+    if options.quick and "members" not in options.model_fields_set:
+        return options.model_copy(update={"members": QUICK_MEMBERS})
+    return options
 
 
 def flag(name: str) -> str:
@@ -437,28 +406,17 @@ def _number(value: float) -> str:
     return "2^63 - 1" if value == 2**63 - 1 else f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
-UPDATE_LEARNING_RATE = 5e-3
-"""Half of a training's learning rate: the weights move by a few of their own sigma at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateOptions:
+class UpdateOptions(BaseModel):
     """Options of an update.
 
     Attributes:
-        epochs: Most epochs; by default as many as make 2000 steps.
-        learning_rate: First learning rate.
-        seed: Seed of the split, the minibatches and the draws; by default the checkpoint's seed.
+        epochs: Most epochs; None: as many as make 2000 steps.
+        learning_rate: First learning rate. Half of a training's: the weights move by a few of their own sigma at most.
+        seed: Seed of the split, the minibatches and the draws; None: the checkpoint's seed.
     """
 
-    epochs: int | None = None
-    learning_rate: float = UPDATE_LEARNING_RATE
-    seed: int | None = None
+    model_config = ConfigDict(frozen=True)
 
-    def __post_init__(self) -> None:
-        if self.epochs is not None and self.epochs < 1:
-            raise OptionError(f"--epochs must be at least 1, not {self.epochs}")
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0.0):
-            raise OptionError(f"--learning-rate must be a positive number, not {self.learning_rate!r}")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
+    epochs: int | None = Field(default=None, ge=1)
+    learning_rate: Positive = 5e-3
+    seed: Seed | None = None

@@ -28,7 +28,7 @@ from murho.model.tables.schema_inference import (
     row_weights,
 )
 from murho.model.tables.splits import MOST_HELD_OUT
-from murho.model.training.options import default_budget, flag, quick_budget
+from murho.model.training.options import flag, quick_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,6 @@ __all__ = [
     "PreparedTable",
     "choose_classes",
     "held_out_within_budget",
-    "left_out_groups",
     "prepare_table",
     "rows_for_budget",
     "rows_within_budget",
@@ -165,20 +164,20 @@ class PreparedTable:
     Attributes:
         given: The table as it was given, N rows.
         table: The same without the column of weights.
+        options: Options of the training.
         plan: Features, target and columns left out.
         targets: ``[N]``, the target's unit or class indices; NaN where missing.
         weights: Weights of the rows, ``[N]``; None if all are equal.
-        weight: The column of weights, or None.
         notes: What the user should know about the choice of a number or of classes, a line each.
         rows: Index of each row in the file, ascending, where these are a sample of its rows; None: they are all.
     """
 
     given: pa.Table
     table: pa.Table
+    options: TrainOptions
     plan: ColumnPlan
     targets: NDArray[np.float64]
     weights: NDArray[np.float64] | None
-    weight: str | None
     notes: tuple[str, ...] = ()
     rows: NDArray[np.int64] | None = None
 
@@ -193,12 +192,7 @@ class PreparedTable:
 
     def report(self) -> DataReport:
         """The data report."""
-        return describe_table(self.given, self.plan, self.targets, weight=self.weight)
-
-
-def left_out_groups(options: TrainOptions) -> tuple[str, ...]:
-    """The group columns that are no features."""
-    return () if options.keep_groups else options.group
+        return describe_table(self.given, self.plan, self.targets, weight=self.options.weight)
 
 
 def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> PreparedTable:
@@ -225,7 +219,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         table,
         target,
         ignore=ignored,
-        groups=left_out_groups(options),
+        groups=options.group,
         overrides={name: given for name, given in options.columns.items() if name != options.weight},
         classes=classes,
         hints=hints,
@@ -233,7 +227,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     targets = read_targets(table, plan.schema.target)
     if classes is None and options.task == "auto":
         say_if_few_numbers(targets, target, said.append)
-    return PreparedTable(given, table, plan, targets, weights, options.weight, tuple(said))
+    return PreparedTable(given, table, options, plan, targets, weights, tuple(said))
 
 
 FEWEST_SAMPLED_ROWS = 20_000
@@ -261,27 +255,27 @@ def rows_within_budget(rows: int, options: TrainOptions) -> int:
     return min(rows, max(FEWEST_SAMPLED_ROWS, round(ROWS_A_SECOND * _seconds(rows, options))))
 
 
-def held_out_within_budget(prepared: PreparedTable, options: TrainOptions) -> int:
+def held_out_within_budget(prepared: PreparedTable) -> int:
     """Most rows that judge and calibrate: fewer than `MOST_HELD_OUT` where the rows are a sample."""
     if prepared.rows is None:
         return MOST_HELD_OUT
-    seconds = _seconds(len(prepared.targets), options)
+    seconds = _seconds(len(prepared.targets), prepared.options)
     return min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, round(HELD_OUT_A_SECOND * seconds)))
 
 
 def _seconds(rows: int, options: TrainOptions) -> float:
-    return options.budget or quick_budget(default_budget(rows))
+    return options.budget or quick_budget(rows)
 
 
-def rows_for_budget(prepared: PreparedTable, options: TrainOptions) -> PreparedTable:
+def rows_for_budget(prepared: PreparedTable) -> PreparedTable:
     """The rows that the budget is enough for, in the order of the table; ``prepared`` itself if these are all.
 
     They are drawn at random among the rows with a target, by the seed of the training, and a note says so.
 
     Args:
         prepared: The table, N rows.
-        options: Options of the training.
     """
+    options = prepared.options
     if prepared.rows is not None:
         return prepared
     usable = ~np.isnan(prepared.targets)

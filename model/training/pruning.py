@@ -11,8 +11,8 @@ Elsewhere they give the epistemic uncertainty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from murho.model.bbb.network import inputs_read, weights_from_inputs
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
-from murho.model.training.revisions import Revision, judge, score_facts
+from murho.model.training.revisions import Revised, judge_both, score_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.network import Architecture
     from murho.model.encoding.encoder import Encoder
-    from murho.model.evaluation.held_out import Calibrated
-    from murho.model.evaluation.rows import JudgedRows
     from murho.model.training.revisions import LabelledRows
 
 __all__ = [
     "HISTOGRAM_EDGES",
     "PRUNED_RHO",
     "Cut",
+    "Histogram",
     "Layer",
     "Pruned",
     "cut",
@@ -69,57 +68,51 @@ class Layer:
         weights: All weights.
         held: Weights that are never removed: of `extrapolation_inputs`, and of inputs that their member does not read.
         removed: Removed weights, now zero.
+        kept: Weights that are left, held ones included.
     """
 
     name: str
     weights: int
     held: int
     removed: int
+    kept: int
 
-    @property
-    def kept(self) -> int:
-        """Weights that are left, held ones included."""
-        return self.weights - self.removed
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Weights that are not held by their signal-to-noise ratio.
+
+    Attributes:
+        edges: Edges of the bins; ratios beyond them count in the first and the last bin.
+        removed: Removed weights in each bin.
+        kept: Weights left in each bin.
+    """
+
+    edges: tuple[float, ...]
+    removed: tuple[int, ...]
+    kept: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The removed weights of a pruning.
+    """The removed weights of a pruning; as JSON data, facts of ``model.json``.
 
     Attributes:
         fraction: Removed share of the weights that are not held.
         threshold: The highest signal-to-noise ratio of a removed weight.
+        weights: All weights, of all layers; ``held``, ``removed`` and ``kept`` likewise.
         layers: Counts for each layer.
-        removed: Removed weights in each bin of `HISTOGRAM_EDGES`.
-        kept: Weights left in each bin, without held ones.
+        histogram: The signal-to-noise ratios.
     """
 
     fraction: float
     threshold: float
+    weights: int
+    held: int
+    removed: int
+    kept: int
     layers: tuple[Layer, ...]
-    removed: tuple[int, ...]
-    kept: tuple[int, ...]
-
-    def total(self, what: str) -> int:
-        """The sum over layers of ``weights``, ``held``, ``removed`` or ``kept``."""
-        return sum(getattr(layer, what) for layer in self.layers)
-
-    def to_json(self) -> dict[str, Any]:
-        """The counts, for ``model.json``; histogram edges are signal-to-noise ratios."""
-        counts = ("weights", "held", "removed", "kept")
-        return {
-            "fraction": self.fraction,
-            "threshold": self.threshold,
-            **{what: self.total(what) for what in counts},
-            "layers": [
-                {"name": layer.name, **{what: getattr(layer, what) for what in counts}} for layer in self.layers
-            ],
-            "histogram": {
-                "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
-                "removed": list(self.removed),
-                "kept": list(self.kept),
-            },
-        }
+    histogram: Histogram
 
 
 def signal_to_noise(mu: Tensor, rho: Tensor) -> Tensor:
@@ -160,29 +153,30 @@ def cut(
     if not 0.0 < fraction < 1.0:
         raise OptionError(f"--fraction must lie strictly between 0 and 1, not {fraction:g}")
     names = [f"layers.{index}.weight" for index in range(len(architecture.layers))]
-    means = [tensors[f"{name}.mu"] for name in names]
-    rhos = [tensors[f"{name}.rho"] for name in names]
-    held = held_weights(tensors, architecture, held_inputs)
-    free = torch.cat([part.flatten() for part in held]).logical_not()
-    ratios = torch.cat([signal_to_noise(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
-    gone = torch.cat([is_removed(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
-    count = round(fraction * int(free.sum()))
-    _check_count(count, int(free.sum()), int(gone.sum()), fraction)
-
-    order = torch.where(free, ratios, torch.inf).argsort(stable=True)
-    removed = torch.zeros_like(free)
+    mu, rho = (torch.cat([tensors[f"{name}.{part}"].flatten() for name in names]) for part in ("mu", "rho"))
+    held = torch.cat([part.flatten() for part in held_weights(tensors, architecture, held_inputs)])
+    ratios, free, gone = signal_to_noise(mu, rho), int((~held).sum()), int(is_removed(mu, rho).sum())
+    count = round(fraction * free)
+    if count == 0:
+        raise OptionError(f"--fraction {fraction:g} of {free:,} weights is less than one; give a larger one")
+    if count <= gone:
+        raise OptionError(
+            f"--fraction {fraction:g} is no more than the {gone / free:.3g} of the weights that this version has lost "
+            "already; give a larger one"
+        )
+    order = torch.where(held, torch.inf, ratios).argsort(stable=True)
+    removed = torch.zeros_like(held)
     removed[order[:count]] = True
-    parts = [part.view_as(mu) for part, mu in zip(removed.split([m.numel() for m in means]), means, strict=True)]
-    pruned = dict(tensors)
-    for name, part in zip(names, parts, strict=True):
-        pruned[f"{name}.mu"] = tensors[f"{name}.mu"].masked_fill(part, 0.0)
-        pruned[f"{name}.rho"] = tensors[f"{name}.rho"].masked_fill(part, PRUNED_RHO)
-    layers = tuple(
-        Layer(name, part.numel(), int(stays.sum()), int(part.sum()))
-        for name, part, stays in zip(names, parts, held, strict=True)
-    )
-    threshold = float(ratios[order[count - 1]])
-    return pruned, Cut(fraction, threshold, layers, _histogram(ratios[removed]), _histogram(ratios[free & ~removed]))
+    pruned, layers = dict(tensors), []
+    sizes = [tensors[f"{name}.mu"].numel() for name in names]
+    for name, out, stays in zip(names, removed.split(sizes), held.split(sizes), strict=True):
+        for part, value in ((f"{name}.mu", 0.0), (f"{name}.rho", PRUNED_RHO)):
+            pruned[part] = tensors[part].masked_fill(out.view_as(tensors[part]), value)
+        layers.append(Layer(name, len(out), int(stays.sum()), int(out.sum()), int((~out).sum())))
+    edges = tuple(float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES)
+    histogram = Histogram(edges, _bins(ratios[removed]), _bins(ratios[~held & ~removed]))
+    counts = len(held), len(held) - free, count, len(held) - count
+    return pruned, Cut(fraction, float(ratios[order[count - 1]]), *counts, tuple(layers), histogram)
 
 
 def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inputs: Sequence[int]) -> list[Tensor]:
@@ -202,45 +196,27 @@ def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inpu
     return [weights_from_inputs(architecture, index, held) for index in range(len(architecture.layers))]
 
 
-def _check_count(count: int, free: int, gone: int, fraction: float) -> None:
-    if count == 0:
-        raise OptionError(f"--fraction {fraction:g} of {free:,} weights is less than one; give a larger one")
-    if count <= gone:
-        raise OptionError(
-            f"--fraction {fraction:g} is no more than the {gone / free:.3g} of the weights that this version has lost "
-            "already; give a larger one"
-        )
-
-
-def _histogram(ratios: Tensor) -> tuple[int, ...]:
+def _bins(ratios: Tensor) -> tuple[int, ...]:
     logarithms = np.log10(np.maximum(ratios.numpy(), 1e-30))
     clipped = np.clip(logarithms, HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
-    return tuple(int(count) for count in np.histogram(clipped, HISTOGRAM_EDGES)[0])
+    return tuple(np.histogram(clipped, HISTOGRAM_EDGES)[0].tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """The outcome of a pruning.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned(Revised):
+    """The outcome of a pruning. Without labelled rows the new version has no metrics.
+
+    The calibration is ``kept``, ``made anew`` or ``none``. Each half of the rows is scored with a calibration from the
+    other half.
 
     Attributes:
-        revision: The pruned version, for `model.checkpoint.checkpoint.write_checkpoint`.
         cut: The removed weights.
-        before: Scores of the old version on the labelled rows, as
-            `model.training.revisions.judge` returns them; None without rows.
-        after: Scores of the pruned version; each half of the rows is scored with a calibration from the other half.
-        calibration: ``kept``, ``made anew`` or ``none``.
-        judged: The pruned version's predictions for the labelled rows; None without rows.
     """
 
-    revision: Revision
     cut: Cut
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    calibration: str
-    judged: JudgedRows | None
 
 
-def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None) -> Pruned:
+def prune(old: Posterior, fraction: float, rows: LabelledRows | None = None) -> Pruned:
     """Remove the weights with the lowest signal-to-noise ratio.
 
     Pruning changes the bands. With 50 labelled rows or more they are calibrated anew, as a training does with held-out
@@ -248,42 +224,43 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
     pruned one: without rows the new version has no metrics.
 
     Args:
-        revision: The version to prune; it is not changed.
+        old: The version to prune; it is not changed.
         fraction: Share of the weights to remove, without the weights that `model.training.pruning` holds.
         rows: Labelled rows for scores and calibration, from which no member has learned.
 
     Raises:
         OptionError: The fraction is out of range, or removes nothing new.
     """
-    old = revision.posterior
-    tensors, what = cut(revision.tensors, old.architecture, fraction, extrapolation_inputs(old.encoder))
-    spec = revision.spec.made_now(metrics={})
+    tensors, what = cut(old.tensors, old.architecture, fraction, extrapolation_inputs(old.encoder))
+    spec = old.spec.made_now(metrics={})
+    new = Posterior(spec, tensors)
     calibration = "none" if spec.calibration is None else "kept"
-    before = after = judged = None
+    before = calibrated = None
     if rows is not None:
-        before, calibrated = _judge(old, Posterior(spec, tensors), rows)
-        after, conformal, judged = calibrated.metrics, calibrated.conformal, calibrated.held_out
-        spec = replace(spec, metrics=after)
-        if conformal is not None:
-            spec, calibration = replace(spec, calibration=conformal), "made anew"
+        order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
+        enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
+        # Two halves: the bands of each half are scored with a calibration from the other.
+        groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
+        calibrating = range(len(groups)) if enough else ()
+        before, calibrated = judge_both(old, new, rows, groups, calibrating=calibrating)
+        spec = replace(spec, metrics=calibrated.metrics)
+        if calibrated.conformal is not None:
+            spec, calibration = replace(spec, calibration=calibrated.conformal), "made anew"
+    after = None if calibrated is None else calibrated.metrics
     facts = {
         "from_version": old.version,
-        **what.to_json(),
+        **asdict(what),
         "calibration": calibration,
         "rows": None if rows is None else len(rows),
-        "before": None if before is None else score_facts(before),
-        "after": None if after is None else score_facts(after),
+        "before": score_facts(before),
+        "after": score_facts(after),
     }
     spec = replace(spec, records={**spec.records, "pruning": facts})
-    return Pruned(Revision(tensors, Posterior(spec, tensors)), what, before, after, calibration, judged)
-
-
-def _judge(old: Posterior, new: Posterior, rows: LabelledRows) -> tuple[dict[str, Any], Calibrated]:
-    """Scores of the old version, and what the rows say of the new one: no calibration, if they are too few for one."""
-    order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
-    enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
-    # Two halves: the bands of each half are scored with a calibration from the other.
-    groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
-    calibrating = range(len(groups)) if enough else ()
-    before = judge(old, rows, groups).metrics
-    return before, judge(new, rows, groups, calibrating=calibrating)
+    return Pruned(
+        posterior=new.described(spec),
+        before=before,
+        after=after,
+        calibration=calibration,
+        judged=None if calibrated is None else calibrated.held_out,
+        cut=what,
+    )

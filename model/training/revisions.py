@@ -1,18 +1,17 @@
-"""`Revision`, a version of a checkpoint as tensors and posterior, and `LabelledRows`, encoded for it."""
+"""Labelled rows for a version of a checkpoint, and what they say of a new version that is made of it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from murho.model.checkpoint.checkpoint import name_and_version, read_stored
-from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
 from murho.model.evaluation.held_out import calibrate_held_out
-from murho.model.tables.columns import canonical_column, is_missing
+from murho.model.tables.columns import canonical_column
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table, read_targets
@@ -20,55 +19,24 @@ from murho.model.tables.splits import find_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.held_out import Calibrated
+    from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Feature, Target
     from murho.model.tables.splits import HeldOut, Units
 
 __all__ = [
     "LabelledRows",
-    "Revision",
-    "judge",
+    "Revised",
+    "judge_both",
     "labelled_rows",
     "score_facts",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """The content of one version of a checkpoint, read or about to be written.
-
-    Attributes:
-        tensors: mu, rho and noise parameters by name, on the CPU.
-        posterior: The posterior with these tensors.
-    """
-
-    tensors: dict[str, torch.Tensor]
-    posterior: Posterior
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The content of ``model.json``."""
-        return self.posterior.spec
-
-    @classmethod
-    def read(cls, directory: Path) -> Self:
-        """Read a version from disk.
-
-        Raises:
-            CheckpointError: A file is missing, damaged or of a newer format; the message names it.
-        """
-        stored = read_stored(directory)
-        name, version = name_and_version(directory)
-        posterior = Posterior(stored.spec, stored.tensors, name=name, version=version)
-        stored.require_answers(posterior)
-        return cls(stored.tensors, posterior)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +103,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
         columns=columns,
         numbers=labelled + 1,
         left_out=len(targets) - len(labelled),
-        outside=_outside(posterior, columns),
+        outside=dict(Counter(found.feature for found in posterior.schema.outside(columns))),
         units=find_units(columns, _groups(table, posterior, labelled)),
     )
 
@@ -168,19 +136,15 @@ def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) 
 
 def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Columns) -> None:
     """Refuse numbers, dates or booleans in a categorical column; unseen texts are accepted."""
-    if feature.kind is not FeatureKind.CATEGORICAL:
-        return
-    cells = columns[feature.name]
-    known = set(feature.categories)
-    present = cells[~is_missing(cells)]
-    if not len(present) or any(cell in known for cell in present):
+    present = [cell for cell in columns[feature.name].tolist() if cell is not None]
+    if feature.kind is not FeatureKind.CATEGORICAL or not present or set(present) & set(feature.categories):
         return
     try:
         kind = infer_column(column, feature.name).kind
     except TableError:  # such as a mixture of numbers and texts: may be categories
         return
     if kind is not FeatureKind.CATEGORICAL:
-        shown = ", ".join(repr(category) for category in feature.categories[:3])
+        shown = ", ".join(map(repr, feature.categories[:3]))
         raise TableError(
             f"column {feature.name!r}: expected categories such as {shown}, found a {kind} column, "
             f"such as {present[0]!r}"
@@ -189,52 +153,57 @@ def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Column
 
 def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: NDArray[np.int64]) -> None:
     """Refuse targets outside of the domain of the checkpoint's transform, such as negative ones of a logarithm."""
-    observed = torch.from_numpy(targets[labelled])
-    there_and_back = posterior.transform.inverse(posterior.transform.forward(observed))
-    tolerance = 1e-6 * (observed.abs() + observed.abs().mean())
-    bad = ((there_and_back - observed).abs() > tolerance).numpy()
-    if bad.any():
-        row = int(labelled[np.argmax(bad)])
+    observed, transform = torch.from_numpy(targets[labelled]), posterior.transform
+    there_and_back = transform.inverse(transform.forward(observed)).numpy()
+    kept = np.isclose(there_and_back, observed, rtol=1e-6, atol=1e-6 * float(observed.abs().mean()))
+    if not kept.all():
+        row = int(labelled[np.argmin(kept)])
         raise TableError(
             f"column {posterior.schema.target.name!r}, row {row + 1}: the target {targets[row]:g} lies outside of what "
-            f"the checkpoint's transform {posterior.transform.kind!r} can take; train anew on all rows"
+            f"the checkpoint's transform {transform.kind!r} can take; train anew on all rows"
         )
 
 
-def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for found in posterior.schema.outside(columns):
-        counts[found.feature] = counts.get(found.feature, 0) + 1
-    return counts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revised:
+    """A new version of a checkpoint, made of an old one, and what labelled rows say of both.
+
+    Attributes:
+        posterior: The new version, for `model.checkpoint.checkpoint.write_checkpoint`.
+        before: Metrics of the old version on the rows, as `calibrate_held_out` returns them; None without rows.
+        after: Metrics of the new version, likewise.
+        calibration: What became of the calibration: ``kept``, ``none``, or how the rows have made one.
+        judged: The new version's predictions for the rows that ``after`` is of; None without rows.
+    """
+
+    posterior: Posterior
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    calibration: str
+    judged: JudgedRows | None
 
 
-OF_NUMBERS = ("nll", "crps", "rmse")
-OF_CLASSES = ("log_loss", "accuracy", "brier")
-
-
-def judge(
-    posterior: Posterior,
-    rows: LabelledRows,
-    groups: Sequence[HeldOut],
-    *,
-    calibrating: Sequence[int] = (),
-    **options: Any,
-) -> Calibrated:
-    """A calibration made of labelled rows, scores on them, and the predictions for them.
+def judge_both(
+    old: Posterior, new: Posterior, rows: LabelledRows, groups: Sequence[HeldOut], **options: Any
+) -> tuple[dict[str, Any], Calibrated]:
+    """Metrics of the old version, and what the rows say of the new one.
 
     NLL, CRPS and RMSE of a number are those of the raw predictive. Log loss, accuracy and Brier score of a class are of
     the probabilities that answers give: with the version's own calibration, unless the rows make another one.
 
     Args:
-        posterior: The version.
+        old: The old version.
+        new: The new version.
         rows: The labelled rows.
         groups: Which of them are judged, and by which members.
-        calibrating: Numbers of the groups that calibrate; empty for no calibration.
-        options: See `model.evaluation.held_out.calibrate_held_out`.
+        options: Of the new version, see `model.evaluation.held_out.calibrate_held_out`.
     """
-    return calibrate_held_out(posterior, rows.encoded, rows.targets, groups, calibrating=calibrating, **options)
+    before = calibrate_held_out(old, rows.encoded, rows.targets, groups, calibrating=()).metrics
+    return before, calibrate_held_out(new, rows.encoded, rows.targets, groups, **options)
 
 
-def score_facts(report: dict[str, Any]) -> dict[str, float]:
-    """The scores that ``model.json`` keeps of a revision."""
-    return {name: report[name] for name in (OF_CLASSES if "log_loss" in report else OF_NUMBERS)}
+def score_facts(report: dict[str, Any] | None) -> dict[str, float] | None:
+    """The scores that ``model.json`` keeps of metrics."""
+    if report is None:
+        return None
+    return {name: report[name] for name in ("nll", "crps", "rmse", "log_loss", "accuracy", "brier") if name in report}

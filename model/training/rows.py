@@ -1,28 +1,31 @@
-"""The rows of a table that can be learned from: features, targets, weights and split, and what to tell the user.
+"""The rows of a table that can be learned from: features, targets, weights and split, and the inputs of networks.
 
-A short budget takes a sample of a large table. A fit must see its rows several times, and so must the validations and
-the calibration. Seconds that are too few for that are better spent on fewer rows; memory is saved, too.
+What the user should know about them is said on the way: which rows are left out, and how the others are held out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 
-from murho.model.bbb.rows import TrainingData, select_rows
-from murho.model.encoding.distribution_fit import FEWEST_ROWS
-from murho.model.errors import OptionError
-from murho.model.tables.columns import canonical_column, rows_of
+from murho.model.bbb.network import mixed_reading
+from murho.model.bbb.rows import Rows
+from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
+from murho.model.encoding.distribution_fit import FEWEST_ROWS, fit_feature_distribution
+from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
+from murho.model.errors import OptionError, TableError
+from murho.model.tables.columns import canonical_column, rows_of, select_rows
 from murho.model.tables.inference import hints_of_table, infer_column
 from murho.model.tables.schema import MOST_CATEGORIES, FeatureKind
-from murho.model.tables.schema_inference import (
-    make_schema,
-    require_column,
-)
-from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
-from murho.model.training.prepared_table import PreparedTable, held_out_within_budget
+from murho.model.tables.schema_inference import make_schema, require_column
+from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, find_units, split_in_time, split_rows
+from murho.model.training.candidates import has_few_rows
+from murho.model.training.prepared_table import held_out_within_budget
 from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
@@ -31,34 +34,77 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
+    from murho.model.distributions.transforms import Limits
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+    from murho.model.tables.schema import Columns, Schema
+    from murho.model.tables.splits import Split
     from murho.model.training.options import TrainOptions
+    from murho.model.training.prepared_table import PreparedTable
 
 __all__ = [
     "HoldingOut",
-    "LearnableRows",
+    "TrainingData",
     "hold_out",
     "learnable_rows",
 ]
+
+
+def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> TrainingData:
+    """Split the rows that have a target and a weight, and describe their features.
+
+    Args:
+        prepared: The table.
+        say: Gets a line for each thing that the user should know.
+
+    Raises:
+        TableError: The table can't be used; file, column and row are named.
+    """
+    options, target = prepared.options, prepared.plan.schema.target.name
+    limits = task_of(prepared.plan.schema.target).limits(prepared.targets, target, options, say)
+    every = len(prepared.targets)
+    rows = np.flatnonzero(~np.isnan(prepared.targets))
+    if len(rows) < every:
+        say(f"left out {every - len(rows)} of {every} rows: {target!r} is missing")
+    weights = prepared.weights
+    if weights is not None:
+        weighty = rows[weights[rows] > 0.0]
+        if len(weighty) < len(rows):
+            say(f"left out {len(rows) - len(weighty)} of {every} rows: their weight {options.weight!r} is 0")
+        rows = weighty
+    columns = select_rows(prepared.columns, rows)
+    split, ahead, notes = hold_out(
+        rows_of(prepared.table, rows), target, columns, options, held_out_within_budget(prepared)
+    )
+    for note in (*notes, split.describe()):
+        say(note)
+    impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
+    schema = make_schema(prepared.plan.schema, select_rows(columns, split.learned), ahead, impute=impute)
+    for feature in schema.features:
+        if len(feature.categories) == MOST_CATEGORIES:
+            say(
+                f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
+                "if any, are one"
+            )
+    if weights is not None:
+        weights = weights[rows] / weights[rows][split.learned].mean()
+    numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
+    return TrainingData(schema, columns, prepared.targets[rows], split, weights, limits, numbers, every - len(rows))
 
 
 FEW_GROUPS = 10
 """With fewer groups the 90 % band of a new group is more than the groups can tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class HoldingOut:
-    """The split of a table, and the columns that it was made from.
+class HoldingOut(NamedTuple):
+    """The split of a table.
 
     Attributes:
         split: The split.
-        columns: Canonical column of each ``--group`` and ``--time`` column, ``[N]``.
         ahead: Time column → how far ahead rows were judged; empty without ``--time``.
         notes: What to tell the user, one line each.
     """
 
     split: Split
-    columns: Mapping[str, NDArray[Any]]
     ahead: Mapping[str, float]
     notes: tuple[str, ...]
 
@@ -83,119 +129,185 @@ def hold_out(
         TableError: A column of an option is not in the table.
         OptionError: A column of an option is the target, or can't be used as the option says.
     """
-    if options.time is not None:
-        return _in_time(table, target, options.time, options, most_held_out)
-    groups = {name: _column(table, name, "--group", target, options)[1] for name in options.group}
-    units = find_units(columns, groups)
-    split = split_rows(table.num_rows, options.seed, options.members, units, most_held_out=most_held_out)
-    notes = list(units.notes)
-    if units.grouped and units.count < FEW_GROUPS:
-        notes.append(
-            f"only {units.count} groups: bands above {100 * units.count // (units.count + 1)} % are more than so few "
-            "can tell, and are drawn by the widths of those below"
-        )
-    return HoldingOut(split, groups, {}, tuple(notes))
 
+    def column_of(name: str, option: str) -> tuple[FeatureKind, NDArray[Any]]:
+        """Kind and canonical column of an option's column."""
+        require_column(table, name, f"the {option} column")
+        if name == target:
+            raise OptionError(f"{option} {name}: this is the target; give another column")
+        given = options.columns.get(name)
+        hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=options.ignore)
+        inference = infer_column(table.column(name), name, None if given is None else given.kind, hints)
+        return inference.kind, canonical_column(table.column(name), inference.kind, name, inference.reading)
 
-def _in_time(table: pa.Table, target: str, name: str, options: TrainOptions, most_held_out: int) -> HoldingOut:
+    if options.time is None:
+        groups = {name: column_of(name, "--group")[1] for name in options.group}
+        units = find_units(columns, groups)
+        split = split_rows(table.num_rows, options.seed, options.members, units, most_held_out=most_held_out)
+        notes = list(units.notes)
+        if units.grouped and units.count < FEW_GROUPS:
+            notes.append(
+                f"only {units.count} groups: bands above {100 * units.count // (units.count + 1)} % are more than so "
+                "few can tell, and are drawn by the widths of those below"
+            )
+        return HoldingOut(split, {}, tuple(notes))
+    name = options.time
     if name == ROW_ORDER and name not in table.column_names:
         times = np.arange(table.num_rows, dtype=np.float64)
-        return HoldingOut(split_in_time(times, options.members, most_held_out=most_held_out), {}, {}, ())
-    kind, times = _column(table, name, "--time", target, options)
+        return HoldingOut(split_in_time(times, options.members, most_held_out=most_held_out), {}, ())
+    kind, times = column_of(name, "--time")
     if kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
         raise OptionError(f"--time {name}: the column must have dates or numbers, not {kind} cells")
     split = split_in_time(times, options.members, most_held_out=most_held_out)
     missing = int(np.isnan(times).sum())
-    notes = (f"column {name!r}: {missing} cells are missing; these rows count as old",) if missing else ()
-    return HoldingOut(split, {name: times}, {name: split.ahead}, notes)
+    notes = [f"column {name!r}: {missing} cells are missing; these rows count as old"] if missing else []
+    return HoldingOut(split, {name: split.ahead}, tuple(notes))
 
 
-def _column(
-    table: pa.Table, name: str, option: str, target: str, options: TrainOptions
-) -> tuple[FeatureKind, NDArray[Any]]:
-    """Kind and canonical column of an option's column."""
-    require_column(table, name, f"the {option} column")
-    if name == target:
-        raise OptionError(f"{option} {name}: this is the target; give another column")
-    column = table.column(name)
-    given = options.columns.get(name)
-    hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=options.ignore)
-    inference = infer_column(column, name, None if given is None else given.kind, hints)
-    return inference.kind, canonical_column(column, inference.kind, name, inference.reading)
-
-
-@dataclass(frozen=True, slots=True)
-class LearnableRows:
-    """The rows with a target and a weight, N.
+@dataclass
+class TrainingData:
+    """The rows with a target and a weight, N, that all fits of one training share. Each encoding is computed once.
 
     Attributes:
-        data: Features, targets, weights and the split.
-        canonical: Canonical columns of the features, and of ``--group`` and ``--time``, ``[N]`` each.
+        schema: Features and target.
+        columns: Canonical columns of the features, ``[N]`` each.
+        targets: ``[N]``, the target's unit, or class indices.
+        split: Training, validation and calibration rows, and the folds of the members.
+        weights: Weight of each row, ``[N]``, of mean 1 over the training rows; None: all are 1.
+        limits: Limits of the target; None: there are none.
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         left_out: How many rows of the table are none of these.
     """
 
-    data: TrainingData
-    canonical: Columns
-    row_numbers: NDArray[np.int64]
-    left_out: int
+    schema: Schema
+    columns: Columns
+    targets: NDArray[np.float64]
+    split: Split
+    weights: NDArray[np.float64] | None = None
+    limits: Limits | None = None
+    row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    left_out: int = 0
+    _encoders: dict[InputChoice, Encoder] = field(default_factory=dict, init=False)
+    _encoded: dict[InputChoice, Encoded] = field(default_factory=dict, init=False)
 
-
-def learnable_rows(
-    prepared: PreparedTable, target: str, options: TrainOptions, say: Callable[[str], None]
-) -> LearnableRows:
-    """Split the rows that have a target and a weight, and describe their features.
-
-    Args:
-        prepared: The table.
-        target: The predicted column.
-        options: Validated options.
-        say: Gets a line for each thing that the user should know.
-
-    Raises:
-        TableError: The table can't be used; file, column and row are named.
-    """
-    task = task_of(prepared.plan.schema.target)
-    limits = task.limits(prepared.targets, target, options, say)
-    rows = _labelled(prepared, target, options, say)
-    row_numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
-    table, targets = rows_of(prepared.table, rows), prepared.targets[rows]
-    columns = select_rows(prepared.columns, rows)
-    holding_out = hold_out(table, target, columns, options, held_out_within_budget(prepared, options))
-    split = holding_out.split
-    for note in (*holding_out.notes, split.describe()):
-        say(note)
-    impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
-    schema = make_schema(prepared.plan.schema, select_rows(columns, split.learned), holding_out.ahead, impute=impute)
-    for feature in schema.features:
-        if len(feature.categories) == MOST_CATEGORIES:
-            say(
-                f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
-                "if any, are one"
+    def encoder(self, inputs: InputChoice) -> Encoder:
+        """The encoder of a choice of inputs, fitted to the training rows."""
+        inputs = _of_encoder(inputs)
+        if inputs not in self._encoders:
+            self._encoders[inputs] = Encoder.fit(
+                self.schema,
+                self.learned_columns,
+                encoding=inputs.encoding,
+                whitened=inputs.whitened,
+                distribution=self.distribution,
+                unread=inputs.unread_by_all,
             )
-    weights = None
-    if prepared.weights is not None:
-        weights = prepared.weights[rows]
-        weights = weights / weights[split.learned].mean()
-    return LearnableRows(
-        data=TrainingData(schema, columns, targets, split, weights, limits),
-        canonical={**columns, **holding_out.columns},
-        row_numbers=row_numbers,
-        left_out=len(prepared.targets) - len(rows),
-    )
+        return self._encoders[inputs]
+
+    @property
+    def few(self) -> bool:
+        """Whether the training rows are few, see `has_few_rows`."""
+        return has_few_rows(len(self.split.training))
+
+    @cached_property
+    def learned_columns(self) -> Columns:
+        """Canonical columns of the rows that are learned from."""
+        return select_rows(self.columns, self.split.learned)
+
+    @cached_property
+    def distribution(self) -> FeatureDistribution | None:
+        """The distribution of the features over the training rows; None for very few rows."""
+        learned, units = self.split.learned, self.split.units
+        folds = self.split.distant_folds()
+        return fit_feature_distribution(
+            self.schema,
+            self.learned_columns,
+            None if folds is None else folds[learned],
+            units=None if units is None else units.of_rows[learned],
+            forward=self.split.forward,
+        )
+
+    def encoded(self, inputs: InputChoice) -> Encoded:
+        """All rows as a choice of inputs."""
+        inputs = _of_encoder(inputs)
+        if inputs not in self._encoded:
+            self._encoded[inputs] = self.encoder(inputs).encode(self.columns)
+        return self._encoded[inputs]
+
+    def reads(self, inputs: InputChoice, members: int) -> torch.Tensor | None:
+        """Whether each member reads each input, ``[M, D]``; None: all do."""
+        encoder = self.encoder(inputs)
+        bins = encoder.bins if inputs.encoding == MIXED else ()
+        reads = mixed_reading(members, encoder.width, bins)
+        for member, names in enumerate(inputs.unread):
+            for name in names:
+                reads[member, encoder.columns_of[name]] = False
+        return None if bool(reads.all()) else reads
+
+    def fits(self, transform: str) -> bool:
+        """Whether the training targets lie in a transform's domain."""
+        if self.schema.target.classes is not None:
+            return transform == Identity().kind
+        return TRANSFORMS[transform].fit(self._learned_targets) is not None
+
+    def standardisation(self, transform: str) -> Standardisation:
+        """A transform by name, with location and scale (weighted) of the transformed training targets.
+
+        Raises:
+            OptionError: The training targets lie outside of the transform's domain.
+            TableError: The training targets are all the same.
+        """
+        if self.schema.target.classes is not None:  # networks learn the class indices as they are
+            return Standardisation(Identity(), 0.0, 1.0)
+        targets = self._learned_targets
+        fitted = TRANSFORMS[transform].fit(targets)
+        if fitted is None:
+            raise OptionError(
+                f"--transform {transform}: target {self.schema.target.name!r} has negative values "
+                f"(the least is {float(targets.min()):g}); use --transform none"
+            )
+        values = fitted.forward(targets).numpy()
+        weights = None if self.weights is None else self.weights[self.split.learned]
+        location = float(np.average(values, weights=weights))
+        scale = math.sqrt(np.average((values - location) ** 2, weights=weights))
+        if not (math.isfinite(scale) and scale > 0.0):
+            raise TableError(
+                f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
+                "nothing can be learned"
+            )
+        return Standardisation(fitted, location, scale, self.limits)
+
+    def rows(self, inputs: InputChoice, transform: str) -> tuple[Rows, Rows]:
+        """Training and validation rows, encoded and standardised."""
+        split = self.split
+        training, validation = (
+            self._rows(inputs, transform, numbers, None if split.folds is None else split.folds[:, numbers])
+            for numbers in (split.training, split.validation)
+        )
+        return training, validation
+
+    def newest_rows(self, inputs: InputChoice, transform: str) -> Rows:
+        """The rows that the members which serve learn from after forward judging (`Split.newest`)."""
+        return self._rows(inputs, transform, self.split.learned, self.split.newest())
+
+    def _rows(
+        self, inputs: InputChoice, transform: str, numbers: NDArray[np.int64], folds: NDArray[np.int64] | None
+    ) -> Rows:
+        targets = self.standardisation(transform).forward(torch.from_numpy(self.targets[numbers]))
+        return Rows(
+            torch.from_numpy(self.encoded(inputs).inputs[numbers]),
+            targets.float(),
+            None if folds is None else torch.from_numpy(folds),
+            self.split.forward,
+            None if self.weights is None else torch.from_numpy(self.weights[numbers]).float(),
+        )
+
+    @property
+    def _learned_targets(self) -> torch.Tensor:
+        return torch.from_numpy(self.targets[self.split.learned])
 
 
-def _labelled(
-    prepared: PreparedTable, target: str, options: TrainOptions, say: Callable[[str], None]
-) -> NDArray[np.int64]:
-    """Indices of the rows with a target and a weight, ascending."""
-    every = len(prepared.targets)
-    rows = np.flatnonzero(~np.isnan(prepared.targets))
-    if len(rows) < every:
-        say(f"left out {every - len(rows)} of {every} rows: {target!r} is missing")
-    if prepared.weights is not None:
-        weighty = rows[prepared.weights[rows] > 0.0]
-        if len(weighty) < len(rows):
-            say(f"left out {len(rows) - len(weighty)} of {every} rows: their weight {options.weight!r} is 0")
-        rows = weighty
-    return rows
+def _of_encoder(inputs: InputChoice) -> InputChoice:
+    """What the encoder depends on: all members have the same."""
+    encoding = PIECEWISE if inputs.encoding == MIXED else inputs.encoding
+    return InputChoice(encoding, inputs.whitened, (inputs.unread_by_all,) if inputs.unread_by_all else ())

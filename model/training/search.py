@@ -26,33 +26,31 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from murho.model.bbb.network import learned_tensors
-from murho.model.bbb.rows import scores_of_judges
 from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
 from murho.model.errors import FitError
 from murho.model.tables.splits import folds_of
-from murho.model.training.candidate_fits import NARROW, BestSoFar, CandidateFits, without_idle_features
+from murho.model.training.candidate_fits import BestSoFar, CandidateFits
 from murho.model.training.candidates import (
     FULL,
+    NARROW,
     SETTLING,
     TRIAL,
     Candidate,
-    SearchBudget,
+    SearchPlan,
     SearchResult,
-    StagePlan,
-    has_few_rows,
 )
-from murho.model.training.options import QUICK_TEMPERATURE, FullSearch
+from murho.model.training.idle_features import without_idle_features
+from murho.model.training.options import QUICK_TEMPERATURE
 from murho.model.training.tasks import TEMPERATURES, SearchDimension, next_temperature, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from murho.model.bbb.fit_types import Fit
-    from murho.model.bbb.rows import TrainingData
+    from murho.model.bbb.fit import Fit
     from murho.model.encoding.whitening import Whitening
     from murho.model.training.candidates import Attempt, Reporter, TimeToFinish
     from murho.model.training.options import TrainOptions
+    from murho.model.training.rows import TrainingData
 
 __all__ = [
     "first_candidate",
@@ -65,7 +63,6 @@ __all__ = [
 ]
 
 
-HIDDEN = (64, 64)
 WELL_HIDDEN = 0.01
 """Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
 larger variance without whitening."""
@@ -73,21 +70,19 @@ larger variance without whitening."""
 
 def first_candidate(data: TrainingData, options: TrainOptions) -> Candidate:
     """The candidate that the search starts from: what the user has given, and the first value of every other choice."""
-    temperature_path = not has_few_rows(len(data.split.training))
     first = QUICK_TEMPERATURE if options.quick else TEMPERATURES[1]
     return Candidate(
         noise=task_of(data.schema.target).first_likelihood(options),
         transform="none" if options.transform == "auto" else options.transform,
         encoding=_first_encoding(data, options) if options.encoding == "auto" else options.encoding,
         whitened=options.whiten == "yes" and _whitening(data) is not None,
-        hidden=HIDDEN if options.hidden is None else options.hidden,
-        temperature=options.temperature or (None if temperature_path else first),
+        hidden=options.hidden,
+        temperature=options.temperature or (first if data.few else None),
     )
 
 
 def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
     """The dimensions to search, in order: those that the user has not fixed."""
-    few = has_few_rows(len(data.split.training))
     yield from task_of(data.schema.target).dimensions(data, options)
     # After the noise: many inputs together with a flexible density would overfit a small table.
     if (
@@ -96,11 +91,11 @@ def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[Searc
         and data.encoder(InputChoice(PIECEWISE)).bins
     ):
         yield SearchDimension("encoding", (PIECEWISE,))
-    if options.whiten == "auto" and not few:
+    if options.whiten == "auto" and not data.few:
         whitening = _whitening(data)
         if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
             yield SearchDimension("whitened", (True,))
-    if few and options.temperature is None:
+    if data.few and options.temperature is None:
         yield SearchDimension("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
 
 
@@ -109,9 +104,8 @@ def _first_encoding(data: TrainingData, options: TrainOptions) -> str:
 
     It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
     """
-    few, task = has_few_rows(len(data.split.training)), task_of(data.schema.target)
     both = options.members > folds_of(options.members)
-    mixed = task.mixes_encodings and few and both and not options.quick
+    mixed = task_of(data.schema.target).mixes_encodings and data.few and both and not options.quick
     return MIXED if mixed and data.encoder(InputChoice(PIECEWISE)).bins else "standard"
 
 
@@ -185,7 +179,7 @@ def _reconsider(fits: CandidateFits, best: BestSoFar, chosen: Candidate, narrow:
 
 def _over(fits: CandidateFits) -> bool:
     """Whether there is no time for another trial."""
-    return fits.interrupted or fits.budget.late
+    return fits.interrupted or fits.plan.late
 
 
 def _best_candidate(best: BestSoFar, *, temperature_path: bool) -> Candidate:
@@ -219,10 +213,9 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
         if outcome is None or fits.interrupted:
             return
         best.replace(attempt, outcome)
-    start = learned_tensors(outcome.network, outcome.likelihood)
-    settled, settled_fit = fits.fit(attempt.candidate, SETTLING, start)
+    settled, settled_fit = fits.fit(attempt.candidate, SETTLING, outcome)
     if settled_fit is not None:
-        if fits.levels_noise or chosen.temperature is not None:
+        if fits.task.levels_noise or chosen.temperature is not None:
             best.replace(settled, settled_fit)
         else:
             best.keep(settled, settled_fit)
@@ -233,7 +226,7 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
         fits.plan.add(SETTLING)
         another = replace(attempt.candidate, temperature=temperature)
         # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
-        best.keep(*fits.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
+        best.keep(*fits.fit(another, SETTLING, outcome), None if temperature > chosen.temperature else "temperature")
 
 
 def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> str | None:
@@ -248,9 +241,8 @@ def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> st
     _, validation = fits.data.rows(candidate.inputs, candidate.transform)
     if validation.judges(members) != 2:
         return None
-    targets, scorer = fits.judging(candidate, outcome, validation)
-    scores = scores_of_judges(outcome.network, validation, targets, scorer, seed=fits.options.seed)
-    binned, plain, both = scores.tolist()
+    scores = fits.judge_scores(candidate, outcome, validation)
+    binned, plain, both = validation.mean(scores[:, 0]).tolist()
     if min(binned, plain) >= both:
         return None
     return PIECEWISE if binned < plain else "standard"
@@ -263,9 +255,8 @@ def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device:
         FitError: The fit became non-finite.
     """
     rows = len(data.split.training)
-    plan = StagePlan([FULL], few=has_few_rows(rows))  # a trial takes a small share of it
-    budget = SearchBudget(options, rows, began=time.monotonic())
-    fits = CandidateFits(data, options, plan, budget, reporter, device)
+    plan = SearchPlan([FULL], options, rows, began=time.monotonic())  # a trial takes a small share of it
+    fits = CandidateFits(data, options, plan, reporter, device)
     attempt, outcome = fits.fit(first_candidate(data, options), TRIAL)
     if outcome is None:
         raise FitError(str(fits.failure))
@@ -276,8 +267,8 @@ def search(
     data: TrainingData,
     options: TrainOptions,
     reporter: Reporter,
-    device: str = "cpu",
-    began: float | None = None,
+    device: str,
+    began: float,
     to_finish: TimeToFinish | None = None,
 ) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
@@ -289,7 +280,7 @@ def search(
         options: Validated options; options with a given value are not searched.
         reporter: Gets the progress.
         device: Device of the fits.
-        began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there. By default now.
+        began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there.
         to_finish: What follows the search within the budget; by default nothing is kept back for it.
 
     Raises:
@@ -297,18 +288,16 @@ def search(
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
     rows = len(data.split.training)
-    few = has_few_rows(rows)
-    budget = SearchBudget(options, rows, began=time.monotonic() if began is None else began, to_finish=to_finish)
     if options.budget is not None:
         reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
     chosen = first_candidate(data, options)
     dimensions = list(open_dimensions(data, options))
-    stages = [TRIAL] * planned_trials(dimensions) + [FULL, SETTLING]
-    plan = StagePlan([FULL, SETTLING] if options.quick else stages, few=few)
-    fits = CandidateFits(data, options, plan, budget, reporter, device)
-    best, interrupted = BestSoFar(few=few), False
+    trials = 0 if options.quick else planned_trials(dimensions)
+    plan = SearchPlan([TRIAL] * trials + [FULL, SETTLING], options, rows, began=began, to_finish=to_finish)
+    fits = CandidateFits(data, options, plan, reporter, device)
+    best, interrupted = BestSoFar(few=data.few), False
     try:
-        if dimensions and not options.quick and not budget.late:
+        if trials and not plan.late:
             chosen = run_trials(fits, best, chosen, dimensions)
         if not fits.interrupted:
             fit_in_full(fits, best, chosen)
@@ -318,15 +307,6 @@ def search(
         interrupted = True
     if best.fit is None:
         raise FitError(str(fits.failure))
-    if best.attempt.stage != SETTLING and fits.levels_noise:
+    if best.attempt.stage != SETTLING and fits.task.levels_noise:
         reporter.say("these parameters have not settled: noisy rows have counted less than they should")
-    full_search = FullSearch(len(stages), round(budget.of_full_search * budget.pace, 1)) if options.quick else None
-    return SearchResult(
-        best.attempt.candidate,
-        best.fit,
-        tuple(fits.attempts),
-        interrupted or fits.interrupted,
-        best.attempt,
-        full_search,
-        budget.pace,
-    )
+    return SearchResult(best.attempt, best.fit, tuple(fits.attempts), interrupted or fits.interrupted, plan.pace)

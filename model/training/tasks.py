@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 import numpy as np
 
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS
-from murho.model.bbb.rows import ClassScorer, NumberScorer
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.errors import OptionError, TableError
+from murho.model.training.scoring import ClassScorer, NumberScorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
-    from murho.model.bbb.rows import TrainingData
     from murho.model.distributions.transforms import Standardisation
     from murho.model.tables.schema import Target
     from murho.model.training.options import TrainOptions
+    from murho.model.training.rows import TrainingData
 
 __all__ = [
     "TEMPERATURES",
@@ -221,7 +221,6 @@ class RegressionTask:
         levels_noise: Whether early in a fit noisy rows pull as hard as others (``beta`` of
             `model.bbb.likelihood.Likelihood.gradient`), which is not the gradient of the free energy.
         classes: The classes of the target; None: it is a number.
-        class_count: C, or None.
     """
 
     name: ClassVar[str] = "regression"
@@ -229,7 +228,6 @@ class RegressionTask:
     levels_noise: ClassVar[bool] = True
     mixes_encodings: ClassVar[bool] = False  # bands are narrowed as for members that read the same inputs
     classes = None
-    class_count = None
 
     def limits(
         self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
@@ -264,10 +262,21 @@ class RegressionTask:
         """
         return NumberScorer(cast("NumericLikelihood", likelihood), standardisation, spread)
 
-    def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
-        """The observation model of the chosen fit, for ``model.json``, with a wide component where it takes one."""
-        wide = WideRule.after(len(data.split.learned)) if likelihood.wide_tails else None
-        return LikelihoodSpec(**likelihood.to_json(), wide=wide)
+    def likelihood_spec(self, kind: str, data: TrainingData, options: TrainOptions, scale: float) -> LikelihoodSpec:
+        """The observation model of a fit, and of ``model.json``, with a wide component where it takes one.
+
+        Args:
+            kind: A kind of `model.bbb.registry.KINDS`.
+            data: The table.
+            options: Options of the training.
+            scale: Scale of the target in the fit.
+        """
+        return LikelihoodSpec(
+            kind,
+            sigma=options.noise_sigma / scale if kind == "fixed" and options.noise_sigma is not None else None,
+            components=options.noise_components if kind == "mixture" else None,
+            wide=WideRule.after(len(data.split.learned)) if LIKELIHOODS[kind].wide_tails else None,
+        )
 
     def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
         """The quantiles of the training targets, for those who show a prediction beside them."""
@@ -289,11 +298,6 @@ class ClassificationTask:
     levels_noise: ClassVar[bool] = False
 
     classes: tuple[str, ...]
-
-    @property
-    def class_count(self) -> int:
-        """C."""
-        return len(self.classes)
 
     def limits(
         self,
@@ -324,15 +328,15 @@ class ClassificationTask:
 
     def likelihood_spec(
         self,
-        likelihood: Likelihood,
+        kind: str,
         data: TrainingData,
+        options: TrainOptions,  # noqa: ARG002 - there is no noise
+        scale: float,  # noqa: ARG002
     ) -> LikelihoodSpec:
         """The likelihood, with the class shares of the training rows."""
         learned = data.split.learned
         weights = None if data.weights is None else data.weights[learned]
-        return LikelihoodSpec(
-            **likelihood.to_json(), shares=ClassShares.of(data.targets[learned], len(self.classes), weights)
-        )
+        return LikelihoodSpec(kind, shares=ClassShares.of(data.targets[learned], len(self.classes), weights))
 
     def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any]:
         """Training rows of each class."""

@@ -4,37 +4,192 @@ Whether the column of ``--time`` is a feature is judged on later rows. A network
 trend of each past stretch. If the noise is correlated from row to row it learns its path by heart, and goes on from its
 end in a straight line: worse than not knowing the time. If there is a trend or a season, the time is worth much. So two
 trial fits, with and without the column, are judged forward in time.
+
+With ``--time`` a last fit comes after the search. A member that judges a block in time has not learned from that block,
+nor from any row after it. The members that serve should know the newest rows. So, after the choice and the calibration,
+every member goes on from its kept parameters, for few steps and at the chosen temperature, on as many of the newest
+rows as it saw of the oldest when it was judged (`model.tables.splits.Split.newest`). No row is left to say when to
+stop.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 import time
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from murho.model.bbb.rows import TrainingData
+import numpy as np
+import torch
+
+from murho.model.bbb.fit import default_batch_size, fit
+from murho.model.bbb.network import learned_tensors
+from murho.model.bbb.rows import Rows
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ModelSpec
 from murho.model.errors import FitError
-from murho.model.tables.schema import Schema
-from murho.model.training.candidate_fits import note_of_unread
-from murho.model.training.candidates import TimeToFinish
-from murho.model.training.finishing import Trained, finish
+from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
+from murho.model.predictive.compiled_engine import engine_worth
+from murho.model.tables.cells import format_date
+from murho.model.tables.columns import is_missing
+from murho.model.tables.schema import FeatureKind, Schema
+from murho.model.training.candidate_fits import fit_options
+from murho.model.training.candidates import SHARE_OF_SEARCH, Stage, TimeToFinish
+from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
+from murho.model.training.idle_features import note_of_unread
 from murho.model.training.prepared_table import prepare_table, rows_for_budget
 from murho.model.training.rows import learnable_rows
 from murho.model.training.search import search, trial
+from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Sequence
 
-    from murho.model.training.candidates import Reporter
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from murho.model.bbb.fit import Fit
+    from murho.model.evaluation.rows import JudgedRows
+    from murho.model.tables.schema import Columns
+    from murho.model.tables.splits import HeldOut
+    from murho.model.training.candidates import Attempt, Candidate, Reporter, SearchResult
     from murho.model.training.options import TrainOptions
     from murho.model.training.prepared_table import PreparedTable
+    from murho.model.training.rows import TrainingData
 
 __all__ = [
+    "Evidence",
     "Trained",
     "choose_time_feature",
+    "fit_to_newest_rows",
     "train",
+    "train_on",
 ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Rows and fits of a training; in memory alone, never part of ``model.json``.
+
+    Attributes:
+        columns: Canonical columns of the features, ``[N]`` each, of the rows with a target.
+        targets: ``[N]``, the target's unit.
+        row_numbers: Number of each row in the user's table, from 1, ``[N]``.
+        held_out: The held-out rows, judged.
+        attempts: All fits of the search, in order.
+        chosen: The fit that was kept, one of the attempts.
+    """
+
+    columns: Columns
+    targets: NDArray[np.float64]
+    row_numbers: NDArray[np.int64]
+    held_out: JudgedRows
+    attempts: tuple[Attempt, ...]
+    chosen: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The outcome of a training.
+
+    Attributes:
+        posterior: What a checkpoint holds: the specification and the tensors.
+        evidence: What a report shows beside it.
+    """
+
+    posterior: Posterior
+    evidence: Evidence
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The content of ``model.json``."""
+        return self.posterior.spec
+
+
+def train(
+    table: pa.Table,
+    target: str,
+    options: TrainOptions,
+    *,
+    reporter: Reporter,
+    device: str = "cpu",
+) -> Trained:
+    """Fit a BBB network to a table.
+
+    Args:
+        table: The table, as `model.tables.files.read_table` returns it.
+        target: The predicted column.
+        options: Validated options.
+        reporter: Gets the progress.
+        device: Device of the fit.
+
+    Returns:
+        What `train_on` returns.
+
+    Raises:
+        TableError: The table can't be used; file, column and row are named.
+        FitError: Every fit became non-finite.
+        KeyboardInterrupt: See `train_on`.
+    """
+    began = time.monotonic()
+    prepared = prepare_table(table, target, options)
+    for line in prepared.left_out_lines():
+        reporter.say(line)
+    return train_on(rows_for_budget(prepared), reporter=reporter, device=device, began=began)
+
+
+ROWS_IN_A_HURRY = 500
+"""Most rows that calibrate and score a training which was interrupted after the search: about a second."""
+
+
+def train_on(prepared: PreparedTable, *, reporter: Reporter, began: float, device: str = "cpu") -> Trained:
+    """Fit a BBB network to a prepared table.
+
+    Args:
+        prepared: The table; the user knows which columns are left out.
+        reporter: Gets the progress.
+        began: When the user began to wait, in monotonic seconds, for ``--budget``.
+        device: Device of the fit.
+
+    Returns:
+        The content of a checkpoint. After a KeyboardInterrupt it holds the best parameters so far and is marked as
+        interrupted. Interrupted during the calibration, it is calibrated on fewer rows.
+
+    Raises:
+        TableError: The table can't be used; file, column and row are named.
+        FitError: Every fit became non-finite.
+        KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
+    """
+    options = prepared.options
+    for line in prepared.notes:
+        reporter.say(line)
+    data = learnable_rows(prepared, reporter.say)
+    if options.time is not None:
+        data = choose_time_feature(data, options.time, options, reporter, device)
+    to_finish = None
+    if options.budget and prepared.rows is not None:
+        held_out = data.split.held_out(options.members)
+        to_finish = TimeToFinish(options.budget, sum(len(group.rows) for group in held_out))
+    result = search(data, options, reporter, device, began, to_finish)
+    try:
+        reporter.say(f"chose {result.best.candidate}")
+        unread = result.best.candidate.inputs.unread_by_all
+        if unread:
+            reporter.say(note_of_unread(unread, len(data.schema.features)))
+        if result.interrupted:
+            reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
+        most = None
+        if to_finish is not None:
+            most = to_finish.rows_in_time(time.monotonic() - began, result.pace, fewest=ROWS_IN_A_HURRY)
+        return _finished(data, result, options, began, reporter, device, most)
+    except KeyboardInterrupt:
+        reporter.say(
+            f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
+            "checkpoint"
+        )
+        result = replace(result, interrupted=True)
+        return _finished(data, result, options, began, reporter, device, ROWS_IN_A_HURRY)
 
 
 def choose_time_feature(
@@ -58,8 +213,9 @@ def choose_time_feature(
         return data
     reason = "later rows are predicted better without it"
     schema = Schema(others, data.schema.target, {**data.schema.left_out, time: reason})
-    columns = {name: column for name, column in data.columns.items() if name != time}
-    without = TrainingData(schema, columns, data.targets, data.split, data.weights, data.limits)
+    without = replace(
+        data, schema=schema, columns={name: column for name, column in data.columns.items() if name != time}
+    )
     try:
         losses = []
         for title, tried in ((f"with {time!r}", data), (f"without {time!r}", without)):
@@ -73,71 +229,167 @@ def choose_time_feature(
     return without
 
 
-ROWS_IN_A_HURRY = 500
-"""Most rows that calibrate and score a training which was interrupted after the search: about a second."""
+ANSWERS_OF_A_JUDGED_ROW = 4
+"""Judging a row and computing its bands takes about as long as so many answers."""
 
 
-def train(
-    table: pa.Table,
-    target: str,
+def _finished(
+    data: TrainingData,
+    result: SearchResult,
     options: TrainOptions,
-    *,
+    began: float,
     reporter: Reporter,
-    device: str = "cpu",
-    prepared: PreparedTable | None = None,
-    began: float | None = None,
+    device: str,
+    most_rows: int | None,
 ) -> Trained:
-    """Fit a BBB network to a table.
+    """Calibrate, score and describe the outcome of a search, on at most so many rows; None: all that are held out."""
+    chosen, candidate = result.fit, result.best.candidate
+    fits = len(result.attempts)
+    reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
+    split, targets = data.split, data.targets
+    task, target = task_of(data.schema.target), data.standardisation(candidate.transform)
+    architecture, encoder = chosen.network.architecture, data.encoder(candidate.inputs)
+    learned_targets = targets[split.learned]
+    spec = ModelSpec(
+        architecture=architecture,
+        prior=options.make_prior(),
+        likelihood=task.likelihood_spec(candidate.noise, data, options, target.scale),
+        target=target,
+        schema=data.schema,
+        encoder=encoder,
+        target_range=None
+        if data.schema.target.classes
+        else (float(learned_targets.min()), float(learned_targets.max())),
+        default_seed=options.seed,
+    )
+    learned = learned_tensors(chosen.network, chosen.likelihood)
+    extrapolation = extrapolation_trial(Posterior(spec, learned, engine="torch"), data.learned_columns)
+
+    def beyond_range(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return with_extrapolation_prior(tensors, architecture, extrapolation.slopes, means=chosen.likelihood.means)
+
+    spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
+    groups = _at_most(most_rows, split.held_out(architecture.members))
+    # Of a sample for a short budget few rows are judged: loading compiled code would take longer, and 110 MiB.
+    judged = sum(len(group.rows) for group in groups)
+    engine = engine_worth(min(len(targets), ANSWERS_OF_A_JUDGED_ROW * judged), SAMPLES)
+    posterior = Posterior(spec, beyond_range(learned), engine=engine)
+    calibrated = calibrate_held_out(
+        posterior,
+        data.encoded(candidate.inputs),
+        targets,
+        groups,
+        calibrating=range(len(groups)) if split.folds is not None else range(1, len(groups)),
+        weights=data.weights,
+        units=None if split.units is None else split.units.of_rows,
+        even=split.units is not None and split.units.grouped,
+        narrow=not split.forward,
+    )
+    if split.forward and split.validation is not split.training and not result.interrupted:
+        served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
+        posterior = Posterior(spec, beyond_range(learned_tensors(served.network, served.likelihood)), engine=engine)
+    training = {
+        "rows": len(split.learned),
+        "validation_rows": len(split.validation),
+        "calibration_rows": len(split.calibration),
+        "left_out_rows": data.left_out,
+        "epochs": chosen.epochs,
+        "best_epoch": chosen.best_epoch,
+        "stopped": chosen.stopped,
+        "interrupted": result.interrupted,
+        "temperature": candidate.temperature,
+        "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
+        "options": options.model_dump(mode="json"),
+        "example": _example(data.schema, data.learned_columns),
+        "targets": task.distribution(learned_targets),
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    spec = spec.made_now(calibration=calibrated.conformal, metrics=calibrated.metrics, training=training)
+    evidence = Evidence(data.columns, targets, data.row_numbers, calibrated.held_out, result.attempts, result.best)
+    return Trained(posterior.described(spec), evidence)
+
+
+def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
+    """The groups of held-out rows, each cut to its share if they have more than so many rows."""
+    if rows is None or rows >= sum(len(group.rows) for group in groups):
+        return list(groups)
+    most = max(1, rows // len(groups))
+    return [replace(group, rows=group.rows[:most]) for group in groups]
+
+
+STEPS = 500
+LEARNING_RATE = 0.1
+"""First learning rate, as a share of the usual one: weights move to what the newest rows add, and not anywhere else."""
+SHOWN = 256
+LAST_SEED = 20
+"""Added to the seed of the training."""
+
+
+def fit_to_newest_rows(
+    data: TrainingData, candidate: Candidate, kept: Fit, options: TrainOptions, reporter: Reporter, device: str
+) -> Fit:
+    """Continue a fit on the newest rows, without early stopping.
 
     Args:
-        table: The table, as `model.tables.files.read_table` returns it.
-        target: The predicted column.
-        options: Validated options.
+        data: The table.
+        candidate: The choices of the search.
+        kept: The fit whose members were judged; it is not changed.
+        options: Options of the training.
         reporter: Gets the progress.
         device: Device of the fit.
-        prepared: What `model.training.rows.prepare_table` returned for the table, if the user knows about it.
-        began: When the user began to wait, in monotonic seconds, for ``--budget``; by default now.
 
     Returns:
-        The content of a checkpoint. After a KeyboardInterrupt it holds the best parameters so far and is marked as
-        interrupted. Interrupted during the calibration, it is calibrated on fewer rows.
-
-    Raises:
-        TableError: The table can't be used; file, column and row are named.
-        FitError: Every fit became non-finite.
-        KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
+        The continued fit, or ``kept`` if the continued one became non-finite.
     """
-    began = time.monotonic() if began is None else began
-    if prepared is None:
-        prepared = prepare_table(table, target, options)
-        for line in prepared.left_out_lines():
-            reporter.say(line)
-        prepared = rows_for_budget(prepared, options)
-    for line in prepared.notes:
-        reporter.say(line)
-    rows = learnable_rows(prepared, target, options, reporter.say)
-    if options.time is not None:
-        rows = replace(rows, data=choose_time_feature(rows.data, options.time, options, reporter, device))
-    to_finish = None
-    if options.budget and prepared.rows is not None:
-        held_out = rows.data.split.held_out(options.members)
-        to_finish = TimeToFinish(options.budget, sum(len(group.rows) for group in held_out))
-    result = search(rows.data, options, reporter, device, began, to_finish)
-    finished = partial(finish, rows, options=options, began=began, reporter=reporter, device=device)
+    rows = data.newest_rows(candidate.inputs, candidate.transform)
+    minibatches = math.ceil(len(rows) / (options.batch_size or default_batch_size(len(rows))))
+    title = "on the newest rows"
+    shown = slice(max(0, len(rows) - SHOWN), len(rows))  # scores of these are progress to look at, and decide nothing
+    network, likelihood = copy.deepcopy((kept.network, kept.likelihood))
+    reporter.begin(title)
     try:
-        reporter.say(f"chose {result.candidate}")
-        unread = result.candidate.inputs.unread_by_all
-        if unread:
-            reporter.say(note_of_unread(unread, len(rows.data.schema.features)))
-        if result.interrupted:
-            reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
-        most = None
-        if to_finish is not None:
-            most = to_finish.rows_in_time(time.monotonic() - began, result.pace, fewest=ROWS_IN_A_HURRY)
-        return finished(result, most_rows=most)
-    except KeyboardInterrupt:
-        reporter.say(
-            f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
-            "checkpoint"
+        return fit(
+            network,
+            likelihood,
+            options.make_prior(),
+            rows,
+            Rows(rows.features[shown], rows.targets[shown]),
+            fit_options(
+                options,
+                len(rows),
+                rate=LEARNING_RATE,
+                epochs=min(options.epochs or STEPS, max(1, round(STEPS / minibatches))),
+                patience=None,
+                warm_up_steps=0,
+                temperature=kept.temperature,
+                seed=options.seed + LAST_SEED,
+            ),
+            device=torch.device(device),
+            progress=reporter,
         )
-        return finished(replace(result, interrupted=True), most_rows=ROWS_IN_A_HURRY)
+    except FitError as error:
+        reporter.say(f"{title}: passed over: {error}")
+        return kept
+    finally:
+        reporter.end()
+
+
+def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
+    """The first training row without a missing cell (else the first row), as a JSON record for a request."""
+    complete = ~np.any([is_missing(columns[feature.name]) for feature in schema.features], axis=0)
+    row = int(np.argmax(complete))
+    return {feature.name: _cell(feature.kind, columns[feature.name][row]) for feature in schema.features}
+
+
+def _cell(kind: FeatureKind, value: Any) -> Any:
+    if value is None or value != value:
+        return None
+    match kind:
+        case FeatureKind.CATEGORICAL:
+            return value
+        case FeatureKind.BOOLEAN:
+            return bool(value)
+        case FeatureKind.DATE:
+            return format_date(float(value))
+        case _:
+            return int(value) if float(value).is_integer() else float(value)

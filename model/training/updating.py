@@ -9,33 +9,31 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
+from torch.nn import functional
 
-from murho.model.bbb.fit import fit
-from murho.model.bbb.fit_types import Fit, FitOptions, default_batch_size
-from murho.model.bbb.network import inputs_read, learned_tensors, without_unread
-from murho.model.bbb.priors import PosteriorPrior, flat, sigmas
+from murho.model.bbb.fit import Fit, FitOptions, default_batch_size, fit
+from murho.model.bbb.network import BayesianNetwork, inputs_read, learned_tensors, load_tensors, noise_tensors
+from murho.model.bbb.priors import PosteriorPrior, gaussian_kl
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, MOST_HELD_OUT, HeldOut, Split, folds_of, single_rows
 from murho.model.training.pruning import is_removed
-from murho.model.training.revisions import Revision, judge, score_facts
+from murho.model.training.revisions import Revised, judge_both, score_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
-    from murho.model.bbb.fit_types import Epoch
-    from murho.model.bbb.network import Architecture
+    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.splits import Units
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import UpdateOptions
@@ -84,31 +82,18 @@ class PosteriorShift:
     layers: tuple[LayerShift, ...]
 
     @classmethod
-    def between(cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor], architecture: Architecture) -> Self:
+    def between(cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> Self:
         """The shift between two posteriors, from their tensors by name."""
-        names = tuple(architecture.shapes())
-        before = PosteriorPrior(
-            *(tensor.double() for tensor in (flat(old, names, "mu"), sigmas(flat(old, names, "rho"))))
-        )
-        mu, sigma = flat(new, names, "mu").double(), sigmas(flat(new, names, "rho").double())
-        shift = (mu - before.mean).abs() / before.scale
-        sizes = [old[name][0].numel() for name in names if name.endswith(".mu")]
-        layers = tuple(
-            LayerShift(name.removesuffix(".mu"), float(part.mean()), float((part > 1.0).double().mean()))
-            for name, part in zip(
-                (name for name in names if name.endswith(".mu")), shift.split(sizes, dim=1), strict=True
-            )
-        )
-        kl = before.kl_of_each(mu, sigma).sum(dim=1).mean()
-        return cls(float(kl), float((shift > 1.0).double().mean()), layers)
-
-    def to_json(self) -> dict[str, Any]:
-        """The shift, for ``model.json``."""
-        return {
-            "kl": self.kl,
-            "moved": self.moved,
-            "layers": [{"name": layer.name, "shift": layer.shift, "moved": layer.moved} for layer in self.layers],
-        }
+        kl, moved, count, layers = 0.0, 0, 0, []
+        for name in (name.removesuffix(".mu") for name in old if name.endswith(".mu")):
+            means, scales = ([of[f"{name}.{part}"].double().flatten(1) for of in (old, new)] for part in ("mu", "rho"))
+            scales = [functional.softplus(scale) for scale in scales]
+            shift = (means[1] - means[0]).abs() / scales[0]
+            beyond = shift > 1.0
+            kl += float(gaussian_kl(means[1], scales[1], means[0], scales[0])[0].mean())
+            moved, count = moved + int(beyond.sum()), count + beyond.numel()
+            layers.append(LayerShift(name, float(shift.mean()), float(beyond.double().mean())))
+        return cls(kl, moved / count, tuple(layers))
 
 
 FEWEST_ROWS_TO_HOLD_OUT = 10
@@ -167,7 +152,7 @@ def temperature_of(spec: ModelSpec, rows: int) -> float:
 
 
 def fit_to_new_rows(
-    revision: Revision,
+    old: Posterior,
     rows: LabelledRows,
     split: Split,
     options: UpdateOptions,
@@ -182,8 +167,11 @@ def fit_to_new_rows(
     that decide when to stop would make the outcome of a few rows more depend on chance. A learned noise of a single
     value has no prior in the weights; it remembers the earlier rows by their number.
     """
-    old, spec = revision.posterior, revision.spec
-    architecture, target = old.architecture, torch.device(device)
+    spec, target = old.spec, torch.device(device)
+    likelihood = spec.likelihood.make(spec.architecture.members)
+    likelihood.learn_target(spec.target)
+    network = BayesianNetwork(spec.architecture, torch.Generator(), reads=inputs_read(old.tensors))
+    load_tensors(network.named_tensors() | noise_tensors(likelihood), old.tensors)
     features, targets = torch.from_numpy(rows.encoded.inputs), rows.standardised(old)
     folds = None if split.folds is None else torch.from_numpy(split.folds)
 
@@ -191,37 +179,28 @@ def fit_to_new_rows(
         return Rows(features[numbers], targets[numbers], None if folds is None else folds[:, numbers])
 
     training = part(split.training)
+    likelihood.remember(spec.rows_learned / training.seen_by(spec.architecture.members).longest)
     batch_size = default_batch_size(len(training))
-    epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size))
+    fit_options = FitOptions(
+        draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
+        learning_rate=options.learning_rate,
+        batch_size=batch_size,
+        epochs=options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size)),
+        patience=None,
+        warm_up_steps=0,
+        temperature=temperature_of(spec, len(rows)),
+        seed=seed,
+    )
+    prior = PosteriorPrior(network.mu.detach().clone().to(target), network.sigma().detach().to(target))
     reporter.begin(f"update of version {old.version}")
     try:
         return fit(
+            network,
+            likelihood,
+            prior,
             training,
             part(split.validation),
-            FitOptions(
-                beta_nll=False,
-                prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
-                noise=spec.likelihood.kind,
-                noise_sigma=spec.likelihood.sigma,
-                noise_components=spec.likelihood.components,
-                classes=None if spec.likelihood.shares is None else len(spec.likelihood.shares.values),
-                rows_before=spec.rows_learned,
-                standardisation=spec.target,
-                hidden=architecture.hidden,
-                activation=architecture.activation,
-                skip=architecture.skip,
-                members=architecture.members,
-                reads=inputs_read(revision.tensors),
-                draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
-                learning_rate=options.learning_rate,
-                batch_size=batch_size,
-                epochs=epochs,
-                early_stop=False,
-                warm_up_steps=0,
-                temperature=temperature_of(spec, len(rows)),
-                seed=seed,
-            ),
-            initial=revision.tensors,
+            fit_options,
             device=target,
             progress=reporter,
         )
@@ -229,34 +208,28 @@ def fit_to_new_rows(
         reporter.end()
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated(Revised):
     """The outcome of an update.
 
+    The calibration is ``pooled`` with the new rows, ``made`` from them, ``kept`` or ``none``.
+
     Attributes:
-        revision: The new version, for `model.checkpoint.checkpoint.write_checkpoint`.
         shift: Shift of the posterior.
-        before: Scores of the old version on the new rows, as
-            `model.training.revisions.judge` returns them.
-        after: Scores of the new version. If ``held_out``, estimated from members that have not learned the row.
-        held_out: Whether new rows were held out. If not, ``after`` has scores on rows that the version has learned.
-        judged: The new version's predictions for the rows that ``after`` is of.
+        held_out: Whether new rows were held out. If so, ``after`` is estimated from members that have not learned the
+            row; if not, it has scores on rows that the version has learned.
         history: All epochs of the fit.
-        calibration: ``pooled`` with the new rows, ``made`` from them, ``kept`` or ``none``.
     """
 
-    revision: Revision
-    shift: PosteriorShift
     before: dict[str, Any]
     after: dict[str, Any]
+    shift: PosteriorShift
     held_out: bool
-    calibration: str
-    judged: JudgedRows
     history: tuple[Epoch, ...]
 
 
 def update(
-    revision: Revision,
+    old: Posterior,
     rows: LabelledRows,
     options: UpdateOptions,
     *,
@@ -271,7 +244,7 @@ def update(
     changes little with one row more, whatever their number.
 
     Args:
-        revision: The version to update; it is not changed.
+        old: The version to update; it is not changed.
         rows: The new rows.
         options: Options of the update.
         reporter: Gets the progress.
@@ -283,10 +256,10 @@ def update(
         KeyboardInterrupt: Interrupted before the end of the first epoch.
     """
     began = time.monotonic()
-    old = revision.posterior
-    _refuse_pruned(revision)
-    seed = old.seed if options.seed is None else options.seed
-    split = split_new_rows(len(rows), seed, old.architecture.members, rows.units)
+    _refuse_pruned(old)
+    seed, members = old.seed if options.seed is None else options.seed, old.architecture.members
+    split = split_new_rows(len(rows), seed, members, rows.units)
+    learned, rows_before = len(split.training), old.spec.rows_learned
     held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
     if not held_out:
         reporter.say(
@@ -295,43 +268,43 @@ def update(
     elif split.folds is not None:
         reporter.say(f"new {split.describe()}")
     else:
-        reporter.say(f"new rows: {len(split.training)} learned from, {len(split.calibration)} held out")
-    outcome = fit_to_new_rows(revision, rows, split, options, seed=seed, reporter=reporter, device=device)
-    if outcome.stopped == "interrupted":
+        reporter.say(f"new rows: {learned} learned from, {len(split.calibration)} held out")
+    outcome = fit_to_new_rows(old, rows, split, options, seed=seed, reporter=reporter, device=device)
+    interrupted = outcome.stopped == "interrupted"
+    if interrupted:
         reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
 
-    learned_now = learned_tensors(outcome.network, outcome.likelihood)
-    tensors = without_unread(learned_now, old.architecture, inputs_read(revision.tensors))
-    rows_before = revision.spec.rows_learned
-    learned = len(split.training)
-    spec = revision.spec.made_now()
-    if spec.likelihood.wide is not None:
-        wide = WideRule.after(rows_before + learned)
-        spec = replace(spec, likelihood=replace(spec.likelihood, wide=wide))
-    if spec.likelihood.shares is not None:
-        shares = spec.likelihood.shares.after(rows_before, rows.targets[split.training])
-        spec = replace(spec, likelihood=replace(spec.likelihood, shares=shares))
+    tensors = learned_tensors(outcome.network, outcome.likelihood)
+    shift = PosteriorShift.between(old.tensors, tensors)
+    likelihood = old.spec.likelihood
+    spec = old.spec.made_now(
+        likelihood=replace(
+            likelihood,
+            wide=None if likelihood.wide is None else WideRule.after(rows_before + learned),
+            shares=None
+            if likelihood.shares is None
+            else likelihood.shares.after(rows_before, rows.targets[split.training]),
+        )
+    )
     new = Posterior(spec, tensors)
-    groups = _groups(split, old.architecture.members)
-    calibrating = range(len(groups)) if held_out and (many or spec.calibration is not None) else ()
-    before = judge(old, rows, groups).metrics
-    calibrated = judge(
+    judged = HeldOut(split.calibration if held_out else split.training, None)
+    groups = [judged] if split.folds is None else split.held_out(members)
+    before, calibrated = judge_both(
+        old,
         new,
         rows,
         groups,
-        calibrating=calibrating,
+        calibrating=range(len(groups)) if held_out and (many or spec.calibration is not None) else (),
         units=None if split.units is None else split.units.of_rows,
         even=split.units is not None and split.units.grouped,
         earlier=spec.calibration,
     )
-    conformal, after = calibrated.conformal, calibrated.metrics
     calibration = "none" if spec.calibration is None else "kept"
-    if conformal is not None:
+    if calibrated.conformal is not None:
         calibration = "made" if spec.calibration is None else "pooled"
-        spec = replace(spec, calibration=conformal)
+        spec = replace(spec, calibration=calibrated.conformal)
     if many:
-        spec = replace(spec, metrics=after)
-    shift = PosteriorShift.between(revision.tensors, tensors, old.architecture)
+        spec = replace(spec, metrics=calibrated.metrics)
     facts = {
         "from_version": old.version,
         "rows": len(rows),
@@ -339,26 +312,26 @@ def update(
         "learned_rows": learned,
         "total_rows": rows_before + learned,
         "outside": rows.outside,
-        **shift.to_json(),
+        **asdict(shift),
         "held_out": held_out,
         "calibration": calibration,
         "before": score_facts(before),
-        "after": score_facts(after),
+        "after": score_facts(calibrated.metrics),
         "epochs": outcome.epochs,
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
-        "interrupted": outcome.stopped == "interrupted",
-        "temperature": temperature_of(revision.spec, len(rows)),
+        "interrupted": interrupted,
+        "temperature": outcome.temperature,
         "learning_rate": options.learning_rate,
         "seed": seed,
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = replace(spec, records={**spec.records, "update": facts})
     return Updated(
-        revision=Revision(tensors, Posterior(spec, tensors)),
+        posterior=new.described(spec),
         shift=shift,
         before=before,
-        after=after,
+        after=calibrated.metrics,
         held_out=held_out,
         calibration=calibration,
         judged=calibrated.held_out,
@@ -366,19 +339,11 @@ def update(
     )
 
 
-def _groups(split: Split, members: int) -> list[HeldOut]:
-    """New rows to judge, with the members that have not learned from them; all rows, if none is held out."""
-    if split.folds is not None:
-        return split.held_out(members)
-    return [HeldOut(split.calibration if len(split.calibration) else split.training, None)]
-
-
-def _refuse_pruned(revision: Revision) -> None:
-    old, tensors = revision.posterior, revision.tensors
+def _refuse_pruned(old: Posterior) -> None:
     for index in range(len(old.architecture.layers)):
         name = f"layers.{index}.weight"
-        if bool(is_removed(tensors[f"{name}.mu"], tensors[f"{name}.rho"]).any()):
-            source = revision.spec.records.get("pruning", {}).get("from_version")
+        if bool(is_removed(old.tensors[f"{name}.mu"], old.tensors[f"{name}.rho"]).any()):
+            source = old.spec.records.get("pruning", {}).get("from_version")
             raise OptionError(
                 f"version {old.version} of {old.name!r} was pruned, and weights that are gone can't learn: update "
                 f"the version it was made from (--version {source or 'V'}), then prune the outcome"

@@ -44,7 +44,7 @@ def test_a_run_writes_its_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: obj
     def stand_in(made: MadeTable, seed: int, budget: float | None, *, told: bool) -> object:
         calls.append((seed, budget, told))
         scores = {"crps": 1.0, "rmse": 2.0, "raw": 0.8, "coverage": 0.9}
-        return {"printed": scores, "true": scores, "advice": []}
+        return {"printed": scores, "true": scores}
 
     monkeypatch.setattr(dependent, "measure", stand_in)
     assert main(["--tables", "drift", "--seeds", "3,4", "--budget", "5", "--output", str(tmp_path)]) == 0

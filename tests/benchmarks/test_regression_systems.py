@@ -32,9 +32,9 @@ def test_sinusoid_function_has_amplitude_10_and_period_1() -> None:
 
 def test_sinusoid_network_and_prior() -> None:
     system = sinusoid.system(seed=0)
-    assert system.options.hidden == (20, 20)
-    assert system.options.activation == "relu"
-    assert system.options.prior == ScaleMixturePrior(pi=0.5, sigma1=1.5, sigma2=0.1)
+    assert system.hidden == (20, 20)
+    assert system.activation == "relu"
+    assert system.prior == ScaleMixturePrior(pi=0.5, sigma1=1.5, sigma2=0.1)
     assert (system.samples, system.grid[0], system.grid[-1]) == (500, -1.5, 1.5)
 
 
@@ -47,9 +47,9 @@ def test_quartic_is_observed_without_error_at_six_points() -> None:
 
 def test_quartic_network_and_prior() -> None:
     system = quartic.system(seed=0)
-    assert system.options.hidden == (32,)
-    assert system.options.activation == "sigmoid"
-    assert system.options.prior == GaussianPrior(sigma=10.0)
+    assert system.hidden == (32,)
+    assert system.activation == "sigmoid"
+    assert system.prior == GaussianPrior(sigma=10.0)
     assert (system.samples, system.grid[0], system.grid[-1]) == (100, -5.0, 5.0)
     assert system.levels == (2.5, 97.5)
 
@@ -59,7 +59,7 @@ def test_all_rows_are_one_minibatch(make: Callable[[int], System]) -> None:
     system = make(0)
     assert system.options.batch_size >= len(system.inputs)
     # The fit ends where the free energy leads it, not where validation would stop it, with the KL's whole weight.
-    assert not system.options.early_stop
+    assert system.options.patience is None
     assert system.options.warm_up_steps <= system.options.epochs / 2
 
 

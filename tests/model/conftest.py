@@ -11,19 +11,27 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import GaussianPrior
+from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.training.candidate_fits import CandidateFits
+from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from murho.model.bbb.fit_types import Epoch
+    from torch import Tensor
+
+    from murho.model.bbb.fit import Epoch, Fit, Progress
+    from murho.model.bbb.likelihood import Likelihood
+    from murho.model.bbb.priors import Prior
     from murho.model.training.candidates import Attempt, Stage
     from murho.model.training.train import Trained
 
@@ -36,7 +44,7 @@ def present(value: Value | None) -> Value:
     return value
 
 
-class Notes:
+class Notes(Reporter):
     """A reporter that records its messages, titles and epochs."""
 
     def __init__(self) -> None:
@@ -60,9 +68,6 @@ class Notes:
     def epoch(self, epoch: Epoch) -> None:
         self.epochs = epoch.number
 
-    def end(self) -> None:
-        pass
-
 
 def rescored(attempt: Attempt, nll: float) -> Attempt:
     """The attempt with the same NLL in every row, and, of a regression, a CRPS of 1."""
@@ -70,6 +75,18 @@ def rescored(attempt: Attempt, nll: float) -> Attempt:
     if attempt.crps is None:
         return replace(attempt, nll=nll, rows=rows[:1])
     return replace(attempt, nll=nll, crps=1.0, rows=rows)
+
+
+def with_losses_of_judges(monkeypatch: pytest.MonkeyPatch, first: float, second: float, both: float) -> None:
+    """Lets two judges, and both together, score every row alike."""
+    judge_scores = CandidateFits.judge_scores
+
+    def scored(*arguments: Any) -> torch.Tensor:
+        scores = judge_scores(*arguments)
+        given = torch.tensor([first, second, both]).double()
+        return given[:, None, None].expand_as(scores) if len(scores) == len(given) else scores
+
+    monkeypatch.setattr(CandidateFits, "judge_scores", scored)
 
 
 @pytest.fixture
@@ -130,7 +147,7 @@ def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the checkpoint ``rent`` version 1, two members, heteroscedastic."""
     root: Path = tmp_path_factory.mktemp("checkpoints")
     trained = train_quickly(make_table(), members=2, noise="heteroscedastic", epochs=60)
-    write_checkpoint(root, "rent", trained.spec, trained.tensors)
+    write_checkpoint(root, "rent", trained.spec, trained.posterior.tensors)
     return root
 
 
@@ -147,7 +164,7 @@ def room_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root: Path = tmp_path_factory.mktemp("checkpoints of rooms")
     trained = train_rooms(rooms_table())
-    write_checkpoint(root, "rooms", trained.spec, trained.tensors)
+    write_checkpoint(root, "rooms", trained.spec, trained.posterior.tensors)
     return root
 
 
@@ -157,17 +174,59 @@ def rooms(room_checkpoints: Path) -> Posterior:
     return Posterior.load(room_checkpoints / "rooms" / "1")
 
 
-def small_options(**changes: object) -> FitOptions:
-    """Options of a fit that takes a fraction of a second."""
-    values: dict[str, Any] = {
-        "prior": GaussianPrior(),
-        "hidden": (6,),
-        "batch_size": 16,
-        "epochs": 12,
-        "warm_up_steps": 5,
-        "validation_draws": 4,
-    }
-    return FitOptions(**(values | changes))
+def small_model(
+    noise: str = "homoscedastic",
+    *,
+    hidden: tuple[int, ...] = (6,),
+    members: int = 1,
+    reads: Tensor | None = None,
+    known: Mapping[str, Any] | None = None,
+    inputs: int = 2,
+    seed: int = 0,
+) -> tuple[BayesianNetwork, Likelihood]:
+    """A network and its observation model before a fit.
+
+    Args:
+        noise: A kind of observation model.
+        hidden: Widths of the hidden layers.
+        members: M.
+        reads: Whether each member reads each input, ``[M, D]``; None: all do.
+        known: Options of the observation model.
+        inputs: D.
+        seed: Seed of the initial means.
+    """
+    likelihood = make_likelihood(noise, members=members, **(known or {}))
+    architecture = Architecture(inputs, hidden, likelihood.outputs, members=members)
+    start = torch.Generator().manual_seed(seed)
+    return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads), likelihood
+
+
+OF_MODEL = ("noise", "hidden", "members", "reads", "known")
+
+
+def small_fit(
+    training: Rows,
+    validation: Rows,
+    *,
+    prior: Prior | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Fit:
+    """A fit that takes a fraction of a second.
+
+    Args:
+        training: Training rows.
+        validation: Validation rows.
+        prior: The prior; N(0, 1) by default.
+        progress: Gets every epoch.
+        seed: Seed of the initial means, the minibatches and the draws.
+        options: Options of `small_model`, and fields of `FitOptions`.
+    """
+    of_model = {name: options.pop(name) for name in OF_MODEL if name in options}
+    model = small_model(**of_model, inputs=training.features.shape[1], seed=seed)
+    fit_options = FitOptions(**({"batch_size": 16, "epochs": 12, "warm_up_steps": 5} | options), seed=seed)
+    return fit(*model, prior or GaussianPrior(), training, validation, fit_options, progress=progress)
 
 
 def small_rows(count: int = 50) -> Rows:

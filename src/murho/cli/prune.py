@@ -48,16 +48,17 @@ def prune(
     store.check_writable(name)
     table = None if data is None else open_rows(data, source, labelled=True)
     from murho.cli.revision import finish_revision, pruned_lines
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.report.files import revision_report
-    from murho.model.training.pruning import prune as prune_revision
-    from murho.model.training.revisions import Revision, labelled_rows
+    from murho.model.training.pruning import prune as prune_posterior
+    from murho.model.training.revisions import labelled_rows
 
-    revision = Revision.read(source)
+    old = Posterior.load(source)
     rows = None
     if data is not None and table is not None:
         with naming(data):
-            rows = labelled_rows(table, revision.posterior)
-        say_left_out(rows.left_out, revision.posterior)
-    pruned = prune_revision(revision, fraction, rows)
+            rows = labelled_rows(table, old)
+        say_left_out(rows.left_out, old)
+    pruned = prune_posterior(old, fraction, rows)
     report_of = partial(revision_report, name, "pruning", pruned, rows, with_rows=report_rows) if report else None
-    finish_revision(store, source, pruned.revision, "pruning", pruned_lines(pruned), report_of, json=json)
+    finish_revision(store, source, pruned.posterior, "pruning", pruned_lines(pruned), report_of, json=json)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.stores import CheckpointStore
     from murho.model.training.pruning import Pruned
-    from murho.model.training.revisions import Revision
     from murho.model.training.updating import Updated
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 def finish_revision(
     store: CheckpointStore,
     source: Path,
-    revision: Revision,
+    posterior: Posterior,
     record: str,
     lines: list[str],
     report: Callable[[dict[str, Any]], dict[str, bytes]] | None,
@@ -38,7 +38,7 @@ def finish_revision(
     Args:
         store: The place of checkpoints.
         source: The version that it was made from.
-        revision: The new version.
+        posterior: The new version.
         record: Key of the facts about the revision: ``pruning`` or ``update``.
         lines: What changed, for people.
         report: Makes the files of the report from the facts of the source; None: without a report.
@@ -47,10 +47,10 @@ def finish_revision(
     from murho.model.report.facts import report_facts
 
     extras = {} if report is None else report_or_warning(lambda: report(report_facts(source)))
-    made = store.write(source.parent.name, revision.spec, revision.tensors, extras=extras)
-    facts = revision.spec.records[record]
+    made = store.write(source.parent.name, posterior.spec, posterior.tensors, extras=extras)
+    facts = posterior.spec.records[record]
     if json:
-        print_written(made, **{record: facts}, metrics=revision.spec.metrics)
+        print_written(made, **{record: facts}, metrics=posterior.spec.metrics)
         return
     interrupted = " (interrupted)" if facts.get("interrupted") else ""
     where = [] if made.report is None else [f"report: {made.report}"]
@@ -59,21 +59,21 @@ def finish_revision(
 
 def pruned_lines(pruned: Pruned) -> list[str]:
     """The removed weights, by layer, and the scores before and after."""
-    cut, facts, what = pruned.cut, pruned.revision.spec.records["pruning"], _calibrated_thing(pruned.revision)
+    cut, facts, what = pruned.cut, pruned.posterior.spec.records["pruning"], _calibrated_thing(pruned.posterior)
     lines = [
-        f"removed {cut.total('removed'):,} of {cut.total('weights') - cut.total('held'):,} weights of version "
+        f"removed {cut.removed:,} of {cut.weights - cut.held:,} weights of version "
         f"{facts['from_version']}: those with |mu|/sigma up to {cut.threshold:.3g}"
     ]
-    if cut.total("held"):
+    if cut.held:
         lines.append(
-            f"held {cut.total('held'):,} more, of inputs that are zero for every training row: "
+            f"held {cut.held:,} more, of inputs that are zero for every training row: "
             "the epistemic uncertainty beyond the training range"
         )
     counts = ("weights", "held", "removed", "kept")
     rows = [[layer.name, *(f"{getattr(layer, count):,}" for count in counts)] for layer in cut.layers]
     lines += ["", *table_lines([("layer", *counts), *rows]), ""]
     if pruned.before is not None and pruned.after is not None:
-        lines += [*_comparison(pruned.revision, pruned.before, pruned.after, facts["from_version"]), ""]
+        lines += [*_comparison(pruned.posterior, pruned.before, pruned.after, facts["from_version"]), ""]
     said = {
         "made anew": f"calibrated anew on {facts.get('rows')} rows",
         "kept": f"calibrated as in version {facts['from_version']}, which had all its weights; --data FILE with 50 "
@@ -84,8 +84,8 @@ def pruned_lines(pruned: Pruned) -> list[str]:
 
 def updated_lines(updated: Updated) -> list[str]:
     """The shift of the posterior, and the scores on the new rows before and after."""
-    facts, shift, after = updated.revision.spec.records["update"], updated.shift, updated.after
-    version, learned, conformal = facts["from_version"], facts["learned_rows"], updated.revision.spec.calibration
+    facts, shift, after = updated.posterior.spec.records["update"], updated.shift, updated.after
+    version, learned, conformal = facts["from_version"], facts["learned_rows"], updated.posterior.spec.calibration
     rows = [[layer.name, f"{layer.shift:.3f}", f"{100 * layer.moved:.1f} %"] for layer in shift.layers]
     lines = [
         f"learned {learned:,} new rows on top of the {facts['total_rows'] - learned:,} of version {version}, "
@@ -95,7 +95,7 @@ def updated_lines(updated: Updated) -> list[str]:
         "",
         *table_lines([("layer", "mean |shift| / sigma", "beyond one sigma"), *rows]),
         "",
-        *_comparison(updated.revision, updated.before, after, version),
+        *_comparison(updated.posterior, updated.before, after, version),
         _scored_by(after)
         if updated.held_out
         else "(after: on the rows just learned from, so better than new rows would show)",
@@ -109,11 +109,11 @@ def updated_lines(updated: Updated) -> list[str]:
         "pooled": f"calibrated on {after['n']:,} new rows and the {judged - after['n']:,} of version {version}",
         "kept": f"calibrated as in version {version}",
     }
-    return [*lines, f"{_calibrated_thing(updated.revision)} {said.get(updated.calibration, 'are not calibrated')}"]
+    return [*lines, f"{_calibrated_thing(updated.posterior)} {said.get(updated.calibration, 'are not calibrated')}"]
 
 
-def _calibrated_thing(revision: Revision) -> str:
-    return "bands" if revision.spec.schema.target.classes is None else "probabilities and sets"
+def _calibrated_thing(posterior: Posterior) -> str:
+    return "bands" if posterior.spec.schema.target.classes is None else "probabilities and sets"
 
 
 def _scored_by(report: Mapping[str, Any]) -> str:
@@ -126,10 +126,10 @@ def _scored_by(report: Mapping[str, Any]) -> str:
     return "(what all members would score, estimated from those that have not learned the row)"
 
 
-def _comparison(revision: Revision, before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> list[str]:
+def _comparison(posterior: Posterior, before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> list[str]:
     """The scores of both versions, a line each."""
     unit, heads = (
-        revision.spec.schema.target.unit,
+        posterior.spec.schema.target.unit,
         ["log loss (nats)", "Brier score", "accuracy", "in 90 % set", "classes in it"],
     )
     if "log_loss" not in after:

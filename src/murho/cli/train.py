@@ -200,25 +200,23 @@ def train(
         described = prepared.report()
     width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
     say("\n".join(report_lines(described, data.name, width or None)))
-    prepared = rows_for_budget(prepared, options)
+    prepared = rows_for_budget(prepared)
     del table  # a large one takes memory that the fits need
     release_memory()
 
     from murho.model.python.progress import TerminalReporter
     from murho.model.runtime import interrupts_held_back, resolve_device, use_threads_for_fitting
-    from murho.model.training.train import train as train_on_table
+    from murho.model.training.train import train_on
 
     resolved = resolve_device(device)
     with TerminalReporter() as reporter:
         with use_threads_for_fitting(resolved), naming(data):
-            trained = train_on_table(
-                prepared.given, column, options, reporter=reporter, device=resolved, prepared=prepared, began=began
-            )
+            trained = train_on(prepared, reporter=reporter, began=began, device=resolved)
         with interrupts_held_back():
             extras = {}
             if report or (report is None and not options.quick):
                 extras = report_or_warning(lambda: _report(chosen_name, trained, reporter, with_rows=report_rows))
-            written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
+            written = store.write(chosen_name, trained.spec, trained.posterior.tensors, extras=extras)
     interrupted = trained.spec.training["interrupted"]
     if json:
         print_written(written, interrupted=interrupted, metrics=trained.spec.metrics, data=described.to_json())
@@ -293,13 +291,12 @@ def _report(name: str, trained: Trained, reporter: TerminalReporter, *, with_row
 def _outcome(trained: Trained) -> list[str]:
     """How good the network is, for people."""
     from murho.model.evaluation.summary import summary
-    from murho.model.training.options import FullSearch
 
     spec = trained.spec
     lines = [
         f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
         *(f"  {line}" for line in summary(spec.metrics, spec.schema.target.unit)),
     ]
-    if "full_search" in spec.training:
-        lines.append(FullSearch(**spec.training["full_search"]).line())
+    if spec.training["options"]["quick"]:
+        lines.append("quick: one candidate, nothing searched; without --quick answers are better")
     return lines

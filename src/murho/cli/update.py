@@ -50,35 +50,36 @@ def update(
     json: JsonOption = False,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
-    from murho.model.training.options import UPDATE_LEARNING_RATE, UpdateOptions
+    from murho.model.training.options import UpdateOptions, validated
 
     # First what can be said at once; then the imports that take seconds.
-    options = UpdateOptions(epochs, UPDATE_LEARNING_RATE if learning_rate is None else learning_rate, seed)
+    given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
+    options = validated(UpdateOptions, {name: value for name, value in given.items() if value is not None})
     store, source = find_version(checkpoints, name, version, device)
     store.check_writable(name)
     table = open_rows(data, source, labelled=True)
     from murho.cli.revision import finish_revision, updated_lines
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.progress import TerminalReporter
     from murho.model.report.files import revision_report
     from murho.model.runtime import resolve_device, use_threads_for_fitting
-    from murho.model.training.revisions import Revision, labelled_rows
-    from murho.model.training.updating import update as update_revision
+    from murho.model.training.revisions import labelled_rows
+    from murho.model.training.updating import update as update_posterior
 
     resolved = resolve_device(device)
-    revision = Revision.read(source)
+    old = Posterior.load(source)
     with naming(data):
-        rows = labelled_rows(table, revision.posterior)
-    say_left_out(rows.left_out, revision.posterior)
-    _say_outside(rows, revision.posterior.encoder.unread)
+        rows = labelled_rows(table, old)
+    say_left_out(rows.left_out, old)
+    _say_outside(rows, old.encoder.unread)
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
-        updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)
-    made = updated.revision
+        updated = update_posterior(old, rows, options, reporter=reporter, device=resolved)
     report_of = (
         partial(revision_report, name, "update", updated, rows, history=updated.history, with_rows=report_rows)
         if report
         else None
     )
-    finish_revision(store, source, made, "update", updated_lines(updated), report_of, json=json)
+    finish_revision(store, source, updated.posterior, "update", updated_lines(updated), report_of, json=json)
 
 
 def _say_outside(rows: LabelledRows, unread: Collection[str]) -> None:

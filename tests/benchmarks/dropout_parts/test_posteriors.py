@@ -47,7 +47,7 @@ def test_dropout_learns_and_doubts_more_away_from_the_rows(rows: RegressionRows)
 
 
 def test_bayes_learns_and_doubts_more_away_from_the_rows(rows: RegressionRows) -> None:
-    fitted = fit_bayes(bayes_options(0.3, 20, 60, 0), *rows.training)
+    fitted = fit_bayes(20, bayes_options(0.3, 60, 0), *rows.training)
     scores = predictive_scores(bayes_predictive(fitted, rows.test[0], 30, 0), rows.test[1], rows.scale)
     assert scores["rmse"] < 5.0
     far = away_from_data(lambda features: bayes_predictive(fitted, features, 30, 0), rows.test[0], seed=0)
@@ -58,7 +58,7 @@ def test_the_chosen_rate_and_temperature_score_best(rows: RegressionRows) -> Non
     rate, tried = choose_rate(rows, (0.02, 0.6), RECIPE, draws=10)
     assert rate == 0.02
     assert tried[0.02] > tried[0.6]
-    temperature, of_each = choose_temperature(rows, (0.3, 100.0), bayes_options(1.0, 20, 30, 0), draws=10)
+    temperature, of_each = choose_temperature(rows, (0.3, 100.0), 20, bayes_options(1.0, 30, 0), draws=10)
     assert temperature == 0.3
     assert of_each[0.3] > of_each[100.0]
 

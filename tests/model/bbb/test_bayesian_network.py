@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.errors import OptionError
+from murho.model.errors import CheckpointError
 from murho.model.predictive.draws import make_draws
 from murho.model.predictive.torch_engine import forward
 
@@ -64,13 +64,13 @@ def test_members_do_not_interact() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"inputs": 0}, "at least one input"),
-        ({"hidden": (0,)}, "widths"),
-        ({"hidden": (5,) * 17}, "at most 16"),
-        ({"activation": "step"}, "activation"),
-        ({"members": 0}, "members"),
+        ({"inputs": 0}, r"^inputs: expected greater than or equal to 1"),
+        ({"hidden": [0]}, r"^hidden\[0\]: expected greater than or equal to 1"),
+        ({"hidden": [5] * 17}, r"^hidden: .*at most 16"),
+        ({"activation": "step"}, r"^activation: expected 'relu', 'silu' or 'sigmoid'"),
+        ({"members": 0}, r"^members: expected greater than or equal to 1"),
     ],
 )
 def test_impossible_architectures_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        _network(**change)
+    with pytest.raises(CheckpointError, match=message):
+        Architecture.from_json(_network().architecture.to_json() | change)

@@ -63,7 +63,7 @@ def test_kinds_are_of_numbers_or_of_classes() -> None:
 
 
 def test_numbers_of_classes_that_fit_no_model_are_refused() -> None:
-    with pytest.raises(OptionError, match="number of classes"):
+    with pytest.raises(OptionError, match="two or more classes, not None"):
         make_likelihood("categorical", members=1)
     with pytest.raises(OptionError, match="two or more classes"):
         make_likelihood("categorical", members=1, classes=1)

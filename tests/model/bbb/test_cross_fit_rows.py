@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from torch.nn import functional
 
 from murho.model.bbb.classes import Bernoulli
-from murho.model.bbb.fit import fit
 from murho.model.bbb.gaussian import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.network import mixed_reading
-from murho.model.bbb.rows import (
-    ClassScorer,
-    NumberScorer,
-    Rows,
-    SeenRows,
-    ensemble_score,
-    held_out_row_scores,
-    mixture_nll,
-    scores_of_judges,
-)
+from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation
-from tests.model.conftest import small_options, small_rows
+from murho.model.training.scoring import ClassScorer, NumberScorer, extrapolated, judge_scores
+from tests.model.conftest import small_fit, small_rows
+
+if TYPE_CHECKING:
+    from murho.model.bbb.network import BayesianNetwork
+    from murho.model.training.scoring import RowScorer
+
+
+def _scores(network: BayesianNetwork, rows: Rows, targets: torch.Tensor, scorer: RowScorer) -> torch.Tensor:
+    """Both scores of each row, extrapolated to all members, ``[2, N]``."""
+    return extrapolated(judge_scores(network, rows, targets, scorer, seed=0), network, rows)
 
 
 def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
     rows = small_rows(20)
-    outcome = fit(rows, rows, small_options(members=2))
+    outcome = small_fit(rows, rows, members=2)
     draws = 3
     value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
     generator = torch.Generator().manual_seed(9)
@@ -40,7 +42,7 @@ def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
 
 def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
     rows = small_rows(20)
-    outcome = fit(rows, rows, small_options(members=2, noise="fixed", noise_sigma=0.5))
+    outcome = small_fit(rows, rows, members=2, noise="fixed", known={"sigma": 0.5})
     with torch.no_grad():
         outcome.network.mu[1] += 10_000.0  # a member that is badly wrong
         outcome.network.rho.fill_(-30.0)
@@ -66,7 +68,7 @@ def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
 def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_score(partitions: int) -> None:
     """Ten members in five folds: a row of folds 2 and 3 is judged by members 2 and 8, or 2 and 7 in one partition."""
     rows = small_rows(20)
-    outcome = fit(rows, rows, small_options(members=10))
+    outcome = small_fit(rows, rows, members=10)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)  # no draw differs from the next
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))[:partitions]
@@ -82,7 +84,7 @@ def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_sc
 
 def test_weighted_scores_are_those_of_repeated_rows() -> None:
     rows = small_rows(20)
-    outcome = fit(rows, rows, small_options(members=2))
+    outcome = small_fit(rows, rows, members=2)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)  # no draw differs from the next
     counts = torch.arange(20) % 3 + 1
@@ -94,7 +96,7 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
     found = [
         [
             mixture_nll(outcome.network, outcome.likelihood, those, 2, seed=0),
-            *held_out_row_scores(outcome.network, those, those.targets.double(), scorer, seed=0).mean(dim=1).tolist(),
+            *_scores(outcome.network, those, those.targets.double(), scorer).mean(dim=1).tolist(),
         ]
         for those in (weighted, repeated)
     ]
@@ -104,20 +106,18 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
 def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
     rows = small_rows(20)
-    outcome = fit(rows, rows, small_options(members=10, noise=noise, noise_components=2))
+    outcome = small_fit(rows, rows, members=10, noise=noise, known={"components": 2})
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
     standardisation = Standardisation(Identity(), 3.0, 2.0)
     targets = rows.targets.double() * 2.0 + 3.0
     assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
-    found = held_out_row_scores(
+    found = _scores(
         outcome.network,
         Rows(rows.features, rows.targets, folds),
         targets,
         NumberScorer(outcome.likelihood, standardisation, float(targets.std(correction=0))),
-        seed=0,
-        draws=4,
     )
     with torch.no_grad():
         parts = outcome.likelihood.components(outcome.network(rows.features, torch.Generator()))
@@ -148,7 +148,7 @@ def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_bu
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
     rows = Rows(numbers.features, (numbers.targets > 0.0).float(), folds)
     reads = mixed_reading(10, numbers.features.shape[1], [0])
-    outcome = fit(rows, rows, small_options(members=10, noise="bernoulli", classes=2, reads=reads))
+    outcome = small_fit(rows, rows, members=10, noise="bernoulli", reads=reads)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
         logits = outcome.network(rows.features, torch.Generator()).squeeze(-1).double()
@@ -157,9 +157,9 @@ def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_bu
     expected = [*(-judges.log().mean(dim=1)).tolist(), -float(judges.mean(dim=0).log().mean())]
     assert isinstance(outcome.likelihood, Bernoulli)
     judging = rows.targets.double(), ClassScorer(outcome.likelihood)
-    found = scores_of_judges(outcome.network, rows, *judging, seed=0)
-    assert found.tolist() == pytest.approx(expected, rel=1e-4)
-    scores = held_out_row_scores(outcome.network, rows, *judging, seed=0)
+    found = judge_scores(outcome.network, rows, *judging, seed=0)
+    assert found[:, 0].mean(dim=1).tolist() == pytest.approx(expected, rel=1e-4)
+    scores = _scores(outcome.network, rows, *judging)
     assert float(scores[0].mean()) == pytest.approx(expected[2], rel=1e-4)
     assert mixture_nll(outcome.network, outcome.likelihood, rows, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from murho.model.bbb import fit as fit_module
-from murho.model.bbb.fit import fit
-from murho.model.bbb.fit_types import Epoch, Fit, FitOptions
 from murho.model.bbb.free_energy import GradientStep
-from murho.model.bbb.network import learned_tensors
 from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.rows import Rows, mixture_nll
 from murho.model.errors import FitError
-from tests.model.conftest import small_options, small_rows
+from tests.model.conftest import small_fit, small_rows
+
+if TYPE_CHECKING:
+    from murho.model.bbb.fit import Epoch
 
 NOISE, PRIOR = 0.5, 1.0
 
@@ -39,19 +39,20 @@ def _exact_posterior(rows: Rows) -> tuple[Tensor, Tensor]:
 
 
 def _fit_linear(rows: Rows) -> tuple[Tensor, Tensor]:
-    options = FitOptions(
+    network = small_fit(
+        rows,
+        rows,
         prior=GaussianPrior(PRIOR),
         noise="fixed",
-        noise_sigma=NOISE,
+        known={"sigma": NOISE},
         hidden=(),
         batch_size=len(rows),
         epochs=2500,
         draws_per_step=8,
         learning_rate=0.02,
         warm_up_steps=0,
-        early_stop=False,
-    )
-    network = fit(rows, rows, options).network
+        patience=None,
+    ).network
     return network.mu[0].detach().double(), network.sigma()[0].detach().double()
 
 
@@ -79,24 +80,25 @@ def test_orthogonal_design_recovers_the_exact_variances() -> None:
 
 def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
     rows = small_rows()
-    first, second = (fit(rows, rows, small_options(seed=4)).network for _ in range(2))
+    first, second = (small_fit(rows, rows, seed=4).network for _ in range(2))
     assert torch.equal(first.mu, second.mu)
     assert torch.equal(first.rho, second.rho)
-    assert not torch.equal(first.mu, fit(rows, rows, small_options(seed=5)).network.mu)
+    assert not torch.equal(first.mu, small_fit(rows, rows, seed=5).network.mu)
 
 
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
 @pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
 def test_every_combination_of_options_lowers_the_free_energy(noise: str, kl_weights: str) -> None:
     rows = small_rows()
-    options = small_options(
+    history = small_fit(
+        rows,
+        rows,
         noise=noise,
         kl_weights=kl_weights,
         prior=ScaleMixturePrior(),
         members=2,
         draws_per_step=2,
-    )
-    history = fit(rows, rows, options).history
+    ).history
     assert history[-1].free_energy < history[0].free_energy
 
 
@@ -107,7 +109,7 @@ def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
                 raise KeyboardInterrupt
 
     rows = small_rows()
-    outcome = fit(rows, rows, small_options(epochs=500), progress=InterruptAtTen())
+    outcome = small_fit(rows, rows, epochs=500, progress=InterruptAtTen())
     assert outcome.stopped == "interrupted"
     assert outcome.epochs == 10
     assert math.isfinite(outcome.validation)
@@ -121,7 +123,7 @@ def test_a_fit_that_is_interrupted_in_its_first_epoch_has_nothing_to_keep(monkey
     monkeypatch.setattr(GradientStep, "__call__", interrupted)
     rows = small_rows()
     with pytest.raises(KeyboardInterrupt):
-        fit(rows, rows, small_options(epochs=500))
+        small_fit(rows, rows, epochs=500)
 
 
 @pytest.mark.usefixtures("heed_interrupts")
@@ -136,10 +138,10 @@ def test_an_interruption_after_the_last_epoch_is_noted(monkeypatch: pytest.Monke
         return mixture_nll(*arguments)
 
     monkeypatch.setattr(fit_module, "mixture_nll", counted)
-    rows, options = small_rows(), small_options(epochs=3)
-    whole = fit(rows, rows, options)
+    rows = small_rows()
+    whole = small_fit(rows, rows, epochs=3)
     of_last = 2 * len(calls)  # the last call judges what is kept
-    outcome = fit(rows, rows, options)
+    outcome = small_fit(rows, rows, epochs=3)
     assert (whole.stopped, outcome.stopped) == ("epochs", "interrupted")
     assert torch.equal(whole.network.mu, outcome.network.mu)
 
@@ -147,7 +149,7 @@ def test_an_interruption_after_the_last_epoch_is_noted(monkeypatch: pytest.Monke
 def test_it_stops_when_validation_stops_improving() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = Rows(torch.randn(40, 2, generator=generator), torch.randn(40, generator=generator))
-    outcome = fit(noise, noise, small_options(epochs=3000, patience=2, learning_rate=0.05))
+    outcome = small_fit(noise, noise, epochs=3000, patience=2, learning_rate=0.05)
     assert outcome.stopped == "converged"
     assert outcome.best_epoch < outcome.epochs < 3000
 
@@ -155,8 +157,7 @@ def test_it_stops_when_validation_stops_improving() -> None:
 @pytest.mark.parametrize("by_clock", [False, True])
 def test_a_budget_ends_the_fit(by_clock: bool) -> None:
     rows = small_rows()
-    options = small_options(epochs=10**6, patience=10**6, budget=0.2, budget_by_clock=by_clock)
-    outcome = fit(rows, rows, options)
+    outcome = small_fit(rows, rows, epochs=10**6, patience=10**6, budget=0.2, budget_by_clock=by_clock)
     assert outcome.stopped == "budget"
     assert by_clock or 0.18 < outcome.work < 0.21
 
@@ -166,8 +167,11 @@ def test_a_budget_of_work_ends_at_the_same_step_on_a_slow_machine() -> None:
         def epoch(self, _: Epoch) -> None:
             time.sleep(0.005)
 
-    rows, options = small_rows(), small_options(epochs=10**6, patience=10**6, budget=0.1)
-    quick, slow = (fit(rows, rows, options, progress=progress) for progress in (None, Slow()))
+    rows = small_rows()
+    quick, slow = (
+        small_fit(rows, rows, epochs=10**6, patience=10**6, budget=0.1, progress=progress)
+        for progress in (None, Slow())
+    )
     assert (quick.epochs, quick.work) == (slow.epochs, slow.work)
     assert torch.equal(quick.network.mu, slow.network.mu)
 
@@ -176,19 +180,15 @@ def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
     rows = small_rows()
     bad = Rows(rows.features, torch.where(torch.arange(50) == 7, torch.inf, rows.targets))
     with pytest.raises(FitError, match="epoch 1"):
-        fit(bad, rows, small_options())
+        small_fit(bad, rows)
 
 
 def test_with_folds_a_member_never_sees_its_own_rows() -> None:
     rows = small_rows(40)
     folds = (torch.arange(40) % 2).unsqueeze(0)
     poisoned = torch.where(folds[0] == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
-    options = small_options(members=2, epochs=4)
-    clean = fit(Rows(rows.features, rows.targets, folds), Rows(rows.features, rows.targets, folds), options)
-    spoilt = fit(Rows(rows.features, poisoned, folds), Rows(rows.features, rows.targets, folds), options)
+    judging = Rows(rows.features, rows.targets, folds)
+    clean = small_fit(judging, judging, members=2, epochs=4)
+    spoilt = small_fit(Rows(rows.features, poisoned, folds), judging, members=2, epochs=4)
     assert torch.equal(clean.network.mu[0], spoilt.network.mu[0])
     assert not torch.equal(clean.network.mu[1], spoilt.network.mu[1])
-
-
-def _tensors(outcome: Fit) -> dict[str, Tensor]:
-    return learned_tensors(outcome.network, outcome.likelihood)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from murho.model.bbb.registry import make_numeric
+from murho.model.bbb.gaussian import MixtureNoise
 
 
 def test_log_density_of_a_mixture_is_that_of_torch() -> None:
-    likelihood = make_numeric("mixture", members=2, components=3)
+    likelihood = MixtureNoise(3)
     generator = torch.Generator().manual_seed(0)
     outputs = torch.randn(2, 5, likelihood.outputs, generator=generator)
     targets = torch.randn(5, generator=generator)
@@ -21,7 +21,7 @@ def test_log_density_of_a_mixture_is_that_of_torch() -> None:
 
 
 def test_a_component_that_counts_at_the_edge_for_nothing_counts_for_nothing_beyond() -> None:
-    likelihood = make_numeric("mixture", members=1, components=2)
+    likelihood = MixtureNoise(2)
     edge = torch.tensor([[[1.0, 50.0, -2.0, -2.0, 20.0, -20.0]]])
     beyond = torch.tensor([[[1.5, 900.0, 3.0, 3.0, -20.0, 20.0]]])
     means, noise, weights = likelihood.components(likelihood.with_scatter_of(beyond, edge))

@@ -10,7 +10,7 @@ from murho.model.bbb.network import (
     Architecture,
     BayesianNetwork,
     learned_tensors,
-    load_noise_tensors,
+    load_tensors,
     noise_tensors,
     tensor_problem,
 )
@@ -20,7 +20,8 @@ from murho.model.bbb.registry import make_likelihood
 def test_noise_with_a_parameter_of_its_own_is_named_and_loaded() -> None:
     noise = make_likelihood("homoscedastic", members=2)
     assert list(noise_tensors(noise)) == [NOISE_RHO]
-    load_noise_tensors(noise, {NOISE_RHO: torch.tensor([[1.0], [2.0]]), "layers.0.weight.mu": torch.zeros(1)})
+    tensors = {NOISE_RHO: torch.tensor([[1.0], [2.0]]), "layers.0.weight.mu": torch.zeros(1)}
+    load_tensors(noise_tensors(noise), tensors)
     torch.testing.assert_close(noise_tensors(noise)[NOISE_RHO], torch.tensor([[1.0], [2.0]]))
 
 

@@ -48,6 +48,6 @@ def test_a_fit_does_not_load_the_compiler_of_pytorch() -> None:
     code = (
         "import sys; from tests.model.conftest import make_table, train_quickly; "
         "trained = train_quickly(make_table(), epochs=3); "
-        "sys.exit(not trained.tensors or 'torch._dynamo' in sys.modules or 'sympy' in sys.modules)"
+        "sys.exit(not trained.posterior.tensors or 'torch._dynamo' in sys.modules or 'sympy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

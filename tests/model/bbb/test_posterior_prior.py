@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.bbb.priors import GaussianPrior, PosteriorPrior, flat, sigmas
+from murho.model.bbb.priors import GaussianPrior, PosteriorPrior
 from murho.model.bbb.registry import make_likelihood
 from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
 from tests.model.oracles import kl
@@ -27,7 +26,6 @@ def test_its_divergence_is_that_of_torch_distributions_summed_over_weights() -> 
     (mu, sigma), (mean, scale) = _pair(), _pair(seed=4)
     expected = kl_divergence(Normal(mu, sigma), Normal(mean, scale))
     prior = PosteriorPrior(mean, scale)
-    torch.testing.assert_close(prior.kl_of_each(mu, sigma), expected)
     torch.testing.assert_close(prior.kl_gradient(mu, sigma, GROUPS)[0], expected.sum(dim=1))
 
 
@@ -69,13 +67,3 @@ def test_a_minibatch_with_it_has_the_gradient_of_its_free_energy(members: int, d
     network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
     prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())
     assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
-
-
-def test_it_takes_a_checkpoints_tensors_in_the_order_of_the_network() -> None:
-    architecture = Architecture(3, (4,), 2, members=2, skip=True)
-    network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
-    tensors = network.named_tensors()
-    prior = PosteriorPrior.of(tensors, architecture.shapes())
-    assert torch.equal(prior.mean, network.mu)
-    assert torch.equal(prior.scale, sigmas(network.rho))
-    assert torch.equal(flat(tensors, architecture.shapes(), "rho"), network.rho)

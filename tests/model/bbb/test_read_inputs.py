@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from murho.model.bbb.network import (
+    UNREAD_RHO,
     Architecture,
     BayesianNetwork,
     are_alike,
     inputs_read,
-    is_unread,
     learned_tensors,
     mixed_reading,
     weights_from_inputs,
-    without_unread,
 )
 from murho.model.bbb.priors import EmpiricalBayesPrior
 from murho.model.bbb.registry import make_likelihood
@@ -69,8 +68,8 @@ def test_an_input_that_is_not_read_changes_nothing(skip: bool) -> None:
 def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
     network, rows = network_of(4, skip=skip), torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
     architecture, reads = network.architecture, mixed_reading(4, INPUTS, BINS)
-    tensors = without_unread(learned_tensors(network, torch.nn.Module()), architecture, reads)
-    unread = [is_unread(tensors[f"layers.{n}.weight.mu"], tensors[f"layers.{n}.weight.rho"]) for n in range(3)]
+    tensors = learned_tensors(network, torch.nn.Module())
+    unread = [tensors[f"layers.{number}.weight.rho"] == UNREAD_RHO for number in range(3)]
     assert [int(part.sum()) for part in unread] == [2 * 2 * 6, 0, 2 * 2 * 1 * skip]
     for index, part in enumerate(unread):
         assert torch.equal(part, weights_from_inputs(architecture, index, ~reads))
@@ -90,7 +89,8 @@ def test_where_all_is_read_tensors_stay() -> None:
     network = BayesianNetwork(Architecture(3, (4,), 1, members=2), torch.Generator())
     tensors = learned_tensors(network, torch.nn.Module())
     assert inputs_read(tensors) is None
-    assert without_unread(tensors, network.architecture, None) == tensors
+    for name, tensor in network.named_tensors().items():
+        assert torch.equal(tensors[name], tensor)
 
 
 def test_members_of_two_kinds_are_told_from_members_that_differ_by_chance() -> None:

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
+from murho.model.bbb.fit import FitOptions
 from murho.model.bbb.optimisers import FINAL_LEARNING_RATE, FINAL_RATE_OF_PATH, Schedule
-from tests.model.conftest import small_options
 
 
 def test_the_learning_rate_falls_and_the_weight_of_the_kl_rises() -> None:
-    schedule = Schedule(small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5), 10)
+    schedule = Schedule(FitOptions(learning_rate=0.1, warm_up_steps=4, temperature=0.5), 10)
     rates, temperatures, warm = [], [], []
     while not schedule.done:
         rates.append(schedule.learning_rate)
@@ -27,7 +27,7 @@ def test_the_learning_rate_falls_and_the_weight_of_the_kl_rises() -> None:
 
 
 def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
-    schedule = Schedule(small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5, temperature_path=True), 10)
+    schedule = Schedule(FitOptions(learning_rate=0.1, warm_up_steps=4, temperature=None), 10)
     rates, temperatures = [], []
     while not schedule.done:
         assert schedule.warm
@@ -36,13 +36,13 @@ def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
         schedule.step()
     ratios = [after / before for before, after in itertools.pairwise(temperatures)]
     assert ratios == pytest.approx([100.0**0.1] * 9)
-    assert temperatures[-1] == pytest.approx(0.5)
+    assert temperatures[-1] == pytest.approx(1.0)
     assert rates == sorted(rates, reverse=True)
     assert schedule.learning_rate == pytest.approx(0.1 * FINAL_RATE_OF_PATH)
 
 
 def test_under_a_budget_it_goes_through_in_the_steps_that_there_is_time_for() -> None:
-    schedule = Schedule(small_options(budget=100.0), 1000)
+    schedule = Schedule(FitOptions(budget=100.0), 1000)
     for _ in range(10):
         schedule.step()
     schedule.keep_within_budget(19.0)  # 76 seconds left of 95, at 1.9 seconds a step: 40 steps
@@ -54,7 +54,7 @@ def test_under_a_budget_it_goes_through_in_the_steps_that_there_is_time_for() ->
 
 
 def test_a_fit_that_is_fast_enough_does_not_hurry() -> None:
-    schedule = Schedule(small_options(budget=100.0), 20)
+    schedule = Schedule(FitOptions(budget=100.0), 20)
     for _ in range(10):
         schedule.step()
     schedule.keep_within_budget(19.0)
@@ -64,7 +64,7 @@ def test_a_fit_that_is_fast_enough_does_not_hurry() -> None:
 
 
 def test_the_share_done_goes_from_0_to_1() -> None:
-    schedule = Schedule(small_options(), 4)
+    schedule = Schedule(FitOptions(), 4)
     shares = [schedule.share_done]
     for _ in range(5):
         schedule.step()

@@ -42,7 +42,7 @@ def test_a_validation_has_about_the_measured_processor_time() -> None:
 
 def test_scores_of_mixtures_take_longer() -> None:
     model = WorkModel(SMALL)
-    assert model.score(300, 3) > model.score(300, 1) > model.validation(300, 32)
+    assert model.score(300, 32, 3) > model.score(300, 32, 1) > model.validation(300, 32)
 
 
 def test_a_gpu_does_large_work_in_less_time() -> None:

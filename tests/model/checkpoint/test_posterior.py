@@ -201,7 +201,7 @@ def test_members_are_averaged_by_the_mean_and_visited_in_turn(rent: Posterior, c
                     "skip": False,
                 }
             },
-            "widths",
+            r"hidden\[0\]",
         ),
         (
             {

@@ -36,7 +36,7 @@ def trained(request: pytest.FixtureRequest) -> Trained:
 
 
 def _posterior(trained: Trained, **changes: Any) -> Posterior:
-    return Posterior(replace(trained.spec, **changes), trained.tensors)
+    return Posterior(replace(trained.spec, **changes), trained.posterior.tensors)
 
 
 def _at(posterior: Posterior, **cells: object) -> Columns:

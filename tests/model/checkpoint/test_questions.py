@@ -88,7 +88,7 @@ def test_each_question_is_answered_as_if_alone(
     which: str, samples: int, missing: bool, engine: str, request: pytest.FixtureRequest
 ) -> None:
     loaded = request.getfixturevalue(which)
-    posterior = Posterior(loaded.spec, loaded._tensors, engine=engine)
+    posterior = Posterior(loaded.spec, loaded.tensors, engine=engine)
     generator = np.random.default_rng(samples + missing)
     counts = [1, 3, 1, 1, 12, 2, 1, 1, 9]
     questions = questions_for(counts, generator, samples)
@@ -188,7 +188,7 @@ def test_few_draws_have_finite_and_moderate_standard_errors(
 
 @pytest.mark.parametrize("noise", [True, False])
 def test_a_draw_is_the_same_whatever_the_number_of_draws(mixture: Posterior, noise: bool, engine: str) -> None:
-    posterior = Posterior(mixture.spec, mixture._tensors, engine=engine)
+    posterior = Posterior(mixture.spec, mixture.tensors, engine=engine)
     columns = rows_of(posterior, 20, missing=False)
     many = posterior.predict(columns, PredictOptions(samples=100, draws=True, noise=noise))
     for samples in (1, 2, 7, 64):

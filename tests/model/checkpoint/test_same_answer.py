@@ -69,7 +69,7 @@ def assert_same(one: Any, other: Any, where: str = "", spread: np.ndarray | None
 
 @pytest.fixture(params=["auto", "torch"])
 def reload(request: pytest.FixtureRequest) -> Callable[[Posterior], Posterior]:
-    return lambda loaded: Posterior(loaded.spec, loaded._tensors, engine=str(request.param))
+    return lambda loaded: Posterior(loaded.spec, loaded.tensors, engine=str(request.param))
 
 
 @pytest.mark.parametrize("which", ["rent", "rooms"])

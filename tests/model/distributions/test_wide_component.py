@@ -64,7 +64,7 @@ def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_b
     without = replace(spec, likelihood=replace(spec.likelihood, wide=None))
     columns = columns_from_table(make_table(rows=50, seed=3), trained.posterior.schema)
     options = PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(5_000.0,), draws=True)
-    wide, plain = (Posterior(some, trained.tensors).predict(columns, options) for some in (spec, without))
+    wide, plain = (Posterior(some, trained.posterior.tensors).predict(columns, options) for some in (spec, without))
     for name in ("mean", "epistemic_std", "draws"):
         assert present(getattr(wide, name)) == pytest.approx(present(getattr(plain, name)), rel=1e-12)
     noise, rule = present(plain.aleatoric_std), WideRule.after(spec.training["rows"])

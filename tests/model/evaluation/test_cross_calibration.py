@@ -76,7 +76,7 @@ def test_without_calibrating_groups_there_is_no_map_and_the_posterior_scores_wit
     assert conformal is None
     found = judge_encoded(rent, encoded, targets, SAMPLES).report()
     assert report["calibrated"]["coverage"] == found["calibrated"]["coverage"]
-    bare = Posterior(replace(rent.spec, calibration=None), rent._tensors)
+    bare = Posterior(replace(rent.spec, calibration=None), rent.tensors)
     _, report = calibrate_and_score(bare, encoded, targets, groups, calibrating=[])
     assert report["calibrated"] is None
 
@@ -112,7 +112,7 @@ def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Pos
     conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(60), None)], calibrating=[0])
     assert conformal is not None
     assert (conformal.method, conformal.narrowing) == (SPLIT, None)
-    calibrated = Posterior(replace(rent.spec, calibration=conformal), rent._tensors)
+    calibrated = Posterior(replace(rent.spec, calibration=conformal), rent.tensors)
     found = judge_encoded(calibrated, encoded, targets, SAMPLES).report()
     for name in ("n", "rmse", "mae", "r2", "nll", "crps"):
         assert report[name] == pytest.approx(found[name], rel=1e-9)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from murho.model.bbb.registry import make_numeric
+from murho.model.bbb.gaussian import GaussianMixtureLikelihood
+from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.transforms import Identity, Logarithm, Transform
@@ -24,9 +25,6 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.target_models import TargetModel
 from tests.model.maps import odd_map
 from tests.model.mixture_references import bisect, tail
-
-if TYPE_CHECKING:
-    from murho.model.bbb.gaussian import GaussianMixtureLikelihood
 
 MakeEngine = Callable[[TargetModel], Engine]
 CPU = torch.device("cpu")
@@ -41,7 +39,8 @@ EVERYTHING = replace(PLAIN, thresholds=(-1.0, 0.5, 1.5, 4.0), draws=True)
 
 
 def target_model(noise: str, transform: str = "none", *, wide: bool = True) -> TargetModel:
-    likelihood = make_numeric(noise, members=MEMBERS, sigma=0.3, components=3)
+    likelihood = make_likelihood(noise, members=MEMBERS, sigma=0.3, components=3)
+    assert isinstance(likelihood, GaussianMixtureLikelihood)
     if noise == "homoscedastic":
         likelihood.load_state_dict({"rho": torch.tensor([[-1.5], [-1.0], [-2.0]])})
     rule = WideRule.after(300) if wide else None

@@ -14,7 +14,7 @@ def test_the_written_out_gradient_is_the_automatic_one_for_any_share() -> None:
     likelihood = BoundedReward()
     expected = -0.5 * (likelihood.log_density(outputs, targets) * weights).sum()
     (automatic,) = torch.autograd.grad(expected, outputs)
-    _, gradient = likelihood.gradient(outputs.detach(), targets, -0.5, weights=weights)
+    _, gradient = likelihood.gradient(outputs.detach(), targets, -0.5 * weights.unsqueeze(-1))
     assert torch.allclose(gradient, automatic, atol=1e-6)
 
 

@@ -14,13 +14,13 @@ from murho import load, train
 from murho.model.errors import CheckpointError
 from murho.model.python.answers import ClassDistribution, NumberDistribution
 from murho.model.tables.schema import FeatureKind
-from murho.model.training.candidates import Silence
+from murho.model.training.candidates import Reporter
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.interface import TrainedModel
 
@@ -80,7 +80,7 @@ def test_an_interrupted_training_gives_the_best_so_far(monkeypatch: pytest.Monke
         if epoch.number == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Silence, "epoch", interrupt)
+    monkeypatch.setattr(Reporter, "epoch", interrupt)
     with pytest.warns(UserWarning, match="interrupted"):
         model = train(flats(), "rent", **QUICK, **OF_NUMBERS)
     assert np.isfinite(model.predict(flats()).mean()).all()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from murho.model.bbb.fit_types import Epoch
+from murho.model.bbb.fit import Epoch
 from murho.model.python.progress import TerminalReporter
 from murho.model.training.candidates import Attempt, Candidate, Stage
 

@@ -116,9 +116,9 @@ def test_stored_facts_are_read_back_and_without_them_model_json_tells(
     facts: dict[str, Any], trained: Trained, tmp_path: Path
 ) -> None:
     stored = {str(FACTS_PATH): orjson.dumps(facts)}
-    first = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras=stored)
+    first = write_checkpoint(tmp_path, "rent", trained.spec, trained.posterior.tensors, extras=stored)
     assert report_facts(first) == facts
-    second = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors)
+    second = write_checkpoint(tmp_path, "rent", trained.spec, trained.posterior.tensors)
     bare = report_facts(second)
     assert set(bare) == KEYS
     assert (bare["held_out"], bare["doubt"], bare["training"]["curves"]) == (None, None, None)
@@ -128,7 +128,9 @@ def test_stored_facts_are_read_back_and_without_them_model_json_tells(
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 99}', b"[]"])
 def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: Path) -> None:
-    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras={str(FACTS_PATH): damage})
+    directory = write_checkpoint(
+        tmp_path, "rent", trained.spec, trained.posterior.tensors, extras={str(FACTS_PATH): damage}
+    )
     assert report_facts(directory, trained.spec)["held_out"] is None
     (directory / FACTS_PATH).unlink()
     os.mkfifo(directory / FACTS_PATH)

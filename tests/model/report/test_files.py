@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_report_lies_beside_the_checkpoint_and_no_reader_minds(trained: Trained, tmp_path: Path) -> None:
     files = training_report("rent", trained)
     assert {"report.html", "report/facts.json", "report/reliability.png"} < set(files)
-    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras=files)
+    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.posterior.tensors, extras=files)
     assert (directory / "report" / "reliability.png").read_bytes().startswith(b"\x89PNG")
     assert read_stored(directory).spec.schema == trained.spec.schema
     assert [(found.version, found.problem) for found in list_checkpoints(tmp_path)] == [("1", None)]

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from murho.model.report.charts import charts
-from murho.model.training.pruning import Cut, Layer
+from murho.model.training.pruning import HISTOGRAM_EDGES, Cut, Histogram, Layer
 
 REMOVED = tuple([3] + [0] * 9 + [5] * 10 + [2] + [0] * 19)
 KEPT = tuple([0] * 20 + [7] + [4] * 18 + [1])
 CUT = Cut(
     0.4,
     0.334,
-    (Layer("layers.0.weight", 100, 20, sum(REMOVED)), Layer("layers.1.weight", 60, 0, 0)),
-    REMOVED,
-    KEPT,
+    160,
+    20,
+    sum(REMOVED),
+    160 - sum(REMOVED),
+    (Layer("layers.0.weight", 100, 20, sum(REMOVED), 100 - sum(REMOVED)), Layer("layers.1.weight", 60, 0, 0, 60)),
+    Histogram(tuple(10.0**HISTOGRAM_EDGES), REMOVED, KEPT),
 )
 
 
 def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:
     bare = {"held_out": None, "doubt": None, "importance": None, "training": {"curves": None, "temperature": 1.0}}
-    (chart,) = charts(bare | {"revision": {"kind": "pruning", **CUT.to_json()}})
+    (chart,) = charts(bare | {"revision": {"kind": "pruning", **asdict(CUT)}})
     histogram, rule, _ = chart.specification["layer"]
     heights = {"removed": 0, "kept": 0}
     for bar in histogram["data"]["values"]:

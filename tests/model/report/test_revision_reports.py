@@ -11,11 +11,12 @@ from murho.model.report.facts import facts_of_revision, facts_of_spec, facts_of_
 from murho.model.report.files import revision_report
 from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
-from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.revisions import labelled_rows
 from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table
 
 if TYPE_CHECKING:
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.training.pruning import Pruned
     from murho.model.training.revisions import LabelledRows
     from murho.model.training.train import Trained
@@ -23,22 +24,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def revision(trained: Trained) -> Revision:
-    return Revision(trained.tensors, trained.posterior)
+def revision(trained: Trained) -> Posterior:
+    return trained.posterior
 
 
 @pytest.fixture(scope="module")
-def new_rows(revision: Revision) -> LabelledRows:
-    return labelled_rows(make_table(60, seed=5), revision.posterior)
+def new_rows(revision: Posterior) -> LabelledRows:
+    return labelled_rows(make_table(60, seed=5), revision)
 
 
 @pytest.fixture(scope="module")
-def updated(revision: Revision, new_rows: LabelledRows) -> Updated:
+def updated(revision: Posterior, new_rows: LabelledRows) -> Updated:
     return update(revision, new_rows, UpdateOptions(epochs=6), reporter=Notes())
 
 
 @pytest.fixture(scope="module")
-def pruned(revision: Revision, new_rows: LabelledRows) -> Pruned:
+def pruned(revision: Posterior, new_rows: LabelledRows) -> Pruned:
     return prune(revision, 0.5, new_rows)
 
 
@@ -64,9 +65,9 @@ def test_an_update_is_judged_by_the_new_rows(updated: Updated, new_rows: Labelle
 
 
 def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
-    revision: Revision, facts: dict[str, Any]
+    revision: Posterior, facts: dict[str, Any]
 ) -> None:
-    few = labelled_rows(make_table(5, seed=6), revision.posterior)
+    few = labelled_rows(make_table(5, seed=6), revision)
     updated = update(revision, few, UpdateOptions(epochs=2), reporter=Notes())
     files = revision_report("rent", "update", updated, few, facts, history=updated.history)
     stored = orjson.loads(files["report/facts.json"])
@@ -77,7 +78,7 @@ def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
     assert "surprising" not in page
 
 
-def test_a_pruning_keeps_no_score_of_the_whole_network(revision: Revision, facts: dict[str, Any]) -> None:
+def test_a_pruning_keeps_no_score_of_the_whole_network(revision: Posterior, facts: dict[str, Any]) -> None:
     bare = facts_of_revision("pruning", prune(revision, 0.5), None, facts, ())
     assert bare["scores"] == {}
     assert (bare["held_out"], bare["doubt"]) == (None, None)
@@ -107,7 +108,7 @@ def test_a_report_of_a_training_has_no_changes(trained: Trained) -> None:
 
 
 def test_a_version_without_stored_facts_can_be_revised(updated: Updated, new_rows: LabelledRows) -> None:
-    before = facts_of_spec(updated.revision.spec)
+    before = facts_of_spec(updated.posterior.spec)
     (fit,) = facts_of_revision("update", updated, new_rows, before, updated.history)["training"]["curves"]
     assert fit["stage"] == "update"
     assert "report.html" in revision_report("rent", "update", updated, new_rows, before)

@@ -180,7 +180,7 @@ def test_a_training_samples_the_same_rows(tmp_path: Path, monkeypatch: pytest.Mo
     path = written(tmp_path, csv_of(readable | PLAIN))
     options = make_options({"budget": 0.01})
     whole, stored = (
-        rows_for_budget(prepare_table(table, "y", options), options)
+        rows_for_budget(prepare_table(table, "y", options))
         for table in (read_table(path), on_disk(path, monkeypatch, 1_000))
     )
     assert stored.table.to_pydict() == whole.table.to_pydict()

@@ -19,7 +19,7 @@ from tests.model.conftest import Notes, make_table, train_quickly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
 
 
 class _Fails(Notes):
@@ -97,8 +97,8 @@ def test_a_slow_machine_changes_no_bit_of_a_fit_in_a_hurry(monkeypatch: pytest.M
     slow = _Slow()
     quick, later = (train_quickly(make_table(rows=90), notes, **changes) for notes in (Notes(), slow))
     assert quick.spec.training["stopped"] == "budget"  # the schedule was sped up
-    for name, tensor in quick.tensors.items():
-        assert torch.equal(tensor, later.tensors[name]), name
+    for name, tensor in quick.posterior.tensors.items():
+        assert torch.equal(tensor, later.posterior.tensors[name]), name
     assert quick.spec.metrics == later.spec.metrics
     assert not any("a budget in seconds" in line for line in slow.lines)
 

@@ -19,7 +19,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
-from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.revisions import labelled_rows
 from murho.model.training.updating import Updated, update
 from tests.model.conftest import Notes, present
 from tests.model.rooms import CLASSES, rooms_table
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def revision(room_checkpoints: Path) -> Revision:
-    return Revision.read(room_checkpoints / "rooms" / "1")
+def revision(room_checkpoints: Path) -> Posterior:
+    return Posterior.load(room_checkpoints / "rooms" / "1")
 
 
 def turned(table: pa.Table) -> pa.Table:
@@ -42,13 +42,13 @@ def turned(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("room"), "room", [labels])
 
 
-def updated(revision: Revision, table: pa.Table, **options: Any) -> Updated:
-    rows = labelled_rows(table, revision.posterior)
+def updated(revision: Posterior, table: pa.Table, **options: Any) -> Updated:
+    rows = labelled_rows(table, revision)
     return update(revision, rows, UpdateOptions(**({"epochs": 60} | options)), reporter=Notes())
 
 
 @pytest.fixture(scope="module")
-def learned(revision: Revision) -> Updated:
+def learned(revision: Posterior) -> Updated:
     return updated(revision, turned(rooms_table(rows=400, seed=3)), epochs=100)
 
 
@@ -57,35 +57,35 @@ def test_an_update_learns_what_is_new(learned: Updated) -> None:
     assert learned.after["log_loss"] < 0.7 * learned.before["log_loss"]
     assert learned.after["accuracy"] > learned.before["accuracy"] + 0.2
     fresh = turned(rooms_table(rows=300, seed=11))
-    judged = evaluate_table(learned.revision.posterior, fresh)
+    judged = evaluate_table(learned.posterior, fresh)
     assert judged["log_loss"] == pytest.approx(learned.after["log_loss"], rel=0.25)
 
 
-def test_the_calibration_is_pooled_with_the_earlier_one(revision: Revision, learned: Updated) -> None:
-    before, after = revision.spec.calibration, learned.revision.spec.calibration
+def test_the_calibration_is_pooled_with_the_earlier_one(revision: Posterior, learned: Updated) -> None:
+    before, after = revision.spec.calibration, learned.posterior.spec.calibration
     assert learned.calibration == "pooled"
     assert after.rows == before.rows + 400 == 640
     assert after.map.floor == pytest.approx(0.25 / 641)
     assert after.sets.method == POOLED
 
 
-def test_the_shares_of_the_classes_are_those_of_all_rows(revision: Revision, learned: Updated) -> None:
+def test_the_shares_of_the_classes_are_those_of_all_rows(revision: Posterior, learned: Updated) -> None:
     counts = np.zeros(3)
     for table in (rooms_table(), turned(rooms_table(rows=400, seed=3))):
         counts += [table.column("room").to_pylist().count(name) for name in CLASSES]
-    shares = present(learned.revision.spec.likelihood.shares)
+    shares = present(learned.posterior.spec.likelihood.shares)
     assert shares.values == pytest.approx((counts + 1.0) / (counts.sum() + 3.0))
     assert shares.weight < present(revision.spec.likelihood.shares).weight
 
 
-def test_model_json_has_the_scores_and_reads_back(revision: Revision, learned: Updated, tmp_path: Path) -> None:
-    facts = learned.revision.spec.records["update"]
+def test_model_json_has_the_scores_and_reads_back(revision: Posterior, learned: Updated, tmp_path: Path) -> None:
+    facts = learned.posterior.spec.records["update"]
     assert set(facts["before"]) == set(facts["after"]) == {"log_loss", "accuracy", "brier"}
     assert facts["total_rows"] == 640
-    directory = write_checkpoint(tmp_path, "rooms", learned.revision.spec, learned.revision.tensors)
+    directory = write_checkpoint(tmp_path, "rooms", learned.posterior.spec, learned.posterior.tensors)
     again = Posterior.load(directory)
     columns = columns_from_table(rooms_table(rows=5, seed=1), again.schema)
-    expected = learned.revision.posterior.predict(columns, PredictOptions())
+    expected = learned.posterior.predict(columns, PredictOptions())
     assert np.array_equal(again.predict(columns, PredictOptions()).probabilities, expected.probabilities)
     assert again.spec.metrics["log_loss"] == learned.after["log_loss"]
 
@@ -100,65 +100,65 @@ def test_the_report_of_an_update_speaks_of_classes(learned: Updated) -> None:
     assert not any("bands" in line for line in lines)
 
 
-def test_few_rows_leave_the_calibration_and_change_little(revision: Revision) -> None:
+def test_few_rows_leave_the_calibration_and_change_little(revision: Posterior) -> None:
     few = updated(revision, rooms_table(rows=6, seed=5))
     assert (few.held_out, few.calibration) == (False, "kept")
-    assert few.revision.spec.calibration == revision.spec.calibration
+    assert few.posterior.spec.calibration == revision.spec.calibration
     assert few.before["calibrated"]["log_loss"] == few.before["log_loss"]
-    columns = columns_from_table(rooms_table(rows=50, seed=6), revision.posterior.schema)
-    old, new = (each.posterior.predict(columns, PredictOptions()).probabilities for each in (revision, few.revision))
+    columns = columns_from_table(rooms_table(rows=50, seed=6), revision.schema)
+    old, new = (each.predict(columns, PredictOptions()).probabilities for each in (revision, few.posterior))
     assert np.abs(old - new).mean() < 0.03
 
 
-def test_scores_before_are_those_of_the_answers_of_the_version_before(revision: Revision) -> None:
+def test_scores_before_are_those_of_the_answers_of_the_version_before(revision: Posterior) -> None:
     table = rooms_table(rows=6, seed=5)
     few = updated(revision, table)
-    judged = evaluate_table(revision.posterior, table)
+    judged = evaluate_table(revision, table)
     assert few.before["accuracy"] == judged["accuracy"]
     assert few.before["log_loss"] == pytest.approx(judged["log_loss"], rel=0.05)
 
 
-def test_a_version_without_calibration_gets_one_from_fifty_rows_on(revision: Revision) -> None:
+def test_a_version_without_calibration_gets_one_from_fifty_rows_on(revision: Posterior) -> None:
     spec = replace(revision.spec, calibration=None)
-    raw = Revision(revision.tensors, Posterior(spec, revision.tensors))
+    raw = Posterior(spec, revision.tensors)
     assert updated(raw, rooms_table(rows=40, seed=7), epochs=5).calibration == "none"
     assert updated(raw, rooms_table(rows=60, seed=7), epochs=5).calibration == "made"
 
 
-def test_a_class_that_the_checkpoint_does_not_know_says_to_train_again(revision: Revision) -> None:
+def test_a_class_that_the_checkpoint_does_not_know_says_to_train_again(revision: Posterior) -> None:
     table = rooms_table(rows=4, seed=7)
     labels = [*table.column("room").to_pylist()[:2], "attic", None]
     table = table.set_column(table.column_names.index("room"), "room", [labels])
     with pytest.raises(TableError, match=r"row 3: 'attic' is none of the 3 classes .* train again on all rows") as said:
-        labelled_rows(table, revision.posterior)
+        labelled_rows(table, revision)
     assert said.value.row == 3
 
 
-def test_a_pruning_without_rows_keeps_the_calibration(revision: Revision) -> None:
+def test_a_pruning_without_rows_keeps_the_calibration(revision: Posterior) -> None:
     pruned = prune(revision, 0.5)
     assert pruned.calibration == "kept"
-    assert pruned.revision.spec.metrics == {}
+    assert pruned.posterior.spec.metrics == {}
     lines = pruned_lines(pruned)
     assert any(line.startswith("probabilities and sets calibrated as in version 1") for line in lines)
 
 
-def test_a_pruning_with_rows_scores_and_calibrates_anew(revision: Revision) -> None:
-    pruned = prune(revision, 0.9, labelled_rows(rooms_table(rows=150, seed=8), revision.posterior))
+def test_a_pruning_with_rows_scores_and_calibrates_anew(revision: Posterior) -> None:
+    pruned = prune(revision, 0.9, labelled_rows(rooms_table(rows=150, seed=8), revision))
     before, after = present(pruned.before), present(pruned.after)
     assert pruned.calibration == "made anew"
-    assert pruned.revision.spec.calibration.rows == 150
+    assert pruned.posterior.spec.calibration.rows == 150
     assert {"log_loss", "accuracy", "sets"} <= set(before) & set(after)
     assert after["log_loss"] < before["log_loss"] + 0.5
-    facts = pruned.revision.spec.records["pruning"]
+    facts = pruned.posterior.spec.records["pruning"]
     assert set(facts["before"]) == {"log_loss", "accuracy", "brier"}
     assert any("log loss (nats)" in line for line in pruned_lines(pruned))
 
 
-def test_with_few_rows_a_pruning_is_scored_with_the_kept_calibration(revision: Revision) -> None:
+def test_with_few_rows_a_pruning_is_scored_with_the_kept_calibration(revision: Posterior) -> None:
     table = rooms_table(rows=30, seed=9)
-    pruned = prune(revision, 0.3, labelled_rows(table, revision.posterior))
+    pruned = prune(revision, 0.3, labelled_rows(table, revision))
     assert pruned.calibration == "kept"
-    judged = evaluate_table(pruned.revision.posterior, table)
+    judged = evaluate_table(pruned.posterior, table)
     assert present(pruned.after)["accuracy"] == judged["accuracy"]
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import torch
 
-from murho.model.training.candidate_fits import BestSoFar, is_better, paired_difference
+from murho.model.training.candidate_fits import BestSoFar
 from murho.model.training.candidates import Attempt, Candidate
+from murho.model.training.scoring import is_better, paired_difference
 
 if TYPE_CHECKING:
-    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.fit import Fit
 
 
 def _rows(seed: int, shift: float = 0.0, scatter: float = 0.1, rows: int = 400) -> torch.Tensor:

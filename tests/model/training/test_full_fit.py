@@ -8,17 +8,14 @@ import pytest
 import torch
 
 from murho.model.bbb.network import inputs_read
-from murho.model.training import search
 from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
 from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table, present, rescored
+from tests.model.conftest import Notes, make_table, present, rescored, with_losses_of_judges
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.fit import Fit
     from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
@@ -29,10 +26,10 @@ def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
     monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
     def scored(
-        fits: CandidateFits, candidate: Candidate, stage: str, initial: dict[str, Tensor] | None = None
+        fits: CandidateFits, candidate: Candidate, stage: str, start: Fit | None = None
     ) -> tuple[Attempt, Fit | None]:
-        assert (initial is not None) == (stage == "settling")
-        attempt, kept[stage] = fit(fits, candidate, stage, initial)
+        assert (start is not None) == (stage == "settling")
+        attempt, kept[stage] = fit(fits, candidate, stage, start)
         return rescored(attempt, {"trial": -1.02, better: -1.0}.get(stage, 1.0)), kept[stage]
 
     kept: dict[str, Fit | None] = {}
@@ -42,7 +39,7 @@ def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
     trained = train(make_table(), "rent", options, reporter=Notes())
     assert trained.spec.architecture.members == 10
     torch.testing.assert_close(
-        trained.tensors["layers.0.bias.mu"],
+        trained.posterior.tensors["layers.0.bias.mu"],
         present(kept["settling"]).network.named_tensors()["layers.0.bias.mu"].detach(),
     )
 
@@ -51,8 +48,8 @@ def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
 def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
     monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
-    def scored(fits: CandidateFits, candidate: Candidate, stage: str, *initial: Any) -> tuple[Attempt, Fit | None]:
-        attempt, kept[stage] = fit(fits, candidate, stage, *initial)
+    def scored(fits: CandidateFits, candidate: Candidate, stage: str, *start: Any) -> tuple[Attempt, Fit | None]:
+        attempt, kept[stage] = fit(fits, candidate, stage, *start)
         return rescored(attempt, 0.1 if stage == better else 1.0), kept[stage]
 
     kept: dict[str, Fit | None] = {}
@@ -62,7 +59,7 @@ def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
     options = make_options({"epochs": 2, "hidden": (6,), "members": 2, "encoding": "standard", "whiten": "no"})
     trained = train(rooms_table(rows=1_300), "room", options, reporter=notes)
     torch.testing.assert_close(
-        trained.tensors["layers.0.bias.mu"],
+        trained.posterior.tensors["layers.0.bias.mu"],
         present(kept[better]).network.named_tensors()["layers.0.bias.mu"].detach(),
     )
     assert not any("settled" in line for line in notes.lines)
@@ -74,17 +71,17 @@ def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
 def test_all_members_read_alike_where_one_kind_is_better_alone(
     monkeypatch: pytest.MonkeyPatch, binned: float, plain: float, kept: str
 ) -> None:
-    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([binned, plain, 0.2]))
+    with_losses_of_judges(monkeypatch, binned, plain, 0.2)
     options = make_options({"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3})
     trained = train(rooms_table(rows=120), "room", options, reporter=Notes())
     tried = [(one["stage"], one["encoding"]) for one in trained.spec.training["candidates"]]
     again = [] if kept == "mixed" else [("full", kept)]
     assert tried == [("full", "mixed"), *again, ("settling", kept)]
-    assert (inputs_read(trained.tensors) is None) == (kept != "mixed")
+    assert (inputs_read(trained.posterior.tensors) is None) == (kept != "mixed")
 
 
 def test_a_mixed_encoding_that_was_asked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.1, 0.3, 0.2]))
+    with_losses_of_judges(monkeypatch, 0.1, 0.3, 0.2)
     options = make_options(
         {"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3, "encoding": "mixed"},
     )

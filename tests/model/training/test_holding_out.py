@@ -32,7 +32,6 @@ def test_groups_of_numbers_or_texts_are_held_out_whole(groups: object) -> None:
     assert held.split.units is not None
     assert held.split.units.grouped
     assert held.split.units.count == 40
-    assert list(held.columns) == ["house"]
 
 
 def test_few_groups_are_said_to_be_few() -> None:
@@ -62,15 +61,13 @@ def test_columns_that_are_absent_or_no_time_or_the_target_are_refused() -> None:
         make_options({"group": ("a",), "time": "b"})
 
 
-def test_a_group_column_is_a_feature_only_if_asked() -> None:
+def test_a_group_column_is_no_feature() -> None:
     table = _with(make_table(), house=[f"house {number // 4}" for number in range(160)])
     notes = Notes()
     trained = train_quickly(table, notes, group=("house",))
     assert trained.spec.schema.left_out["house"] == "it names the groups that are held out"
     assert any("40 groups" in line for line in notes.lines)
     assert trained.spec.calibration is not None
-    kept = train_quickly(table, group=("house",), keep_groups=True)
-    assert "house" in [feature.name for feature in kept.spec.schema.features]
 
 
 def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:

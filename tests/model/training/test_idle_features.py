@@ -15,7 +15,8 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training import candidates as candidates_module
-from murho.model.training.candidate_fits import CandidateFits, idle_by_member
+from murho.model.training.candidate_fits import CandidateFits
+from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, rescored
@@ -24,7 +25,7 @@ from tests.support import call_murho, write_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.fit import Fit
     from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.train import Trained
 
@@ -75,7 +76,7 @@ def test_the_training_says_which_features_it_does_without(trained: Trained, note
 def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_training_rows(
     trained: Trained, tmp_path: Path
 ) -> None:
-    posterior = Posterior.load(write_checkpoint(tmp_path, "idle", trained.spec, trained.tensors))
+    posterior = Posterior.load(write_checkpoint(tmp_path, "idle", trained.spec, trained.posterior.tensors))
     table, name = _table(), trained.spec.encoder.unread[0]
     columns = columns_from_table(table.slice(0, 20), posterior.schema)
     before = posterior.predict(columns, PredictOptions())
@@ -101,7 +102,7 @@ def test_far_in_an_unread_feature_doubt_grows_all_the_same(trained: Trained) -> 
 
 
 def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Trained, tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, "idle", trained.spec, trained.tensors)
+    write_checkpoint(tmp_path, "idle", trained.spec, trained.posterior.tensors)
     table, name = _table(), trained.spec.encoder.unread[0]
     for moved in (name, "left"):
         table = table.set_column(table.column_names.index(moved), moved, pa.array(np.full(100, 50.0)))

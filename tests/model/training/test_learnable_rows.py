@@ -10,16 +10,16 @@ import pyarrow as pa
 
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
-from murho.model.training.rows import LearnableRows, learnable_rows
+from murho.model.training.rows import TrainingData, learnable_rows
 from tests.model.conftest import make_table
 
 
-def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[LearnableRows, str]:
+def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[TrainingData, str]:
     """The rows, and what was said of them."""
     said: list[str] = []
     validated = make_options(options)
     prepared = replace(prepare_table(table, "rent", validated), rows=rows)
-    return learnable_rows(prepared, "rent", validated, said.append), "\n".join(said)
+    return learnable_rows(prepared, said.append), "\n".join(said)
 
 
 def _without_some_targets() -> pa.Table:
@@ -33,7 +33,7 @@ def test_rows_keep_their_number_in_the_users_table() -> None:
     rows, said = _learnable(_without_some_targets())
     assert rows.row_numbers.tolist() == [number for number in range(1, 161) if number not in {3, 6}]
     assert rows.left_out == 2
-    assert len(rows.data.targets) == len(rows.data.columns["size"]) == 158
+    assert len(rows.targets) == len(rows.columns["size"]) == 158
     assert "left out 2 of 160 rows: 'rent' is missing" in said
 
 
@@ -45,14 +45,8 @@ def test_of_a_sample_they_are_the_numbers_in_the_file() -> None:
 def test_weights_have_a_mean_of_1_over_the_rows_that_are_learned() -> None:
     table = make_table().append_column("w", pa.array(np.tile([0.0, 2.0, 2.0, 8.0], 40)))
     rows, said = _learnable(table, weight="w", members=1)
-    weights, learned = rows.data.weights, rows.data.split.learned
+    weights, learned = rows.weights, rows.split.learned
     assert weights is not None
     assert len(weights) == 120
     np.testing.assert_allclose(weights[learned].mean(), 1.0)
     assert "left out 40 of 160 rows: their weight 'w' is 0" in said
-
-
-def test_a_time_column_that_is_no_feature_is_among_the_canonical_ones() -> None:
-    rows, _ = _learnable(make_table(), time="day")
-    assert "day" in rows.canonical
-    assert rows.data.split.forward

@@ -16,7 +16,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
-from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.revisions import labelled_rows
 from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table, train_quickly
 from tests.model.rooms import rooms_table, train_rooms
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of four members in four folds."""
     trained = train_rooms(rooms_table(), encoding="mixed")
-    return write_checkpoint(tmp_path_factory.mktemp("mixed"), "rooms", trained.spec, trained.tensors)
+    return write_checkpoint(tmp_path_factory.mktemp("mixed"), "rooms", trained.spec, trained.posterior.tensors)
 
 
 def test_both_engines_answer_alike(mixed: Path) -> None:
@@ -44,11 +44,11 @@ def test_both_engines_answer_alike(mixed: Path) -> None:
 
 
 def test_an_update_leaves_out_the_same_inputs(mixed: Path) -> None:
-    revision = Revision.read(mixed)
+    revision = Posterior.load(mixed)
     before = inputs_read(revision.tensors)
-    rows = labelled_rows(rooms_table(rows=80, seed=3), revision.posterior)
+    rows = labelled_rows(rooms_table(rows=80, seed=3), revision)
     new = update(revision, rows, UpdateOptions(epochs=10), reporter=Notes())
-    after = inputs_read(new.revision.tensors)
+    after = inputs_read(new.posterior.tensors)
     assert before is not None
     assert after is not None
     assert torch.equal(before, after)
@@ -56,14 +56,14 @@ def test_an_update_leaves_out_the_same_inputs(mixed: Path) -> None:
 
 
 def test_a_pruning_does_not_count_what_is_not_read(mixed: Path) -> None:
-    revision = Revision.read(mixed)
+    revision = Posterior.load(mixed)
     pruned = prune(revision, 0.1)
-    before, after = inputs_read(revision.tensors), inputs_read(pruned.revision.tensors)
+    before, after = inputs_read(revision.tensors), inputs_read(pruned.posterior.tensors)
     assert before is not None
     assert after is not None
     assert torch.equal(before, after)
-    free = pruned.cut.total("weights") - pruned.cut.total("held")
-    assert pruned.cut.total("removed") == round(0.1 * free)
+    free = pruned.cut.weights - pruned.cut.held
+    assert pruned.cut.removed == round(0.1 * free)
 
 
 def test_numbers_refuse_it() -> None:

@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
-import torch
 
 from murho.model.training import candidates as candidates_module
-from murho.model.training import search
 from murho.model.training.options import make_options
 from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table
+from tests.model.conftest import Notes, make_table, with_losses_of_judges
 from tests.model.rooms import rooms_table
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
@@ -67,7 +65,7 @@ def test_classes_of_few_rows_start_from_the_mixed_encoding(monkeypatch: pytest.M
         spec = train(given, "room", make_options(quick | options), reporter=Notes()).spec
         return {one["encoding"] for one in spec.training["candidates"]}
 
-    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.3, 0.3, 0.2]))
+    with_losses_of_judges(monkeypatch, 0.3, 0.3, 0.2)
     assert encodings(table) == {"mixed"}
     assert encodings(table, encoding="standard") == {"standard"}
     assert encodings(table, members=2) == {"standard", "piecewise"}  # one judge a row

@@ -19,7 +19,7 @@ def _tensors(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def test_from_itself_it_has_not_moved() -> None:
-    shift = PosteriorShift.between(_tensors(), _tensors(), ARCHITECTURE)
+    shift = PosteriorShift.between(_tensors(), _tensors())
     assert shift.kl == pytest.approx(0.0, abs=1e-9)
     assert shift.moved == 0.0
     assert {layer.shift for layer in shift.layers} == {0.0}
@@ -29,7 +29,7 @@ def test_a_shift_by_known_sigmas_is_told_by_layer() -> None:
     old, new = _tensors(), _tensors()
     for name, sigmas in (("layers.0.weight", 2.0), ("layers.1.bias", 0.5)):
         new[f"{name}.mu"] = old[f"{name}.mu"] + sigmas * functional.softplus(old[f"{name}.rho"])
-    shift = PosteriorShift.between(old, new, ARCHITECTURE)
+    shift = PosteriorShift.between(old, new)
     shifts = {layer.name: (layer.shift, layer.moved) for layer in shift.layers}
     assert list(shifts) == ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]
     assert shifts["layers.0.weight"][0] == pytest.approx(2.0, rel=1e-4)
@@ -55,4 +55,4 @@ def test_its_divergence_is_that_of_torch_distributions() -> None:
         for name in ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias")
     ]
     expected = float(torch.stack(parts).sum()) / ARCHITECTURE.members
-    assert PosteriorShift.between(old, new, ARCHITECTURE).kl == pytest.approx(expected, rel=1e-4)
+    assert PosteriorShift.between(old, new).kl == pytest.approx(expected, rel=1e-4)

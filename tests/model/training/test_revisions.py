@@ -16,7 +16,7 @@ from murho.model.distributions.transforms import Logarithm
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import CheckpointError, TableError
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ def _replaced(table: pa.Table, name: str, values: object) -> pa.Table:
 
 
 def test_a_version_that_is_read_and_written_again_answers_the_same(rent_checkpoints: Path, tmp_path: Path) -> None:
-    revision = Revision.read(rent_checkpoints / "rent" / "1")
+    revision = Posterior.load(rent_checkpoints / "rent" / "1")
     directory = write_checkpoint(tmp_path, "rent", revision.spec.made_now(), revision.tensors)
-    again = Revision.read(directory)
+    again = Posterior.load(directory)
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in revision.tensors.items())
-    rows = Encoded.like(np.zeros((3, revision.posterior.architecture.inputs), dtype=np.float32))
-    ours, theirs = (one.posterior.predict_encoded(rows, PredictOptions()).percentiles for one in (revision, again))
+    rows = Encoded.like(np.zeros((3, revision.architecture.inputs), dtype=np.float32))
+    ours, theirs = (one.predict_encoded(rows, PredictOptions()).percentiles for one in (revision, again))
     np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_damaged_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rent" / "1").mkdir(parents=True)
     with pytest.raises(CheckpointError, match="missing"):
-        Revision.read(tmp_path / "rent" / "1")
+        Posterior.load(tmp_path / "rent" / "1")
 
 
 def test_rows_are_encoded_and_standardised_as_the_checkpoint_does(rent: Posterior) -> None:
@@ -108,7 +108,7 @@ def test_categories_that_are_numbers_stay_categories(rent: Posterior) -> None:
 
 def test_a_target_that_the_transform_can_not_take_is_refused_by_row(rent: Posterior) -> None:
     target = replace(rent.spec.target, transform=Logarithm(shift=0.0, top=7.0))
-    logarithmic = Posterior(replace(rent.spec, target=target), rent._tensors)
+    logarithmic = Posterior(replace(rent.spec, target=target), rent.tensors)
     table = make_table(rows=30, seed=9)
     assert len(labelled_rows(table, logarithmic)) == 30
     values = table.column("rent").to_numpy().copy()
@@ -125,7 +125,7 @@ def test_new_rows_with_the_same_features_are_one_unit(rent: Posterior) -> None:
 
 
 def test_new_rows_are_grouped_as_in_the_training_if_the_table_says_how(rent_checkpoints: Path) -> None:
-    revision = Revision.read(rent_checkpoints / "rent" / "1")
+    revision = Posterior.load(rent_checkpoints / "rent" / "1")
     training = revision.spec.training
     options = {**training["options"], "group": ["house"]}
     grouped = Posterior(replace(revision.spec, training={**training, "options": options}), revision.tensors)

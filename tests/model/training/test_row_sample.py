@@ -48,7 +48,7 @@ def test_rows_are_left_out_only_where_the_time_is_short(given: dict[str, object]
 def test_rows_with_a_target_are_drawn_by_the_seed_in_the_order_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared_table, "FEWEST_SAMPLED_ROWS", 50)
     options = make_options({"budget": 0.1, "seed": 4})
-    first, second = (rows_for_budget(prepared(options), options) for _ in range(2))
+    first, second = (rows_for_budget(prepared(options)) for _ in range(2))
     assert first.rows is not None
     assert len(first.rows) == first.given.num_rows == first.table.num_rows == 50
     assert (first.targets == first.rows).all()
@@ -57,15 +57,15 @@ def test_rows_with_a_target_are_drawn_by_the_seed_in_the_order_of_the_table(monk
     assert second.rows is not None
     assert (first.rows == second.rows).all()
     assert "learns from 50 of 200 rows" in first.notes[-1]
-    assert rows_for_budget(first, options) is first
-    assert held_out_within_budget(first, options) == 2_000 < MOST_HELD_OUT
+    assert rows_for_budget(first) is first
+    assert held_out_within_budget(first) == 2_000 < MOST_HELD_OUT
 
 
 def test_rare_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared_table, "FEWEST_SAMPLED_ROWS", 80)
     options = make_options({"budget": 0.1})
     whole = prepared(options, classes=True)
-    sample = rows_for_budget(whole, options)
+    sample = rows_for_budget(whole)
     assert whole.plan.schema.target.classes is not None
     rare = whole.plan.schema.target.classes.index("rare")
     assert (sample.targets == rare).sum() == 3
@@ -75,8 +75,8 @@ def test_rare_classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_training_within_its_budget_uses_all_rows() -> None:
     options = make_options({"budget": 60.0})
     whole = prepared(options)
-    assert rows_for_budget(whole, options) is whole
-    assert held_out_within_budget(whole, options) == MOST_HELD_OUT
+    assert rows_for_budget(whole) is whole
+    assert held_out_within_budget(whole) == MOST_HELD_OUT
 
 
 def test_a_training_on_a_sample_names_rows_as_the_file_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tests.model.conftest import Notes, make_table
 if TYPE_CHECKING:
     import pytest
 
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
 

@@ -58,14 +58,14 @@ def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: in
     pruned, done = cut(tensors, ARCHITECTURE, fraction, HELD)
     removed, kept, held = _split_by_hand(tensors, pruned)
     free = 2 * (3 * 6 + 6 * 4 + (4 + 3) * 2)
-    assert len(removed) == done.total("removed") == round(fraction * free)
+    assert len(removed) == done.removed == round(fraction * free)
     assert len(removed) + len(kept) == free
-    assert len(held) == done.total("held") == 2 * (2 * 6 + 2 * 2)
+    assert len(held) == done.held == 2 * (2 * 6 + 2 * 2)
     assert float(removed.max()) == done.threshold
     assert not len(kept) or done.threshold <= float(kept.min())
-    assert sum(done.removed) == len(removed)
-    assert sum(done.kept) == len(kept)
-    assert done.total("weights") - done.total("removed") == done.total("kept")
+    assert sum(done.histogram.removed) == len(removed)
+    assert sum(done.histogram.kept) == len(kept)
+    assert done.weights - done.removed == done.kept
 
 
 def test_nothing_else_is_touched() -> None:
@@ -168,10 +168,10 @@ def test_the_histogram_holds_ratios_beyond_its_ends() -> None:
         "layers.0.bias.rho": torch.zeros(1, 1, 1),
     }
     _, done = cut(tensors, architecture, 0.34, [])
-    histogram = done.to_json()["histogram"]
-    assert histogram["removed"][0] == 1
-    assert histogram["kept"][-1] == 1
-    assert sum(histogram["kept"]) == 2
-    assert len(histogram["edges"]) == len(histogram["kept"]) + 1
-    assert histogram["edges"][0] == pytest.approx(1e-3)
-    assert histogram["edges"][-1] == pytest.approx(100.0)
+    histogram = done.histogram
+    assert histogram.removed[0] == 1
+    assert histogram.kept[-1] == 1
+    assert sum(histogram.kept) == 2
+    assert len(histogram.edges) == len(histogram.kept) + 1
+    assert histogram.edges[0] == pytest.approx(1e-3)
+    assert histogram.edges[-1] == pytest.approx(100.0)

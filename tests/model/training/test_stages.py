@@ -10,10 +10,11 @@ from murho.model.training.candidates import (
     SETTLING,
     SHARE_OF_SEARCH,
     TRIAL,
-    StagePlan,
+    SearchPlan,
     epochs_of,
     warm_up_share,
 )
+from murho.model.training.options import make_options
 from tests.model.conftest import Notes, make_table, train_quickly
 
 
@@ -35,14 +36,15 @@ def test_stages_of_a_search_count_up_and_their_shares_add_up() -> None:
 
 
 def test_a_plan_knows_what_is_left_and_how_far_the_training_is() -> None:
-    plan = StagePlan([TRIAL, FULL, SETTLING], few=True)
+    plan = SearchPlan([TRIAL, FULL, SETTLING], make_options({}), FEW_ROWS - 1, began=0.0)
     assert plan.time == plan.time_left == 1.5
-    trial = plan.begin(TRIAL, 1, "trial")
+    trial, _ = plan.begin(TRIAL, 1, "trial", 0.0)
     assert (trial.number, trial.fits, trial.done) == (1, 3, 0.0)
     assert trial.share == pytest.approx(SHARE_OF_SEARCH / 6.0)
     plan.add(SETTLING)
     assert (plan.fits, plan.time, plan.time_left) == (4, 1.75, 1.5)
-    assert plan.begin(FULL, 2, "full").done == pytest.approx(SHARE_OF_SEARCH / 7.0)
+    full, _ = plan.begin(FULL, 2, "full", 0.0)
+    assert full.done == pytest.approx(SHARE_OF_SEARCH / 7.0)
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(rooms: Trained) -> None:
 
 @pytest.mark.parametrize("engine", ["torch", "auto"])
 def test_a_checkpoint_gives_the_same_answers_again(rooms: Trained, tmp_path: Path, engine: str) -> None:
-    directory = write_checkpoint(tmp_path, "rooms", rooms.spec, rooms.tensors)
+    directory = write_checkpoint(tmp_path, "rooms", rooms.spec, rooms.posterior.tensors)
     loaded = Posterior.load(directory, engine=engine)
     rows = table(40, seed=3)
     first, second = answer(rooms.posterior, rows), answer(loaded, rows)

@@ -16,13 +16,12 @@ from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows
-from murho.model.training import finishing
 from murho.model.training import train as training
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
 
 if TYPE_CHECKING:
-    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
 
 
@@ -71,7 +70,7 @@ def test_only_the_ratios_of_weights_matter() -> None:
         train_quickly(table.append_column("w", pa.array(given)), members=2, weight="w")
         for given in (weights, 8.0 * weights, np.full(160, 3.0))
     )
-    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
+    assert all(torch.equal(tensor, second.posterior.tensors[name]) for name, tensor in first.posterior.tensors.items())
     assert first.spec.metrics == second.spec.metrics
     assert first.spec.metrics != plain.spec.metrics
 
@@ -108,7 +107,7 @@ def test_fixed_noise_is_in_the_targets_unit() -> None:
 
 def test_the_same_seed_gives_the_same_checkpoint() -> None:
     first, second = train_quickly(make_table(), seed=3), train_quickly(make_table(), seed=3)
-    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
+    assert all(torch.equal(tensor, second.posterior.tensors[name]) for name, tensor in first.posterior.tensors.items())
     assert first.spec.metrics == second.spec.metrics
 
 
@@ -160,7 +159,7 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
             raise KeyboardInterrupt
         return calibrate_held_out(*arguments, **options)
 
-    monkeypatch.setattr(finishing, "calibrate_held_out", interrupted_once)
+    monkeypatch.setattr(training, "calibrate_held_out", interrupted_once)
     monkeypatch.setattr(training, "ROWS_IN_A_HURRY", 60)
     notes = Notes()
     trained = train_quickly(make_table(), notes, members=5)
@@ -168,11 +167,11 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
     assert trained.spec.metrics["n"] == present(trained.spec.calibration).rows == 60
     assert any("at most 60 rows" in line and "once more" in line for line in notes.lines)
     whole = train_quickly(make_table(), members=5)
-    assert all(torch.equal(tensor, whole.tensors[name]) for name, tensor in trained.tensors.items())
+    assert all(torch.equal(tensor, whole.posterior.tensors[name]) for name, tensor in trained.posterior.tensors.items())
 
 
 def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finishing, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(training, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         train_quickly(make_table())
 

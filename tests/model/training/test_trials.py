@@ -13,7 +13,7 @@ from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, present, rescored
 
 if TYPE_CHECKING:
-    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.fit import Fit
     from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}

@@ -16,7 +16,7 @@ from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import UpdateOptions, make_options
-from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.revisions import labelled_rows
 from murho.model.training.tasks import suits
 from murho.model.training.train import train
 from murho.model.training.updating import update
@@ -52,7 +52,7 @@ def table(rows: int = 250, seed: int = 0) -> pa.Table:
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained = train(table(), "visitors", make_options(OPTIONS), reporter=Notes())
     assert trained.spec.calibration is not None
-    return write_checkpoint(tmp_path_factory.mktemp("checkpoints"), "visits", trained.spec, trained.tensors)
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoints"), "visits", trained.spec, trained.posterior.tensors)
 
 
 def test_an_evaluation_finds_the_bands_and_the_randomised_pit_calibrated(directory: Path) -> None:
@@ -99,19 +99,15 @@ def test_a_service_answers_with_them(directory: Path) -> None:
 
 
 def test_an_update_learns_more_counts_and_refuses_other_targets(directory: Path) -> None:
-    revision = Revision.read(directory)
-    updated = update(
-        revision, labelled_rows(table(60, seed=3), revision.posterior), UpdateOptions(epochs=5), reporter=Notes()
-    )
-    answer = updated.revision.posterior.predict(
-        columns_from_table(table(5), updated.revision.spec.schema), PredictOptions()
-    )
+    revision = Posterior.load(directory)
+    updated = update(revision, labelled_rows(table(60, seed=3), revision), UpdateOptions(epochs=5), reporter=Notes())
+    answer = updated.posterior.predict(columns_from_table(table(5), updated.posterior.spec.schema), PredictOptions())
     assert (answer.percentiles == np.round(answer.percentiles)).all()
     bad = pa.table({"warmth": [0.1], "day": ["free"], "visitors": [0.5]})
     with pytest.raises(TableError, match=r"column 'visitors', row 1: the target 0\.5 is not a count"):
-        labelled_rows(bad, revision.posterior)
+        labelled_rows(bad, revision)
     with pytest.raises(TableError, match=r"column 'visitors', row 1: the target 0\.5 is not a count"):
-        evaluate_table(revision.posterior, bad)
+        evaluate_table(revision, bad)
 
 
 def test_the_search_may_try_counts_where_the_target_is_one() -> None:

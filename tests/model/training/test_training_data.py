@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.bbb.rows import TrainingData
 from murho.model.encoding.encoder import InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.splits import split_rows
+from murho.model.training.rows import TrainingData
 
 
 def _training_data(targets: np.ndarray) -> TrainingData:

@@ -21,7 +21,7 @@ def test_the_example_row_can_be_asked() -> None:
 def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     split = split_rows(160, 0)
-    monkeypatch.setattr(rows, "hold_out", lambda *_: HoldingOut(split, {}, {}, ()))
+    monkeypatch.setattr(rows, "hold_out", lambda *_: HoldingOut(split, {}, ()))
     target = train_quickly(table, members=1).spec.target
     rent = table.column("rent").to_numpy()[split.training]
     assert target.location == pytest.approx(rent.mean())
