@@ -32,7 +32,6 @@ __all__ = [
     "UNREAD_RHO",
     "Architecture",
     "BayesianNetwork",
-    "are_alike",
     "inputs_read",
     "inverse_softplus",
     "learned_tensors",
@@ -40,7 +39,6 @@ __all__ = [
     "local_reparameterisation",
     "mixed_reading",
     "noise_tensors",
-    "tensor_bytes",
     "tensor_problem",
     "weights_from_inputs",
 ]
@@ -146,6 +144,7 @@ class BayesianNetwork(nn.Module):
         mu: Means of all P weights and biases, ``[M, P]``, in the order of `Architecture.shapes`.
         rho: Unconstrained scales, ``[M, P]``, in the same order; ``sigma = softplus(rho)``.
         groups: Index of the tensor of each of the P entries, ``[P]``; the weights of a skip are a group of their own.
+        alike: Whether members differ in what they read by chance alone, if at all, and not as two kinds.
         reads: 1 where a member reads an input, else 0, ``[M, 1, D]``; None: every member reads all
             (`model.bbb.network`).
     """
@@ -159,6 +158,8 @@ class BayesianNetwork(nn.Module):
         generator: torch.Generator,
         initial_outputs: Mapping[int, float] | None = None,
         reads: Tensor | None = None,
+        *,
+        alike: bool = True,
     ) -> None:
         """Initialise the means as He-normal, and each sigma as a small fraction of their scale.
 
@@ -170,13 +171,12 @@ class BayesianNetwork(nn.Module):
             generator: Source of the initial means, on the CPU.
             initial_outputs: Output → constant that it starts near (`model.bbb.likelihood.Likelihood`).
             reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
+            alike: Whether members differ in what they read by chance alone, if at all, and not as two kinds.
         """
         super().__init__()
-        self.architecture = architecture
+        self.architecture, self.alike = architecture, alike
         last = len(architecture.layers) - 1
-        means: list[Tensor] = []
-        scales: list[Tensor] = []
-        groups: list[Tensor] = []
+        means, scales = list[Tensor](), list[float]()
         for index, (inputs, outputs) in enumerate(architecture.layers):
             scale = (1.0 if index == last else 2.0**0.5) / inputs**0.5
             weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
@@ -188,19 +188,19 @@ class BayesianNetwork(nn.Module):
                 for output, start in (initial_outputs or {}).items():
                     weight[..., output] *= 0.1
                     bias[..., output] = start
-            for part in (weight, bias):
-                means.append(part.flatten(start_dim=1))
-                scales.append(torch.full_like(means[-1], INITIAL_RELATIVE_SIGMA * scale))
-                groups.append(torch.full((means[-1].shape[1],), len(groups)))
+            means += (weight.flatten(start_dim=1), bias.flatten(start_dim=1))
+            scales += (INITIAL_RELATIVE_SIGMA * scale,) * 2
+        self._sizes = [part.shape[1] for part in means]
+        groups = torch.arange(len(means)).repeat_interleave(torch.tensor(self._sizes))
+        self.mu = nn.Parameter(torch.cat(means, dim=1))
+        self.rho = nn.Parameter(inverse_softplus(torch.tensor(scales)[groups].expand_as(self.mu)))
         if architecture.skip and architecture.hidden:
             # The weights of the skip form a group of their own, with its own prior scale.
-            groups[-2][architecture.hidden[-1] * architecture.outputs :] = len(groups)
-        self.mu = nn.Parameter(torch.cat(means, dim=1))
-        self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
-        self.register_buffer("groups", torch.cat(groups), persistent=False)
+            end = len(groups) - architecture.outputs
+            groups[end - architecture.inputs * architecture.outputs : end] = len(means)
+        self.register_buffer("groups", groups, persistent=False)
         self.register_buffer("reads", None if reads is None else reads.float().unsqueeze(1), persistent=False)
         self._shapes = [shape for name, shape in architecture.shapes().items() if name.endswith(".mu")]
-        self._sizes = [part.shape[1] for part in means]
         self.activation = ACTIVATIONS[architecture.activation]
 
     def sigma(self) -> Tensor:
@@ -280,16 +280,6 @@ def learned_tensors(network: BayesianNetwork, likelihood: nn.Module) -> dict[str
     return tensors
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return the tensors as the content of a safetensors file."""
-    import safetensors.torch
-
-    content: bytes = safetensors.torch.save(
-        {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    )
-    return content
-
-
 def tensor_problem(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str | None:
     """Describe the first problem of tensors from a file, or return None if there is none.
 
@@ -335,20 +325,6 @@ def mixed_reading(members: int, inputs: int, bins: Sequence[int]) -> Tensor:
     plain = [member for member in range(members) if member // together % 2]
     reads[torch.tensor(plain, dtype=torch.long)[:, None], torch.tensor(bins, dtype=torch.long)] = False
     return reads
-
-
-def are_alike(reads: Tensor | None) -> bool:
-    """Whether members differ in what they read by chance alone, if at all, and not as two kinds.
-
-    They are of two kinds where all members of one partition into folds read an input that none of the other reads.
-
-    Args:
-        reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
-    """
-    if reads is None:
-        return True
-    shares = torch.stack([part.float().mean(dim=0) for part in reads.split(folds_of(len(reads)))])
-    return not bool((shares.amax(dim=0) - shares.amin(dim=0) == 1.0).any())
 
 
 def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) -> Tensor:

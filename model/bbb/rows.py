@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor
 
-from murho.model.bbb.network import are_alike
 from murho.model.tables.splits import folds_of, partition_of
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ __all__ = [
     "LEAST_LOG_DENSITY",
     "Rows",
     "SeenRows",
+    "ensemble_of",
     "ensemble_score",
     "judged",
-    "members_described",
     "mixture_nll",
 ]
 
@@ -233,15 +232,14 @@ def judged(
     return kept
 
 
-def members_described(network: BayesianNetwork, rows: Rows) -> int:
-    """Number of members that scores of rows by their judges are extrapolated to.
+def ensemble_of(alone: Score, together: Score, network: BayesianNetwork, rows: Rows) -> Score:
+    """`ensemble_score` of all members of a network, from the scores of rows by their judges.
 
     Where the judges of a row are of two kinds that read different inputs, they differ more than two members of one
-    kind. The line through one and both would promise too much, so scores stay those of the judges.
+    kind. The line through one and both would promise too much, so the score stays that of the judges.
     """
     members = network.architecture.members
-    reads = None if network.reads is None else network.reads.squeeze(1).bool()
-    return members if are_alike(reads) else rows.judges(members)
+    return ensemble_score(alone, together, rows.judges(members), members) if network.alike else together
 
 
 def mixture_nll(network: BayesianNetwork, likelihood: Likelihood, rows: Rows, draws: int, seed: int) -> float:
@@ -260,4 +258,4 @@ def mixture_nll(network: BayesianNetwork, likelihood: Likelihood, rows: Rows, dr
     mixture = torch.logsumexp(single, dim=0) - math.log(len(single))
     alone = -float(rows.mean(single.clamp_min(LEAST_LOG_DENSITY)).mean())
     together = -float(rows.mean(mixture.clamp_min(LEAST_LOG_DENSITY)))
-    return ensemble_score(alone, together, len(single), members_described(network, rows))
+    return ensemble_of(alone, together, network, rows)

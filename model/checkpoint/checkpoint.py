@@ -307,13 +307,14 @@ def write_checkpoint(
             writable. Then nothing of the new version
             is visible, and older ones are untouched.
     """
-    from murho.model.bbb.network import tensor_bytes
+    import safetensors.torch
+
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.proof import Proof
 
     validate_name(name)
-    content = tensor_bytes(tensors)
-    on_cpu = {key: tensor.detach().cpu() for key, tensor in tensors.items()}
+    on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+    content: bytes = safetensors.torch.save(on_cpu)
     proof = Proof.of(Posterior(spec, on_cpu, engine="torch"))
     complete = {
         "format": FORMAT,

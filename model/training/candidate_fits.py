@@ -12,6 +12,7 @@ import torch
 
 from murho.model.bbb.fit import FitOptions, WorkModel, default_batch_size, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.encoding.encoder import MIXED
 from murho.model.errors import FitError
 from murho.model.runtime import give_back, interrupts_held_back
 from murho.model.tables.splits import folds_of
@@ -230,7 +231,8 @@ class CandidateFits:
             skip=options.skip and bool(candidate.hidden),
         )
         start, reads = torch.Generator().manual_seed(options.seed), data.reads(candidate.inputs, members)
-        return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads), likelihood
+        alike = reads is None or candidate.encoding != MIXED
+        return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads, alike=alike), likelihood
 
     def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
         """The options of a fit, from the number of its training rows, N, and its budget."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from murho.model.bbb.rows import LEAST_LOG_DENSITY, ensemble_score, judged, members_described
+from murho.model.bbb.rows import LEAST_LOG_DENSITY, ensemble_of, judged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +163,7 @@ def extrapolated(scores: Tensor, network: BayesianNetwork, rows: Rows) -> Tensor
         of these rows.
     """
     # The extrapolation is linear, so it may be made row by row.
-    of_all = ensemble_score(scores[:-1].mean(dim=0), scores[-1], len(scores) - 1, members_described(network, rows))
+    of_all = ensemble_of(scores[:-1].mean(dim=0), scores[-1], network, rows)
     return of_all if rows.weights is None else of_all * (rows.weights / rows.weights.mean()).to(of_all)
 
 

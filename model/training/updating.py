@@ -118,26 +118,22 @@ def split_new_rows(count: int, seed: int, members: int, units: Units | None = No
     Several members are cross-fitted, as in a training. In every block of F rows, one is in each of the F folds. So a
     further row leaves the folds of the others as they are. Below 10 rows, or two for each fold, none is held out.
     """
-    units = units or single_rows(count)
+    units, rows = units or single_rows(count), np.arange(count)
     folds = folds_of(members) if members > 1 else ROWS_FOR_ONE_HELD_OUT
     if count < max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds if members > 1 else 0):
-        everything = np.arange(count)
-        return Split(everything, everything, everything[:0])
+        return Split(rows, rows, rows[:0])
     # Units in the order of their first rows, so that a further row changes no other's number.
     _, first, of_rows = np.unique(units.of_rows, return_index=True, return_inverse=True)
-    numbers = first.argsort().argsort()[of_rows.reshape(-1)]
-    partitions = 2 if members % (2 * folds) == 0 else 1
-    of_units = np.empty((partitions, units.count), dtype=np.int64)
-    for partition in range(partitions):
+    numbers, partitions = first.argsort().argsort()[of_rows.reshape(-1)], []
+    for partition in range(2 if members % (2 * folds) == 0 else 1):
         generator = np.random.Generator(np.random.PCG64([seed, partition]))
         blocks = [generator.permutation(folds) for _ in range(math.ceil(units.count / folds))]
-        of_units[partition] = np.concatenate(blocks)[: units.count]
-    rows, fold_of_rows = np.arange(count), of_units[:, numbers]
+        partitions.append(np.concatenate(blocks)[numbers])
     if members == 1:
-        learned, held_out = rows[fold_of_rows[0] > 0], rows[fold_of_rows[0] == 0]
+        learned, held_out = rows[partitions[0] > 0], rows[partitions[0] == 0]
         return Split(learned, learned, held_out[:MOST_HELD_OUT], units=units)
     judged = np.random.Generator(np.random.PCG64(seed)).permutation(count)[:MOST_HELD_OUT]
-    return Split(rows, judged, judged, fold_of_rows, units=units)
+    return Split(rows, judged, judged, np.stack(partitions), units=units)
 
 
 def temperature_of(spec: ModelSpec, rows: int) -> float:

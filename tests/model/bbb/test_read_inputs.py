@@ -9,7 +9,6 @@ from murho.model.bbb.network import (
     UNREAD_RHO,
     Architecture,
     BayesianNetwork,
-    are_alike,
     inputs_read,
     learned_tensors,
     mixed_reading,
@@ -91,14 +90,3 @@ def test_where_all_is_read_tensors_stay() -> None:
     assert inputs_read(tensors) is None
     for name, tensor in network.named_tensors().items():
         assert torch.equal(tensors[name], tensor)
-
-
-def test_members_of_two_kinds_are_told_from_members_that_differ_by_chance() -> None:
-    assert are_alike(None)
-    assert not are_alike(mixed_reading(10, 6, [2, 3]))
-    by_chance = torch.ones(10, 6, dtype=torch.bool)
-    by_chance[[0, 1, 7], 2] = False
-    assert are_alike(by_chance)
-    by_chance[:, 4] = False  # read by nobody
-    assert are_alike(by_chance)
-    assert not are_alike(by_chance & mixed_reading(10, 6, [5]))
