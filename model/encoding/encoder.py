@@ -155,27 +155,14 @@ class Encoder(Stored):
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that the parts fit the schema.
+        """Check what other choices of features and options than a training's could break.
 
         Raises:
-            MisfitError: They are of other features or kinds, or none is read.
+            MisfitError: No feature is read, or none knows what missing cells may have been.
         """
-        numbers = [feature.name for feature in self.schema.features if feature.kind is FeatureKind.NUMERIC]
-        if tuple(part.feature for part in self.parts) != self.schema.features:
-            raise MisfitError("parts", "one for each feature of the schema, in its order", len(self.parts))
-        for at, part in enumerate(self.parts):
-            if not isinstance(part, (Unread, ENCODINGS[self.encoding][part.feature.kind])):
-                kind = part.feature.kind
-                raise MisfitError(f"parts[{at}].kind", f"one for a {kind} feature, encoding {self.encoding}", part.kind)
         if len(self.unread) == len(self.parts):
             raise MisfitError("parts", "at least one that is read", list(self.unread))
-        if not set(self.continuations) <= set(numbers):
-            raise MisfitError("continuations", f"some by the names of numbers, {numbers}", list(self.continuations))
-        if self.whitening is not None and list(self.whitening.scales) != numbers:
-            raise MisfitError("whitening.scales", f"the numeric features {numbers}", list(self.whitening.scales))
-        if self.distribution is not None:
-            self.distribution.require_features(self.schema)
-        elif any(feature.imputed for feature in self.schema.features):
+        if self.distribution is None and any(feature.imputed for feature in self.schema.features):
             raise MisfitError("distribution", "one, because a feature has imputed cells", None)
 
     @classmethod

@@ -27,7 +27,7 @@ import numpy as np
 
 from murho.model.encoding.landmarks import Landmarks
 from murho.model.encoding.quantile_scores import QuantileScores
-from murho.model.json_validation import Counts, Matrix, MisfitError, Stored
+from murho.model.json_validation import Counts, Matrix, Stored
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Columns, Feature, Schema
+    from murho.model.tables.schema import Columns, Feature
 
 __all__ = [
     "MOST_COLUMNS",
@@ -50,9 +50,9 @@ LEAST_SHARE = 0.05
 """Least share of a level with an indicator. A rarer one would have a standardised indicator far from Gaussian."""
 
 
-def levels_of(feature: Feature | None) -> tuple[Any, ...] | None:
-    """Return the categories of a feature, or 0 and 1 of a boolean; None for numbers and dates, and for no feature."""
-    if feature is None or feature.kind in (FeatureKind.NUMERIC, FeatureKind.DATE):
+def levels_of(feature: Feature) -> tuple[Any, ...] | None:
+    """Return the categories of a feature, or 0 and 1 of a boolean; None for numbers and dates."""
+    if feature.kind in (FeatureKind.NUMERIC, FeatureKind.DATE):
         return None
     return feature.categories if feature.kind is FeatureKind.CATEGORICAL else (0.0, 1.0)
 
@@ -68,11 +68,6 @@ class LevelShares(Stored):
 
     levels: tuple[str, ...] | tuple[float, ...]
     counts: Counts
-
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless each level has a count, and one is above 0."""
-        if len(self.counts) != len(self.levels) or not self.counts.sum() > 0:
-            raise MisfitError("counts", f"{len(self.levels)} counts, not all 0", self.counts.tolist())
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self | None:
@@ -139,25 +134,6 @@ class FeatureDistribution(Stored):
     correlation: Matrix | None
     reach: float
     landmarks: Landmarks | None = None
-
-    def require_features(self, schema: Schema) -> None:
-        """Check that the distribution is one of features of a schema.
-
-        Raises:
-            MisfitError: A feature or a size does not fit; the path begins with ``distribution``.
-        """
-        features = {feature.name: feature for feature in schema.features}
-        others = [name for name in self.numbers if name not in features or levels_of(features[name]) is not None]
-        others += [name for name, shares in self.levels.items() if shares.levels != levels_of(features.get(name))]
-        if others:
-            raise MisfitError("distribution", "numbers, and levels with counts above 0, of the features", others)
-        columns = len(self.owners)
-        if self.joint.shape != (columns, columns) or (columns and np.linalg.eigvalsh(self.joint)[0] <= 0.0):
-            expected = f"a positive definite matrix of {columns} columns"
-            raise MisfitError("distribution.correlation", expected, self.joint.shape)
-        if self.landmarks is not None and self.landmarks.points.shape[1] != len(self.numbers):
-            expected = f"points of {len(self.numbers)} numbers each"
-            raise MisfitError("distribution.landmarks.points", expected, self.landmarks.points.shape)
 
     @cached_property
     def indicated(self) -> tuple[tuple[str, npt.NDArray[np.intp]], ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from murho.model.json_validation import Matrix, MisfitError, Positive, Stored, Vector
+from murho.model.json_validation import Matrix, Positive, Stored, Vector
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,8 +43,8 @@ FURTHEST = 1e6
 """Differences are clipped at ± this number of standard deviations, so that their squares stay finite."""
 ROUNDING = 1e-12
 """Bound on the rounding of a squared distance by a matrix product, relative to the squares that it adds up."""
-DIGITS = 5
-"""Significant digits of a landmark."""
+DECIMALS = 5
+"""Digits after the point of a landmark, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,6 @@ class Landmarks(Stored):
     stds: Vector
     unit: Positive = 1.0
 
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless there is a spacing for each point, and a mean and a std for each number."""
-        count, columns = self.points.shape
-        if len(self.spacings) != count or not count or self.spacings.min() <= 0.0:
-            raise MisfitError("spacings", f"{count} numbers above 0, at least one", self.spacings.tolist())
-        if not len(self.means) == len(self.stds) == columns or (self.stds <= 0.0).any():
-            raise MisfitError("stds", f"{columns} means, and as many stds above 0", self.stds.tolist())
-
     @classmethod
     def fit(cls, values: npt.NDArray[np.float64], stds: npt.NDArray[np.float64]) -> Self | None:
         """Find the landmarks of training rows.
@@ -90,10 +82,10 @@ class Landmarks(Stored):
         if not columns or count < LANDMARKS_OF_A_COLUMN * columns:
             return None
         means = np.nanmean(values, axis=0)
-        points = _rounded(_centres(np.nan_to_num((values[:MOST_ROWS] - means) / stds), count))
+        points = _centres(np.nan_to_num((values[:MOST_ROWS] - means) / stds), count).round(DECIMALS)
         squares = np.square(points[:, None] - points).sum(axis=2)
         nearest = np.sqrt(np.sort(squares, axis=1)[:, 1 : FELLOWS + 1])  # the first one is the landmark itself
-        return cls(points, _rounded(np.maximum(nearest.mean(axis=1), LEAST_SPACING)), means, stds)
+        return cls(points, np.maximum(nearest.mean(axis=1), LEAST_SPACING).round(DECIMALS), means, stds)
 
     def distances(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``."""
@@ -149,8 +141,3 @@ def _centres(rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float6
         sizes = members.sum(axis=0)[:, None]
         centres = np.where(sizes > 0.0, members.T @ rows / np.maximum(sizes, 1.0), centres)
     return centres
-
-
-def _rounded(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return numbers of any shape with `DIGITS` significant digits."""
-    return np.array([float(f"{number:.{DIGITS}g}") for number in numbers.flat]).reshape(numbers.shape)

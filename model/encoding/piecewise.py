@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from murho.model.encoding.transforms import FeatureEncoding, FromSchema, Scale
-from murho.model.json_validation import MisfitError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,21 +53,15 @@ def bin_edges(numbers: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.flo
     if len(plain) > FEW_BINS + 1:
         return _across_gaps(plain, numbers)
     values, counts = np.unique(numbers, return_counts=True)
-    shared = np.zeros(len(values), dtype=bool)
-    while True:
-        bins = most - int(shared.sum())
-        rows = counts[~shared].sum()
-        more = ~shared & (counts * bins > rows) if bins > 0 else np.zeros_like(shared)
-        if not more.any():
-            break
+    shared, bins = np.zeros(len(values), dtype=bool), most
+    while bins > 0 and (more := ~shared & (counts * bins > counts[~shared].sum())).any():
         shared |= more
+        bins = most - int(shared.sum())
     if shared.all():
         return values
-    if not shared.any():
-        return plain
     others = np.repeat(values[~shared], counts[~shared])
     as_plain = -(-len(others) * most // len(numbers))
-    bins = min(most - int(shared.sum()), max(as_plain, len(others) // LEAST_ROWS))
+    bins = min(bins, max(as_plain, len(others) // LEAST_ROWS))
     return np.unique(np.concatenate([values[[0, -1]], values[shared], _quantiles(others, bins)]))
 
 
@@ -118,15 +110,6 @@ class PiecewiseLinear(FeatureEncoding):
     edges: tuple[float, ...]
     columns: tuple[Scale, ...]
     kind: Literal["piecewise"] = "piecewise"
-
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless edges are none, or at least three that rise, with a scale for each bin."""
-        if any(low >= high for low, high in pairwise(self.edges)) or len(self.edges) in {1, 2}:
-            raise MisfitError("edges", "no edges, or at least three, each above the one before", self.edges)
-        if len(self.columns) != max(len(self.edges) - 1, 0):
-            raise MisfitError("columns", "one scale a bin", len(self.columns))
-        if any(column.std < _LEAST_STD for column in self.columns):
-            raise MisfitError("columns", f"a std of at least {_LEAST_STD}", min(column.std for column in self.columns))
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:

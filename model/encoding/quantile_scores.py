@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from murho.model.encoding.transforms import Scale
-from murho.model.json_validation import Counts, MisfitError, Positive, Stored, Vector
+from murho.model.json_validation import Counts, Positive, Stored, Vector
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -64,15 +64,6 @@ class QuantileScores(Stored):
     std: Positive
     centre: float = 0.0
     spread: Positive = 1.0
-
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless the values rise, and the counts are as many and rise too."""
-        if not self.values.size or (np.diff(self.values) <= 0.0).any():
-            raise MisfitError("values", "increasing numbers, at least one", self.values.tolist())
-        if not len(self.values) == len(self.below) == len(self.upto):
-            raise MisfitError("below", "as many counts as values", self.below.tolist())
-        if (self.below >= self.upto).any() or (self.upto[:-1] > self.below[1:]).any():
-            raise MisfitError("upto", "counts above those of below, increasing", self.upto.tolist())
 
     @classmethod
     def fit(cls, column: npt.NDArray[np.float64]) -> Self | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, S
 import numpy as np
 from pydantic import PlainSerializer
 
-from murho.model.json_validation import MisfitError, Positive, Stored, Unlimited, one_of
+from murho.model.json_validation import Positive, Stored, Unlimited, one_of
 from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import Feature
 
@@ -236,11 +236,6 @@ class OneHot(FeatureEncoding):
     pooled: tuple[str, ...] = ()
     kind: Literal["one-hot"] = "one-hot"
 
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless the pooled categories differ and are the feature's."""
-        if len(set(self.pooled)) < len(self.pooled) or not set(self.pooled) <= set(self.feature.categories):
-            raise MisfitError("pooled", "categories of the feature that differ", self.pooled)
-
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
         """Count the categories of the training rows ``[N]``."""
@@ -300,11 +295,6 @@ class Calendar(FeatureEncoding):
     parts: tuple[Annotated[str, one_of("month", "weekday", "hour")], ...]
     kind: Literal["calendar"] = "calendar"
     increasing: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless the parts differ and are in order."""
-        if list(self.parts) != [part for part in _CYCLES if part in self.parts]:
-            raise MisfitError("parts", f"some of {', '.join(_CYCLES)}, in this order", self.parts)
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:

@@ -149,26 +149,18 @@ class Distances:
             left &= squares > distribution.reach**2
 
     def far_numbers(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, float]]:
-        """Find the numbers in which rows differ most from the nearest landmark.
+        """Find the numbers in which rows differ most from the nearest landmark, and those that differ half as much.
 
         Yields:
-            One to three times for each of ``rows``: the row, a number, and the landmark's value. First the number that
-            differs most, and further ones until the row would be within reach without them.
+            At least once for each of ``rows``: the row, a number, and the landmark's value.
         """
         landmarks, numbers = self.distribution.landmarks, self.numbers[rows]
-        if landmarks is None:
+        if landmarks is None or not rows.size:
             return
-        differences = landmarks.differences(numbers)
-        squares = np.square(differences)
-        squares *= (np.square(self.within[1, rows]) / squares.sum(axis=1).clip(1e-300))[:, None]
-        order = np.argsort(-squares, axis=1, kind="stable")[:, :MOST_NAMED]
-        ordered = np.take_along_axis(squares, order, axis=1)
-        before = squares.sum(axis=1, keepdims=True) - ordered.cumsum(axis=1) + ordered
-        names, nearest = tuple(self.distribution.numbers), numbers - differences * landmarks.stds
-        chosen = (before > self.distribution.reach**2) & (ordered > 0.0)
-        chosen[:, 0] = ordered[:, 0] > 0.0
-        for at, turn in zip(*np.nonzero(chosen), strict=True):
-            yield int(rows[at]), names[order[at, turn]], float(nearest[at, order[at, turn]])
+        differences, names = landmarks.differences(numbers), tuple(self.distribution.numbers)
+        sizes, nearest = np.abs(differences), numbers - differences * landmarks.stds
+        for at, place in np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True)).tolist():
+            yield int(rows[at]), names[place], float(nearest[at, place])
 
 
 def unlike_values(distribution: FeatureDistribution | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:

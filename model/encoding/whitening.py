@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from murho.model.encoding.transforms import FURTHEST, LARGEST, Scale, Scaled
-from murho.model.json_validation import Matrix, MisfitError, Stored, Vector
+from murho.model.json_validation import Matrix, Stored, Vector
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -61,13 +61,6 @@ class Whitening(Stored):
     axes: Matrix
     minima: Vector
     maxima: Vector
-
-    def __post_init__(self) -> None:
-        """Raise a `MisfitError` unless each feature has weights, and each direction a range."""
-        if self.axes.shape != (len(self.scales), len(self.minima)):
-            raise MisfitError("axes", "a list a scale, with as many numbers as minima", self.axes.shape)
-        if len(self.minima) != len(self.maxima) or (self.minima > self.maxima).any():
-            raise MisfitError("minima", "as many numbers as maxima, up to these", self.minima.tolist())
 
     @classmethod
     def fit(cls, parts: Sequence[FeatureEncoding], columns: Columns) -> Self | None:

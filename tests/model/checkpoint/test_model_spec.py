@@ -300,12 +300,7 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
         (_with("encoder", "encoding", value="binned"), "encoder.encoding: expected 'standard'"),
         (_with("encoder", "parts", 0, "scale", "std", value=0.0), "encoder.parts[0].scale.std: expected greater than"),
         (_with("encoder", "parts", 0, "feature", value="area"), "encoder.parts[0].feature: expected an object"),
-        (_with("encoder", "parts", value=[]), "encoder.parts: expected one for each feature of the schema"),
         (_with("encoder", "parts", 0, value={"feature": "size", "kind": "unread"}), "encoder.parts: expected at least"),
-        (
-            _with("encoder", "parts", 0, value={"feature": "size", "rare": False, "pooled": [], "kind": "one-hot"}),
-            "encoder.parts[0].kind: expected one for a numeric feature, encoding standard, found",
-        ),
         (_with("encoder", "gaps", value={"size": []}), "encoder.gaps: the field is not known"),
         (
             _with("encoder", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),

@@ -77,7 +77,6 @@ def test_they_survive_json() -> None:
     ("continuations", "message"),
     [
         ([], "encoder.continuations"),
-        ({"z": HALF.to_json()}, "encoder.continuations"),
         ({"x": {"share": 0.5}}, "encoder.continuations.x"),
         ({"x": HALF.to_json() | {"share": 1.5}}, "encoder.continuations.x.share"),
         ({"x": HALF.to_json() | {"above": -1.0}}, "encoder.continuations.x.above"),

@@ -3,12 +3,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution
 from murho.model.encoding.unlike import Distances
-from murho.model.errors import CheckpointError
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 
 COLUMNS = mixed_columns(400)
@@ -104,24 +102,3 @@ def test_a_table_of_categories_alone_has_no_distance() -> None:
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     assert not Distances.of(distribution, columns).whole.any()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"reach": "far"}, r"here\.reach: expected a"),
-        ({"numbers": {"kind": {}}}, r"here\.numbers\.kind\.values: the field is missing"),
-        ({"numbers": {"kind": SCORES}}, r"distribution: expected numbers, and levels with counts .* \[\"kind\"\]"),
-        (
-            {"levels": {"first": {"levels": [0.0, 1.0], "counts": [1, 2]}}},
-            r"distribution: expected numbers, and levels",
-        ),
-        ({"correlation": [[1.0], [0.5, 1.0]]}, r"here\.correlation: expected lists of the same length"),
-        ({"correlation": [[1.0, 0.5], [0.5, 1.0]]}, r"distribution\.correlation: expected a positive .* of 6 columns"),
-        ({"correlation": (-np.eye(6)).tolist()}, r"distribution\.correlation: expected a positive definite matrix"),
-        ({"more": 1}, "more"),
-    ],
-)
-def test_data_that_do_not_fit_are_named(change: dict[str, object], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        FeatureDistribution.from_json(fitted().to_json() | change, "here").require_features(SCHEMA)

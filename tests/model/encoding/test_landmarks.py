@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, MOST_LANDMARKS, Landmarks
-from murho.model.errors import CheckpointError
 
 
 def two_clusters(rows: int = 400) -> np.ndarray:
@@ -94,21 +93,3 @@ def test_wide_tables_have_fewer_and_few_rows_none() -> None:
 def test_json_gives_the_same_distances_back() -> None:
     again = Landmarks.from_json(json.loads(json.dumps(fitted().to_json())), "here")
     np.testing.assert_array_equal(again.distances(VALUES), fitted().distances(VALUES))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"points": [[1.0, 2.0], [1.0]]}, r"here\.points: expected lists of the same length"),
-        ({"points": [], "spacings": []}, r"here\.spacings: expected 0 numbers above 0, at least one"),
-        ({"points": [[1.0, 2.0]] * 200}, r"here\.stds: expected 2 means, and as many stds"),
-        ({"stds": [1.0, 0.0, 1.0]}, r"here\.stds: expected 3 means, and as many stds above 0"),
-        ({"means": [0.0]}, r"here\.stds: expected 3 means"),
-        ({"spacings": [1.0]}, r"here\.spacings: expected 200 numbers above 0"),
-        ({"unit": -1.0}, r"here\.unit: expected greater than 0"),
-        ({"more": 1}, "more"),
-    ],
-)
-def test_data_that_do_not_fit_are_named(change: dict[str, object], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        Landmarks.from_json(fitted().to_json() | change, "here")

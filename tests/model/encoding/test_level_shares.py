@@ -47,8 +47,6 @@ def test_json_gives_the_same_counts_back_and_others_are_refused() -> None:
     again = LevelShares.from_json(fitted().to_json())
     np.testing.assert_array_equal(again.counts, fitted().counts)
     assert again.levels == KIND.categories
-    with pytest.raises(CheckpointError, match=r"here\.counts: expected 4 counts"):
-        LevelShares.from_json(fitted().to_json() | {"counts": [1, 2]}, "here")
     with pytest.raises(CheckpointError, match=r"here\.counts\[0\]: expected less than or equal to"):
         LevelShares.from_json(fitted().to_json() | {"counts": [2**70, 2, 3, 4]}, "here")
     assert LevelShares.fit(KIND, np.array([None], dtype=object)) is None

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.quantile_scores import MOST_KNOTS, QuantileScores, normal_cdf, normal_quantile
-from murho.model.errors import CheckpointError
 
 
 def fitted(column: np.ndarray) -> QuantileScores:
@@ -61,18 +60,3 @@ def test_json_gives_the_same_scores_back() -> None:
     again = QuantileScores.from_json(json.loads(json.dumps(scores.to_json())), "here")
     np.testing.assert_array_equal(again.knot_scores, scores.knot_scores)
     np.testing.assert_array_equal(again.at(np.linspace(-3, 3, 50)), scores.at(np.linspace(-3, 3, 50)))
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("values", [1.0, 1.0], "here.values: expected increasing numbers"),
-        ("values", [1.0], "as many counts as values"),
-        ("below", [3, 4], "here.upto: expected counts above"),
-        ("std", 0.0, r"here\.std: expected greater than 0"),
-    ],
-)
-def test_data_that_do_not_fit_are_named(field: str, value: object, message: str) -> None:
-    data = QuantileScores.fit(np.array([1.0, 2.0, 2.0])).to_json()  # type: ignore[union-attr]
-    with pytest.raises(CheckpointError, match=message):
-        QuantileScores.from_json(data | {field: value}, "here")
