@@ -137,7 +137,6 @@ def release_memory() -> None:
 
 
 _MICROSECONDS_PER_DAY = 86_400e6
-_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +180,8 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _microseconds(column, name)
     if holds_durations(kind):
-        return pc.divide(
-            pc.cast(pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32()), pa.float64()),
-            _PER_SECOND[kind.unit],
-        )
+        whole = pc.cast(column, pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us"), safe=False)
+        return pc.divide(pc.cast(pc.cast(whole, pa.int64()), pa.float64()), 1e6)
     return column
 
 

@@ -183,7 +183,9 @@ def without_index(table: pa.Table) -> pa.Table:
             if not name.strip() and position == 0 and _NAME not in names and len(column):
                 notes.append(f"column 1 has no name, and is called {_NAME!r}")
                 names[0] = _NAME
-    return with_notes(table.rename_columns(names).select(kept), notes) if notes and kept else table
+    if not notes or not kept:
+        return table
+    return with_notes(table.rename_columns(names).select(kept).replace_schema_metadata(table.schema.metadata), notes)
 
 
 def _whole_numbers(column: pa.ChunkedArray) -> bool:

@@ -33,10 +33,7 @@ __all__ = [
     "Schema",
     "Target",
     "UnfamiliarValue",
-    "outside_message",
-    "outside_rows",
     "with_unit",
-    "written",
 ]
 
 
@@ -118,7 +115,7 @@ class Feature(Stored):
         return value
 
 
-def outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Numbers of the rows with a value outside the training range or categories, of a canonical column ``[B]``."""
     if feature.kind is FeatureKind.CATEGORICAL:
         known = {None, *feature.categories}
@@ -129,8 +126,8 @@ def outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.i
     return np.flatnonzero((column < feature.minimum) | (column > feature.maximum))
 
 
-def outside_message(feature: Feature, value: Any) -> str:
-    """Say what is unusual about a value that `outside_rows` finds, for people."""
+def _outside_message(feature: Feature, value: Any) -> str:
+    """Say what is unusual about a value that `_outside_rows` finds, for people."""
     if feature.kind is FeatureKind.CATEGORICAL:
         rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
         return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
@@ -226,25 +223,20 @@ class Schema(Stored):
         if len({*names, self.target.name}) != len(names) + 1:
             raise ValueError("expected features with names that differ from each other and from the target's")
 
-    def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+    def outside(self, columns: Columns) -> list[UnfamiliarValue]:
         """List the values outside the training range and the categories unseen in training.
 
         Missing cells are never listed.
 
         Args:
             columns: The features' canonical columns, each ``[B]``.
-            limit: Largest number of entries: the first ones; None for all.
 
         Returns:
             One entry per value, sorted by row, then by feature in schema order.
         """
-        found: list[tuple[int, int]] = []
-        for position, feature in enumerate(self.features):
-            rows = outside_rows(feature, columns[feature.name])
-            found.extend((int(row), position) for row in rows[:limit])
-        found.sort()
-        listed = []
-        for row, position in found[:limit]:
-            feature = self.features[position]
-            listed.append(UnfamiliarValue(row, feature.name, outside_message(feature, columns[feature.name][row])))
-        return listed
+        found = [
+            UnfamiliarValue(int(row), feature.name, _outside_message(feature, columns[feature.name][row]))
+            for feature in self.features
+            for row in _outside_rows(feature, columns[feature.name])
+        ]
+        return sorted(found, key=lambda value: value.row)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.columns import canonical_column, is_missing, rows_of
 from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, hints_of_table, infer_column
 from murho.model.tables.schema import (
@@ -221,14 +221,15 @@ def plan_columns(
         The plan.
 
     Raises:
-        TableError: A column of an option doesn't exist, the target has no two different numbers, the table has fewer
-            than two rows, no feature is left, or a cell fits no kind (the message names column and row).
-        OptionError: The target is ignored, or is said to be dates.
+        TableError: The target doesn't exist or has no two different numbers, the table has fewer than two rows, no
+            feature is left, or a cell fits no kind (the message names column and row).
+        OptionError: An ignored or overridden column doesn't exist, or the target is ignored or said to be dates.
     """
     overrides = overrides or {}
     roles = dict.fromkeys(overrides, "the described column") | dict.fromkeys(ignore, "the ignored column")
-    for name, role in (roles | {target: "the target"}).items():
-        require_column(table, name, role)
+    require_column(table, target, "the target")
+    for name, role in roles.items():
+        require_column(table, name, role, OptionError)
     override = overrides.get(target, ColumnOverride())
     if target in ignore:
         raise OptionError(f"the target {target!r} can't be ignored")
@@ -359,16 +360,17 @@ def _most_frequent(values: list[str]) -> tuple[str, ...]:
     return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
 
 
-def require_column(table: pa.Table, name: str, role: str) -> None:
-    """Raise a TableError that lists the columns of the table if it has no column of this name.
+def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError] = TableError) -> None:
+    """Raise an error that lists the columns of the table if it has no column of this name.
 
     Args:
         table: The table.
         name: The column.
         role: What the column is for, such as "the target".
+        kind: Kind of the error.
     """
     if name not in table.column_names:
-        raise TableError(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
+        raise kind(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
 
 
 def _hints(name: str, names: Iterable[str], most: int = 30) -> str:

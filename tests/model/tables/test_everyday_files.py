@@ -214,6 +214,10 @@ class TestIndexes:
         assert table.column_names == ["a", "b"]
         assert "is the index that pandas writes: dropped" in notes_of(table)[0]
 
+    def test_what_was_noted_before_stays(self, tmp_path: Path) -> None:
+        notes = notes_of(read_table(written(tmp_path, ",a\n1,x\n2,y\n".encode("utf-16"), "a.csv")))
+        assert [note.partition(" ")[0] for note in notes] == ["the", "column"]
+
     def test_an_index_of_names_gets_a_name(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path, b",a\nu,1\nv,2\n", "a.csv"))
         assert table.column_names == ["index", "a"]

@@ -118,9 +118,3 @@ def test_values_outside_are_listed_by_row_then_feature() -> None:
         UnfamiliarValue(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
         UnfamiliarValue(2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"),
     ]
-
-
-def test_a_limit_keeps_the_first_ones() -> None:
-    batch = columns([0.0] * 1000, [-1.0] * 1000, ["Mars"] * 1000, [0.0] * 1000)
-    assert SCHEMA.outside(batch, limit=4) == SCHEMA.outside(batch)[:4]
-    assert len(SCHEMA.outside(batch)) == 3000

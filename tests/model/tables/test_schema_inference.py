@@ -208,9 +208,9 @@ class TestOptions:
         assert plan_columns(table_of(c=["a", "b"]), "y", ignore=["c"]).schema.left_out == {"c": "ignored"}
 
     def test_unknown_columns_are_refused(self) -> None:
-        with pytest.raises(TableError, match=r"the ignored column 'Orign' is not .*: did you mean 'Origin'"):
+        with pytest.raises(OptionError, match=r"the ignored column 'Orign' is not .*: did you mean 'Origin'"):
             plan_columns(read_table(CARS), "Miles_per_Gallon", ignore=["Orign"])
-        with pytest.raises(TableError, match="the described column 'k'"):
+        with pytest.raises(OptionError, match="the described column 'k'"):
             plan_columns(table_of(), "y", overrides={"k": ColumnOverride(unit="m")})
 
     def test_the_target_can_be_neither_ignored_nor_a_date(self) -> None:
