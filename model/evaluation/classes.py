@@ -28,7 +28,7 @@ from murho.model.predictive.plans import ClassPlan
 from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -131,10 +131,12 @@ class JudgedClasses(JudgedRows):
 
         Returns:
             `report` with ``entropy``, its mean in nats, and ``epistemic_share`` of it; ``independent``, as how many
-            independent rows of equal weight these count; `accuracy_of_kept`; ``by_class``; ``confusion``, weights of
-            the rows by class and by predicted class, None with more than 100 classes; ``confused``, the most frequent
-            pairs; ``by_confidence`` (by the probability of the likeliest class) and ``by_category``: in each part the
-            means ``accuracy``, ``confidence``, ``log_loss``, and ``coverage`` and ``size`` of the 90 % sets.
+            independent rows of equal weight these count; `accuracy_of_kept`; ``confusion``, weights of the rows by
+            class and by predicted class, None with more than 100 classes; ``confused``, the most frequent pairs;
+            ``by_confidence`` (by the probability of the likeliest class), ``by_category`` and ``by_class``: in each
+            part the means ``accuracy``, ``confidence``, ``log_loss``, and ``coverage`` and ``size`` of the 90 % sets.
+            The accuracy of a class is its recall, None without rows; beside it is its ``precision``, the share of its
+            own rows in those predicted as it, None if no row is.
         """
         names, labels, served, rows = schema.target.classes or (), self.labels, self.served, self.counts
         sets = self.sets.get("calibrated", self.sets["raw"])
@@ -150,15 +152,9 @@ class JudgedClasses(JudgedRows):
         by_class = {}
         for number, name in enumerate(names):
             own, predicted = np.flatnonzero(labels == number), np.flatnonzero(predictions == number)
-            scores: dict[str, Any] = {"recall": None, "precision": None, "log_loss": None, "sets": None}
-            if len(own):
-                chosen = rows.of_rows(own)
-                held = {coverage: of_rows[own] for coverage, of_rows in sets.items()}
-                of_own = means({"recall": values["accuracy"][own], "log_loss": values["log_loss"][own]}, chosen)
-                scores |= of_own | {"sets": set_scores(held, labels[own], chosen)}
-            if len(predicted):
-                scores["precision"] = float(rows.of_rows(predicted).mean(values["accuracy"][predicted]))
-            by_class[name] = {"n": len(own), **scores}
+            precision = scores_of_part({"precision": values["accuracy"]}, predicted, rows) if len(predicted) else {}
+            scores = scores_of_part(values, own, rows) if len(own) else {}
+            by_class[name] = {"precision": None} | precision | {"rows": len(own), "accuracy": None} | scores
         confusion = np.zeros((len(names), len(names)))
         np.add.at(confusion, (labels, predictions), rows.amounts)
         wrong = confusion * (1.0 - np.eye(len(names)))
@@ -317,7 +313,7 @@ SHARES_KEPT = (50, 80, 90, 95, 100)
 
 
 def accuracy_of_kept(
-    correct: NDArray[np.bool_], uncertainty: NDArray[np.float64], rows: RowWeights, kept: Sequence[int] = SHARES_KEPT
+    correct: NDArray[np.bool_], uncertainty: NDArray[np.float64], rows: RowWeights
 ) -> dict[str, float]:
     """Accuracy of the rows of least uncertainty (Geifman & El-Yaniv 2017, "Selective classification").
 
@@ -327,11 +323,10 @@ def accuracy_of_kept(
         correct: Whether each row's prediction is right, ``[N]``.
         uncertainty: ``[N]``, such as the entropy of its probabilities.
         rows: Weights of the rows.
-        kept: Shares of the weight to keep, per cent, above 0.
 
     Returns:
-        By share: ``{"50": …, "80": …}``.
+        By share of the weight in `SHARES_KEPT`: ``{"50": …, "80": …}``.
     """
     place = np.unique(uncertainty, return_inverse=True)[1].reshape(-1)
     known, right = (np.append(0.0, np.bincount(place, rows.shares * of).cumsum()) for of in (1.0, correct))
-    return {str(share): float(np.interp(share / 100.0, known, right)) * 100.0 / share for share in kept}
+    return {str(share): float(np.interp(share / 100.0, known, right)) * 100.0 / share for share in SHARES_KEPT}

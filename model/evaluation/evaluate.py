@@ -13,7 +13,7 @@ import numpy as np
 
 from murho.model.errors import TableError
 from murho.model.evaluation.judging import judge_columns
-from murho.model.evaluation.rows import RowWeights, category_features
+from murho.model.evaluation.rows import RowWeights
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.model.progress import ignore_rows
 from murho.model.tables.schema_inference import (
@@ -101,8 +101,7 @@ def evaluate_table(
         parts[0].joined(parts), weights=RowWeights.of(len(rows), None if weight is None else weights[rows])
     )
     del parts
-    cells = {feature.name: columns[feature.name] for feature in category_features(posterior.schema)}
-    report = judged.in_full(posterior.schema, cells)
+    report = judged.in_full(posterior.schema, columns)
     if labels is not None:
         right = float(report["accuracy"] * weights[known].sum() / weights[labelled].sum())
         facts = {"rows": unknown.total(), "classes": dict(unknown.most_common()), "accuracy": right}

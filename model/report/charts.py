@@ -192,24 +192,25 @@ def _predicted(facts: Mapping[str, Any], points: Sequence[Mapping[str, float]]) 
     area = bins if len(bins) > 1 else [bins[0] | {"predicted": end} for end in domain]
     band = {"type": "area", "color": BAND, "opacity": 0.8}
     layers = [_layer(area, band, x=x, y=_quantity("lower", domain=domain), y2="upper"), _diagonal(domain, x, y)]
-    if points:
-        rows = [
-            {**point, "where": "inside" if point["lower"] <= point["observed"] <= point["upper"] else "outside"}
-            for point in points
-        ]
-        where = _colours("where", {"inside": BLUE, "outside": ORANGE}, labelExpr="datum.label + ' its own 90 % band'")
-        layers.append(_layer(rows, {"type": "circle", "size": 20, "opacity": 0.7}, x=x, y=y, color=where))
-        dots = "Each dot is a row."
-    else:
+    dots = [
+        {**dot, "where": "inside" if dot["lower"] <= dot["observed"] <= dot["upper"] else "outside"}
+        for dot in points or bins
+    ]
+    where = _colours("where", {"inside": BLUE, "outside": ORANGE}, labelExpr="datum.label + ' its own 90 % band'")
+    size, said = 20, "Each dot is a row."
+    if not points:
         spread = {"type": "rule", "color": BLUE, "strokeWidth": 1.6}
         layers.append(_layer(bins, spread, x=x, y=_quantity("low", domain=domain), y2="high"))
-        layers.append(_layer(bins, "circle", x=x, y=y))
-        dots = "In bins of the prediction, a dot is the median of what was observed, and its line holds 90 % of it."
+        size, said = (
+            60,
+            "In bins of the prediction, a dot is the median of what was observed, its line holds 90 % of it.",
+        )
+    layers.append(_layer(dots, {"type": "circle", "size": size, "opacity": 0.7}, x=x, y=y, color=where))
     return Chart(
         "predicted",
         "predictions",
         "Predicted and observed",
-        f"{dots} Good predictions lie along the dashed diagonal, and about one row in ten outside its 90 % band; "
+        f"{said} Good predictions lie along the dashed diagonal, and about one row in ten outside its 90 % band; "
         "the light area is the mean band.",
         _styled(width=420, height=420, layer=layers),
     )
@@ -306,17 +307,10 @@ def _coverage(held_out: Mapping[str, Any]) -> Chart | None:
 
 def _class_parts(held_out: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The classes, the most frequent first, and the categories, with the coverage of their 90 % sets."""
-    kind = "calibrated" if held_out["calibrated"] else "raw"
-    parts = [
-        {"part": name, "rows": scores["n"], kind: scores["sets"]["coverage"]["90"]}
-        for name, scores in sorted(held_out["by_class"].items(), key=lambda item: -item[1]["n"])
-        if scores["n"]
-    ]
-    return parts + [
-        {"part": f"{name}: {_part_name(part)}", "rows": part["rows"], kind: part["coverage"]}
-        for name, categories in held_out["by_category"].items()
-        for part in categories
-    ]
+    kind, by_category = "calibrated" if held_out["calibrated"] else "raw", held_out["by_category"]
+    parts = sorted(held_out["by_class"].items(), key=lambda item: -item[1]["rows"])
+    parts += [(f"{name}: {_part_name(part)}", part) for name in by_category for part in by_category[name]]
+    return [{"part": name, "rows": part["rows"], kind: part["coverage"]} for name, part in parts if part["rows"]]
 
 
 def _counted(part: Mapping[str, Any]) -> str:
@@ -376,7 +370,7 @@ def _doubt(doubt: Mapping[str, Any] | None) -> Chart | None:
         return None
 
     def difference(feature: Mapping[str, Any]) -> float:
-        shares = [part["share"] for part in feature["bins"] if part["rows"] >= 5] or [0.0]
+        shares = [part["share"] for part in feature["bins"]]
         return float(max(shares) - min(shares))
 
     highest = max(part["share"] for feature in doubt["features"] for part in feature["bins"])

@@ -17,7 +17,7 @@ import numpy as np
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
-from murho.model.evaluation.rows import BAND, category_features, category_parts
+from murho.model.evaluation.rows import BAND, category_features, category_parts, scores_of_part
 from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.charts import MOST_BARS
@@ -226,8 +226,7 @@ def _target(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, A
         if targets is not None:
             facts["counts"] = np.bincount(targets.astype(np.int64), minlength=len(target.classes)).tolist()
     elif targets is not None:
-        summary = {"min": targets.min(), "median": np.median(targets), "max": targets.max(), "std": targets.std()}
-        facts |= {name: float(value) for name, value in summary.items()} | {"counts": _counts(targets)}
+        facts |= {"min": float(targets.min()), "max": float(targets.max()), "counts": _counts(targets)}
     return facts
 
 
@@ -342,13 +341,12 @@ def _told_by(posterior: Posterior, columns: Columns, judged: JudgedRows | None) 
 def _agreement(judged: JudgedNumbers) -> list[dict[str, Any]]:
     """Parts of ten rows or more, by the predicted mean: what was predicted in each, and what was observed."""
     lower, upper = _band(judged)
+    told = {"predicted": judged.mean, "lower": lower, "upper": upper}
     found = []
     for part in np.array_split(np.argsort(judged.mean), max(1, min(BINS_OF_AGREEMENT, len(judged) // 10))):
-        means = {"predicted": judged.mean, "lower": lower, "upper": upper}
         observed = np.quantile(judged.targets[part], QUANTILES).tolist()
         found.append(
-            {name: float(values[part].mean()) for name, values in means.items()}
-            | dict(zip(("low", "observed", "high"), observed, strict=True))
+            scores_of_part(told, part, judged.counts) | dict(zip(("low", "observed", "high"), observed, strict=True))
         )
     return found
 

@@ -64,10 +64,10 @@ def test_a_report_that_fails_costs_no_training(data: Path, tmp_path: Path) -> No
 
 
 def test_a_checkpoint_without_a_report_gets_one_of_what_is_known(root: Path) -> None:
-    done = call_murho("report", "rent", "--checkpoints", root)
-    assert f"wrote {root / 'rent' / '1' / 'report.html'}" in done.stdout
-    assert "murho report rent DATA" in done.stderr
-    assert (root / "rent" / "1" / "report.html").is_file()
+    done = call_murho("report", "rent", "--checkpoints", root, cwd=root)
+    assert done.stdout == "wrote rent-report.html\n"
+    assert "murho report NAME DATA" in (root / "rent-report.html").read_text()
+    assert not (root / "rent" / "1" / "report.html").exists()
 
 
 def test_new_rows_are_judged_in_a_file_of_their_own(root: Path, data: Path, tmp_path: Path) -> None:

@@ -115,14 +115,11 @@ def _of_classes(report: Mapping[str, Any], kinds: Sequence[str]) -> list[list[st
             f"{part['size']:.2f}",
         ]
 
-    def of_class(scores: Mapping[str, Any]) -> list[str]:
-        shares = ["" if scores[key] is None else per_cent(scores[key]) for key in ("recall", "precision")]
-        if scores["sets"] is None:
-            return shares
-        coverage, size = (scores["sets"][key][str(BAND)] for key in ("coverage", "size"))
-        return [*shares, f"{scores['log_loss']:.4f}", per_cent(coverage), f"{size:.2f}"]
+    def of_class(part: Mapping[str, Any]) -> list[str]:
+        recall, *others = of_part(part) if part["rows"] else [""]
+        return [recall, "" if part["precision"] is None else per_cent(part["precision"]), *others]
 
-    by_class = sorted(report["by_class"].items(), key=lambda item: -item[1]["n"])
+    by_class = sorted(report["by_class"].items(), key=lambda item: -item[1]["rows"])
     by_confidence = [(per_cent(part["confidence"]), part) for part in report["by_confidence"]]
     return [
         headline,
@@ -172,8 +169,7 @@ def _parts(
     """A table with a row for each part of the rows, by its name; cells are made of what the report says of it."""
     rows = []
     for name, part in parts:
-        count = part["n"] if "n" in part else part["rows"]
-        rows.append([name, str(count), *cells(part), *(["few rows"] if count < FEW_ROWS else [])])
+        rows.append([name, str(part["rows"]), *cells(part), *(["few rows"] if part["rows"] < FEW_ROWS else [])])
     more = [f"and {len(rows) - MOST_GROUPS} more, see --json"] if len(rows) > MOST_GROUPS else []
     return [*table_lines([[title, "rows", *heads], *rows[:MOST_GROUPS]]), *more]
 
@@ -199,13 +195,11 @@ def _confusions(report: Mapping[str, Any]) -> list[str]:
     if len(names) <= MOST_CLASSES_OF_A_MATRIX:
         rows = [["class / predicted class", *names]]
         rows += [[name, *map(_short, of_class)] for name, of_class in zip(names, report["confusion"], strict=True)]
-    elif report["confused"]:
+    else:
         rows = [["most frequent confusions", "taken for", "rows"]]
         rows += [
             [pair["class"], pair["prediction"], _short(pair["weight"])] for pair in report["confused"][:MOST_GROUPS]
         ]
-    else:
-        return ["no row is taken for another class"]
     return table_lines(rows)
 
 

@@ -29,7 +29,7 @@ def report(
     version: VersionOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="HTML file; by default report.html of the checkpoint if it has none, else NAME-report.html."),
+        typer.Option(help="HTML file; by default NAME-report.html."),
     ] = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Show rows of DATA.")] = True,
     device: DeviceOption = "auto",
@@ -45,33 +45,25 @@ def report(
     directory = store.find(name, version)
     if data is not None:
         require_file(data)
-    from murho.model.report import PAGE_FILE
-
-    # The report of a training shows rows that are kept nowhere else: it is never replaced unasked.
-    within = store.in_place and output is None and data is None and not (directory / PAGE_FILE).exists()
-    page = output or (directory / PAGE_FILE if within else Path(f"{name}-report.html"))
+    # Never into the checkpoint: the report of a training shows rows that are kept nowhere else.
+    page = output or Path(f"{name}-report.html")
     if page.suffix.lower() not in (".html", ".htm"):
         raise OptionError(f"--output: {page} must end in .html")
     if not page.parent.is_dir():
         raise OptionError(f"--output: the directory {page.parent} does not exist")
     from murho.model.report.facts import report_facts
-    from murho.model.report.files import report_files
-    from murho.model.report.page import HOW_TO_GET_CHARTS, can_draw
+    from murho.model.report.page import draw, html_page
 
     facts, shown = report_facts(directory), None
     if data is not None:
         facts, shown = _of_data(directory, data, facts, device, with_rows=rows)
-    files = report_files(f"{name}, version {directory.name}", facts, shown)
-    written = files if within else {page.name: files[PAGE_FILE]}
-    _write(page.parent, written)
-    print_lines([f"wrote {page}" + (f" and {len(written) - 1} pictures beside it" if len(written) > 1 else "")])
-    if facts["held_out"] is None:
-        sys.stderr.write(
-            f"note: version {directory.name} keeps no summary of held-out rows; murho report {name} DATA shows how "
-            "good its predictions are\n"
-        )
-    if not can_draw():
-        sys.stderr.write(f"note: without charts, because a package is missing: {HOW_TO_GET_CHARTS}\n")
+    content = html_page(f"{name}, version {directory.name}", facts, draw(facts, shown), shown)
+    try:
+        with written_whole(page) as file:
+            file.write(content.encode())
+    except OSError as error:
+        raise OptionError(f"{page} can't be written: {error.strerror or error}") from error
+    print_lines([f"wrote {page}"])
 
 
 def _of_data(
@@ -89,15 +81,3 @@ def _of_data(
     if made.left_out:
         sys.stderr.write(f"left out {made.left_out} rows without a value of {posterior.schema.target.name!r}\n")
     return made.facts, made.rows if with_rows else None
-
-
-def _write(directory: Path, files: dict[str, bytes]) -> None:
-    """Write files below a directory: a reader sees the old one or the new one."""
-    for name, content in files.items():
-        path = directory / name
-        try:
-            path.parent.mkdir(exist_ok=True)
-            with written_whole(path) as file:
-                file.write(content)
-        except OSError as error:
-            raise OptionError(f"{path} can't be written: {error.strerror or error}") from error

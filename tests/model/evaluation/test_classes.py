@@ -93,8 +93,8 @@ def test_confusion_recall_and_precision_equal_those_of_scikit_learn(predictions:
     precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(labels, predicted, sample_weight=weights)
     for number in range(classes):
         of_class = by_class[str(number)]
-        assert of_class["n"] == np.sum(labels == number)
-        assert of_class["recall"] == pytest.approx(recall[number])
+        assert of_class["rows"] == np.sum(labels == number)
+        assert of_class["accuracy"] == pytest.approx(recall[number])
         assert of_class["precision"] == pytest.approx(precision[number])
 
 
@@ -135,8 +135,12 @@ def test_a_single_row_and_a_single_class_have_scores() -> None:
     assert one["auc"] is None
     assert one["standard_errors"] == {"accuracy": None, "log_loss": None, "brier": None}
     by_class = in_full(np.array([[0.2, 0.7, 0.1]]), np.array([1]), None)["by_class"]
-    assert by_class["0"] == {"n": 0, "recall": None, "precision": None, "log_loss": None, "sets": None}
-    assert {name: by_class["1"][name] for name in ("n", "recall", "precision")} == {"n": 1, "recall": 1, "precision": 1}
+    assert by_class["0"] == {"rows": 0, "accuracy": None, "precision": None}
+    assert {name: by_class["1"][name] for name in ("rows", "accuracy", "precision")} == {
+        "rows": 1,
+        "accuracy": 1.0,
+        "precision": 1.0,
+    }
 
 
 def test_the_log_loss_of_a_class_of_probability_0_is_finite_as_in_scikit_learn() -> None:

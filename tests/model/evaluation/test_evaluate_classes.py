@@ -106,11 +106,11 @@ def test_parts_of_the_rows_add_up(report: dict[str, Any]) -> None:
     stated = [group["confidence"] for group in report["by_confidence"]]
     assert stated == sorted(stated)
     of_classes = report["by_class"]
-    assert sum(scores["n"] * scores["log_loss"] for scores in of_classes.values()) / 200.0 == pytest.approx(
+    assert sum(part["rows"] * part["log_loss"] for part in of_classes.values()) / 200.0 == pytest.approx(
         report["log_loss"]
     )
-    covered = sum(scores["n"] * scores["sets"]["coverage"]["80"] for scores in of_classes.values())
-    assert covered / 200.0 == pytest.approx(report["sets"]["coverage"]["80"])
+    covered = sum(part["rows"] * part["coverage"] for part in of_classes.values())
+    assert covered / 200.0 == pytest.approx(report["sets"]["coverage"]["90"])
     confusion = np.array(report["confusion"])
     assert confusion.sum() == 200
     assert np.trace(confusion) / 200.0 == report["accuracy"]
