@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOW = datetime(2030, 5, 5, tzinfo=UTC)
 
 
-def test_the_table_is_aligned_and_a_problem_stands_in_its_line() -> None:
+def test_the_table_is_aligned_and_a_problem_stands_below() -> None:
     ago = timedelta
     lines = model_lines(
         [
@@ -41,11 +41,11 @@ def test_the_table_is_aligned_and_a_problem_stands_in_its_line() -> None:
         NOW,
     )
     assert lines == [
-        "NAME  VERSIONS    TASK            TARGET   ROWS    HELD-OUT ROWS                  AGE",
-        "cars  1, 2        regression      mpg      398     CRPS 1.365 mi                  3 days",
-        "rent  1 to 5 (5)  regression      price    12,000  CRPS 75                        1 hour",
-        "iris  1           classification  species  150     log loss 0.1235, 95.7 % right  just now",
-        "bad   none        the directory holds no version",
+        "NAME     VERSIONS   TASK             TARGET      ROWS                   HELD-OUT ROWS        AGE",
+        "cars         1, 2   regression       mpg          398                   CRPS 1.365 mi     3 days",
+        "rent   1 to 5 (5)   regression       price     12,000                         CRPS 75     1 hour",
+        "iris            1   classification   species      150   log loss 0.1235, 95.7 % right   just now",
+        "bad: the directory holds no version",
     ]
 
 

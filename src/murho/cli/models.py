@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from murho.cli.shared import CheckpointsOption, print_json, print_lines
+from murho.cli.shared import CheckpointsOption, JsonOption, print_json, print_lines, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +23,7 @@ SPANS = ((31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3_600, "h
 
 def models(
     checkpoints: CheckpointsOption = "checkpoints",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """List the checkpoints of a directory: target, rows, score on held-out rows, and age of the latest version."""
     from murho.model.checkpoint.checkpoint import summaries_of
@@ -42,33 +40,27 @@ def models(
 
 
 def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:
-    """A table for people, a line for each checkpoint.
+    """A table for people, a line for each checkpoint; what is wrong with one stands below.
 
     Args:
         found: The checkpoints.
         now: The present time, for their age.
     """
     rows = [("NAME", "VERSIONS", "TASK", "TARGET", "ROWS", "HELD-OUT ROWS", "AGE")]
-    for each in found:
-        versions = _versions(each.versions)
-        if each.problem is not None:
-            rows.append((each.name, versions, each.problem, "", "", "", ""))
-            continue
-        rows.append(
-            (
-                each.name,
-                versions,
-                each.task or "",
-                each.target or "",
-                "" if each.rows is None else f"{each.rows:,}",
-                _score(each),
-                "" if each.created is None else age_of(each.created, now),
-            )
+    rows += [
+        (
+            each.name,
+            _versions(each.versions),
+            each.task or "",
+            each.target or "",
+            "" if each.rows is None else f"{each.rows:,}",
+            _score(each),
+            "" if each.created is None else age_of(each.created, now),
         )
-    sound = [row for row in rows if any(row[3:])]
-    # A problem is as long as it is; it moves no column.
-    widths = [max(len(row[column]) for row in (rows if column < 2 else sound)) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        for each in found
+        if each.problem is None
+    ]
+    return [*table_lines(rows), *(f"{each.name}: {each.problem}" for each in found if each.problem is not None)]
 
 
 def _score(each: CheckpointSummary) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from murho.model.errors import MurhoError, OptionError
 from murho.model.predictive.answer_columns import label
 from murho.model.python.table_scoring import Scored, answer_table, warning_texts
-from murho.model.tables.cells import format_date, parse_date
+from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing
 from murho.model.tables.readings import reading_from_json
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
@@ -139,21 +139,16 @@ class ServiceScorer:
         else:
             names = ["prediction", *(f"p_{name}" for name in classes), "entropy", "epistemic_entropy", "prediction_set"]
         nothing = np.full(len(answer), np.nan)
-        given = answer.columns()
+        given, errors = answer.columns(), answer.mc_error or {}
         written = {name: given.get(name, nothing) for name in names}
-        if options.mc_error:
-            errors = answer.mc_error or {}
-            if classes is None:
-                parts = {name: errors.get(name, nothing) for name in ("mean", "std")}
-                parts |= {name: errors["percentiles"][:, at] if errors else nothing for at, name in enumerate(levels)}
-                written |= {f"{name}_mc_error": values for name, values in parts.items()}
-            else:
-                for prefix, values in (
-                    ("epistemic_std", answer.epistemic_std),
-                    ("mc_error", errors.get("probabilities")),
-                ):
-                    of_classes = np.full((len(answer), len(classes)), np.nan) if values is None else values
-                    written |= {f"{prefix}_{name}": of_classes[:, at] for at, name in enumerate(classes)}
+        if options.mc_error and classes is None:
+            written |= {f"{name}_mc_error": errors.get(name, nothing) for name in ("mean", "std")}
+            of_levels = errors.get("percentiles", np.full((len(answer), len(levels)), np.nan))
+            written |= {f"{name}_mc_error": of_levels[:, at] for at, name in enumerate(levels)}
+        elif options.mc_error:
+            for prefix, values in (("epistemic_std", answer.epistemic_std), ("mc_error", errors.get("probabilities"))):
+                for at, name in enumerate(classes or ()):
+                    written[f"{prefix}_{name}"] = nothing if values is None else values[:, at]
         if options.draws:
             written["draws"] = np.empty((len(answer), 0)) if answer.draws is None else answer.draws
         return written
@@ -170,14 +165,14 @@ def _schema(described: Mapping[str, Any]) -> Schema:
 
 
 def _feature(item: dict[str, Any]) -> Feature:
-    least, most = (parse_date(end) if isinstance(end, str) else end for end in (item["min"], item["max"]))
+    """A feature with what reading its cells takes: the service itself knows the training range."""
     return Feature(
         name=item["name"],
         kind=FeatureKind(item["kind"]),
         unit=item["unit"],
         missing=bool(item["missing"]),
-        minimum=least,
-        maximum=most,
+        minimum=None,
+        maximum=None,
         categories=tuple(item["categories"] or ()),
         reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
     )
