@@ -32,13 +32,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from murho.model.calibration.conformal import SPLIT, Method
+from murho.model.calibration.conformal import SPLIT, ConformalMap, Method
 from murho.model.errors import OptionError
 from murho.model.json_validation import Count, MisfitError, NotNegative, Share, Stored
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "Calibration",
     "ClassCalibration",
     "ClassGroup",
     "ClassMap",
@@ -79,6 +80,9 @@ class ClassCalibration(Stored):
         """Number of held-out rows behind it."""
         return self.sets.rows
 
+
+Calibration: TypeAlias = ConformalMap | ClassCalibration
+"""The calibration of a target of either kind."""
 
 LEAST_LOG = -100.0
 """Log-probabilities below it count as it, so that a probability of 0 makes no NaN."""

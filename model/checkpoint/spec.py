@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.network import Architecture, noise_tensors
 from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
-from murho.model.calibration.classes import ClassCalibration
-from murho.model.calibration.conformal import ConformalMap
+from murho.model.calibration.classes import Calibration, ClassCalibration
 from murho.model.checkpoint.checkpoint import SEAL
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
@@ -139,8 +138,6 @@ FURTHEST_TARGET = 1.0
 """How far a function value of a row beyond the training range may lie beyond the training targets, in widths of their
 range. Means then lie no further out either."""
 
-_Calibration: TypeAlias = Annotated[ConformalMap | ClassCalibration, Field(discriminator="method")]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpec(Stored):
@@ -157,8 +154,7 @@ class ModelSpec(Stored):
         encoder: Maps the features to the network's D inputs.
         target_range: Smallest and largest training target, in its unit: function values of rows beyond the training
             range lie no further than `FURTHEST_TARGET` widths beyond. None: they have no limits, as logits have none.
-        calibration: Map to calibrated bands, a `ConformalMap`, or of a classifier to calibrated probabilities, a
-            `ClassCalibration`; None: there is none.
+        calibration: Map to calibrated bands, or of a classifier to calibrated probabilities; None: there is none.
         default_seed: Seed of the draws where a request gives none.
         training: Facts of the training, as JSON: rows, epochs, candidates, options.
         metrics: Scores on held-out rows, as JSON.
@@ -174,7 +170,7 @@ class ModelSpec(Stored):
     schema: Schema
     encoder: Encoder
     target_range: tuple[float, float] | None = None
-    calibration: Annotated[Any, read_as(_Calibration | None)] = None
+    calibration: Annotated[Calibration, Field(discriminator="method")] | None = None
     default_seed: Count = 0
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.calibration.classes import ClassMap, PredictionSets
+    from murho.model.calibration.classes import Calibration, ClassMap, PredictionSets
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.row_answers import DrawnRows
@@ -71,7 +71,7 @@ class Calibrated:
         held_out: The rows, judged as their judges' answers let one expect.
     """
 
-    conformal: Any
+    conformal: Calibration | None
     metrics: dict[str, Any]
     held_out: JudgedRows
 

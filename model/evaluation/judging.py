@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -86,9 +86,10 @@ def judge_encoded(
     """
     numbers = np.arange(len(targets)) if rows is None else rows
     of_kind = JudgedNumbers if posterior.schema.target.classes is None else JudgedClasses
+    calibration: Any = posterior.calibration  # of the target's kind, as `ModelSpec` checks
 
     def made(drawn: DrawnRows, places: slice) -> JudgedRows:
-        return of_kind.of(drawn, numbers[places], targets[places], posterior.calibration)
+        return of_kind.of(drawn, numbers[places], targets[places], calibration)
 
     return in_passes(posterior, encoded, made, samples=samples)
 

@@ -1,18 +1,26 @@
-"""Maps of normal scores for tests."""
+"""Calibrations for tests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murho.model.calibration.conformal import ConformalMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["odd_map"]
+    from murho.model.checkpoint.spec import ModelSpec
+
+__all__ = ["calibration_of", "odd_map"]
 
 
 def odd_map(nominal: Sequence[float], observed: Sequence[float], rows: int) -> ConformalMap:
     """The symmetric map with these knots above the median."""
     sides = [(*(-knot for knot in reversed(knots)), 0.0, *knots) for knots in (nominal, observed)]
     return ConformalMap(sides[0], sides[1], rows)
+
+
+def calibration_of(spec: ModelSpec) -> Any:
+    """The calibration of a checkpoint, which it must have, of either kind."""
+    assert spec.calibration is not None
+    return spec.calibration

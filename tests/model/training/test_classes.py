@@ -22,6 +22,7 @@ from murho.model.training.pruning import prune
 from murho.model.training.revisions import labelled_rows
 from murho.model.training.updating import Updated, update
 from tests.model.conftest import Notes, present
+from tests.model.maps import calibration_of
 from tests.model.rooms import CLASSES, rooms_table
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_an_update_learns_what_is_new(learned: Updated) -> None:
 
 
 def test_the_calibration_is_pooled_with_the_earlier_one(revision: Posterior, learned: Updated) -> None:
-    before, after = revision.spec.calibration, learned.posterior.spec.calibration
+    before, after = (calibration_of(each.spec) for each in (revision, learned.posterior))
     assert learned.calibration == "pooled"
     assert after.rows == before.rows + 400 == 640
     assert after.map.floor == pytest.approx(0.25 / 641)
@@ -146,7 +147,7 @@ def test_a_pruning_with_rows_scores_and_calibrates_anew(revision: Posterior) -> 
     pruned = prune(revision, 0.9, labelled_rows(rooms_table(rows=150, seed=8), revision))
     before, after = present(pruned.before), present(pruned.after)
     assert pruned.calibration == "made anew"
-    assert pruned.posterior.spec.calibration.rows == 150
+    assert calibration_of(pruned.posterior.spec).rows == 150
     assert {"log_loss", "accuracy", "sets"} <= set(before) & set(after)
     assert after["log_loss"] < before["log_loss"] + 0.5
     facts = pruned.posterior.spec.records["pruning"]

@@ -16,7 +16,8 @@ from murho.model.errors import OptionError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.training.pruning import cut, prune
 from murho.model.training.revisions import labelled_rows
-from tests.model.conftest import make_table, present, train_quickly
+from tests.model.conftest import make_table, train_quickly
+from tests.model.maps import calibration_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +103,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(revision: Posterior) -> None
     pruned = prune(revision, 0.6, rows)
     spec = pruned.posterior.spec
     assert pruned.calibration == spec.records["pruning"]["calibration"] == "made anew"
-    assert present(spec.calibration).rows == 200
+    assert calibration_of(spec).rows == 200
     assert spec.calibration != revision.spec.calibration
     assert spec.metrics == pruned.after
     assert pruned.before is not None

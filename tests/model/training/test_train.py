@@ -17,8 +17,9 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows
 from murho.model.training import train as training
-from tests.model.conftest import Notes, make_table, present, train_quickly
+from tests.model.conftest import Notes, make_table, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
+from tests.model.maps import calibration_of
 
 if TYPE_CHECKING:
     from murho.model.bbb.fit import Epoch
@@ -164,7 +165,7 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
     notes = Notes()
     trained = train_quickly(make_table(), notes, members=5)
     assert trained.spec.training["interrupted"] is True
-    assert trained.spec.metrics["n"] == present(trained.spec.calibration).rows == 60
+    assert trained.spec.metrics["n"] == calibration_of(trained.spec).rows == 60
     assert any("at most 60 rows" in line and "once more" in line for line in notes.lines)
     whole = train_quickly(make_table(), members=5)
     assert all(torch.equal(tensor, whole.posterior.tensors[name]) for name, tensor in trained.posterior.tensors.items())
@@ -212,4 +213,4 @@ def test_with_members_every_row_is_learned_from_and_judged() -> None:
     trained = train_quickly(make_table(), members=3)
     assert trained.spec.training["rows"] == 160
     assert trained.spec.metrics["n"] == 160
-    assert present(trained.spec.calibration).rows == 160
+    assert calibration_of(trained.spec).rows == 160

@@ -30,6 +30,7 @@ from murho.model.training.revisions import labelled_rows
 from murho.model.training.train import train
 from murho.model.training.updating import PosteriorShift, Updated, split_new_rows, temperature_of, update
 from tests.model.conftest import Notes, make_table, present, train_quickly
+from tests.model.maps import calibration_of
 
 if TYPE_CHECKING:
     from murho.model.bbb.fit import Epoch
@@ -211,8 +212,8 @@ def test_more_rows_are_cross_fitted_judged_and_calibrate_with_the_earlier_ones(
     spec = updated.posterior.spec
     assert updated.held_out
     assert updated.calibration == "pooled"
-    assert present(spec.calibration).rows == present(revision.spec.calibration).rows + count
-    assert present(spec.calibration).method == "pooled-conformal"
+    assert calibration_of(spec).rows == calibration_of(revision.spec).rows + count
+    assert calibration_of(spec).method == "pooled-conformal"
     assert (spec.metrics == revision.spec.metrics) == (count < 50)
     groups = split_new_rows(count, revision.seed, 2).held_out(2)
     arguments = (rows.encoded, rows.targets, groups)
@@ -349,7 +350,7 @@ def test_a_single_network_holds_out_rows_of_its_own() -> None:
     spec = updated.posterior.spec
     assert spec.records["update"]["learned_rows"] == 100 - 15
     assert spec.records["update"]["total_rows"] == trained.spec.training["rows"] + 85
-    assert present(spec.calibration).rows == present(trained.spec.calibration).rows + 15
+    assert calibration_of(spec).rows == calibration_of(trained.spec).rows + 15
 
 
 def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: Posterior) -> None:
