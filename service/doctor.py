@@ -105,12 +105,13 @@ def _threads(_: Place) -> Iterator[Finding]:
 
 def _engine(_: Place) -> Iterator[Finding]:
     try:
-        from murho.model.predictive.compiled.jit import kept_code
+        from murho.model.predictive.compiled.jit import code_folder
         from murho.model.predictive.compiled.loader import compile_kernels
     except ModuleNotFoundError:
         yield Finding("compiled engine", "note", f"Numba is not installed, PyTorch answers; {COMPILED}")
         return
-    folder, filled = kept_code()
+    folder = code_folder()
+    filled = folder is not None and any(folder.rglob("*.nbc"))
     try:
         kernels = compile_kernels()
     except Exception as error:

@@ -318,7 +318,7 @@ class RowAnswers:
         self._reference = TorchEngine(self.target)
         self.engine = select_engine(self.target, self._device, engine)
         self._plans: dict[PredictOptions, AnyPlan] = {}
-        self.draws = DrawCache(tensors, architecture, self._device, room=room, compiled=self.engine.draw_weights)
+        self.draws = DrawCache(tensors, architecture, self._device, room=room)
 
     def calibrated(self, spec: ModelSpec) -> Self:
         """The same answers with the calibration of another specification; draws and engine are shared."""

@@ -14,15 +14,13 @@ import torch
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.distributions.classes import SettledDraws, share_of_entropy
-from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
+from murho.model.distributions.transforms import Identity, Logarithm
 from murho.model.predictive.compiled.loader import load
 from murho.model.predictive.plans import SPREADS
 from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
 from murho.model.runtime import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -50,7 +48,6 @@ class CompiledForward:
     def __init__(self, target: AnyTargetModel, kernels: Kernels) -> None:
         """Keep the target model and the compiled functions."""
         self._reference, self._kernels = TorchEngine(target), kernels
-        self.draw_weights: Callable[..., None] | None = kernels.draw_weights
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""
@@ -91,10 +88,20 @@ class CompiledEngine(CompiledForward):
         self._target: TargetModel = target
         self._components_per_thread = components_per_thread
         self._noise = _noise_of_members(cast("GaussianMixtureLikelihood", target.likelihood), target.members)
-        wide, transform = target.wide, target.transform
-        self._wide = (0.0, 0.0, 0.0) if wide is None else (wide.weight, wide.widening, 1.0)
-        seam = (transform.top, transform.shift) if isinstance(transform, Logarithm) else (math.inf, 0.0)
-        self._logarithm = (*seam, NEAR_SEAM, LEAST_DEVIATION)
+        wide, transform, top, shift = target.wide, target.transform, 0.0, 0.0
+        if isinstance(transform, Logarithm):
+            top, shift = transform.top, transform.shift
+        of_wide, widening = (0.0, 0.0) if wide is None else (wide.weight, wide.widening)
+        self._numbers = (
+            NOISE_FLOOR,
+            target.location - top,
+            target.scale,
+            float(isinstance(transform, Logarithm)),
+            math.exp(top),
+            shift,
+            of_wide,
+            widening,
+        )
 
     @staticmethod
     def supports(target: TargetModel) -> bool:
@@ -109,72 +116,39 @@ class CompiledEngine(CompiledForward):
         self, plan: PredictionPlan, outputs: Tensor, members: Tensor, widening: Tensor
     ) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
-        if plan.options.samples == 0:
+        options, means = plan.options, self._target.likelihood.means
+        if options.samples == 0:
             return self._reference.answer(plan, outputs, members, widening)
-        answer, quantiles, settled = self._answer(plan, outputs, members, widening)
-        if plan.options.noise:
-            unsettled = (~settled).nonzero()[0]
-            if len(unsettled):
-                rows = torch.from_numpy(unsettled)
-                predictive = self._target.predictive(outputs[:, rows], members)
-                quantiles[unsettled] = plan.quantiles(predictive, widening[rows]).numpy()
-            spreads = {name: torch.from_numpy(answer[name]) for name in SPREADS}
-            of_quantiles = plan.of_quantiles(spreads, torch.from_numpy(quantiles), widening)
-            answer |= {name: part.numpy() for name, part in of_quantiles.items()}
-        return answer
-
-    def _answer(
-        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, widening: Tensor
-    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64], NDArray[np.bool_]]:
-        """The answer without what follows from quantiles; the quantiles, ``[B, L]``; the rows where all are proved."""
-        options, likelihood = plan.options, self._target.likelihood
         samples, batch = outputs.shape[:2]
         scores, ranks, thresholds = np.empty((batch, 0)), None, NOTHING
         if options.noise:
             scores, ranks = (part.numpy() for part in plan.rising_scores(widening))
-            thresholds = self._standardised(plan.thresholds) if options.thresholds else NOTHING
-        moments, settled = np.empty((4, batch)), np.empty(batch, np.bool_)
-        values, tails = np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
+            if options.thresholds:
+                thresholds = (
+                    self._target.transform.forward(plan.thresholds).numpy() - self._target.location
+                ) / self._target.scale
+        moments, values, tails = np.empty((3, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
         draws = np.empty((batch, samples if options.draws or not options.noise else 0))
-        arrays = (
-            outputs.transpose(1, 2).numpy(),
-            likelihood.means,
-            self._noise[members.numpy()],
-            NOISE_FLOOR,
-            scores,
-            thresholds,
-            (self._target.location, self._target.scale),
-            self._wide,
-            self._logarithm,
-        )
+        arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], scores, thresholds, self._numbers
         in_parts(
             batch,
-            -(-self._components_per_thread // (samples * likelihood.means)),
-            lambda rows: self._kernels.answer_rows(
-                *arrays, rows.start, rows.stop, moments, values, settled, tails, draws
-            ),
+            -(-self._components_per_thread // (samples * means)),
+            lambda rows: self._kernels.answer_rows(*arrays, rows.start, rows.stop, moments, values, tails, draws),
         )
-        mean, epistemic, aleatoric, std = moments
-        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
-        if options.noise:
-            answer["std"] = std
-            if options.thresholds:
-                below, above = map(torch.from_numpy, tails)
-                answer["exceedance"] = plan.exceedance(below, above, widening).numpy()
-        else:
-            answer["std"] = epistemic
-            of_functions = plan.of_functions(torch.from_numpy(draws).T)
-            answer |= {name: part.numpy() for name, part in of_functions.items()}
+        mean, epistemic, aleatoric = moments
+        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric, "std": epistemic}
         if options.draws:
             answer["draws"] = draws
-        if ranks is not None:
-            values = np.take_along_axis(values, ranks, axis=1)
-        return answer, values, settled
-
-    def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
-        """Standardised thresholds of thresholds in the target's unit, ``[T]``."""
-        target = self._target
-        return (target.transform.forward(thresholds).numpy() - target.location) / target.scale
+        if ranks is None:
+            further = plan.of_functions(torch.from_numpy(draws).T)
+        else:
+            answer["std"] = np.hypot(epistemic, aleatoric)
+            quantiles = torch.from_numpy(np.take_along_axis(values, ranks, axis=1))
+            further = plan.of_quantiles({name: torch.from_numpy(answer[name]) for name in SPREADS}, quantiles, widening)
+            if options.thresholds:
+                below, above = map(torch.from_numpy, tails)
+                further["exceedance"] = plan.exceedance(below, above, widening)
+        return answer | {name: part.numpy() for name, part in further.items()}
 
 
 def _noise_of_members(likelihood: GaussianMixtureLikelihood, members: int) -> NDArray[np.float32]:

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-__all__ = [
-    "Kernels",
-    "load",
-]
+__all__ = ["Kernels", "compile_kernels", "load"]
 
 _LOG = logging.getLogger("murho.engines")
 
@@ -32,15 +28,13 @@ class Kernels:
     """The compiled functions that an engine calls.
 
     Attributes:
-        answer_rows: `answer_kernel.answer_rows`.
-        draw_weights: `draw_kernel.draw_weights`.
-        pool_draws: `class_kernel.pool_draws`.
-        settle_draws: `class_kernel.settle_draws`.
-        forward_draws: `forward_kernel.forward_draws`; None where the matrix products that it calls are missing.
+        answer_rows: `rows.answer_rows`.
+        pool_draws: `classes.pool_draws`.
+        settle_draws: `classes.settle_draws`.
+        forward_draws: `network.forward_draws`; None where the matrix products that it calls are missing.
     """
 
     answer_rows: Callable[..., None]
-    draw_weights: Callable[..., None]
     pool_draws: Callable[..., None]
     settle_draws: Callable[..., None]
     forward_draws: Callable[..., None] | None
@@ -49,9 +43,12 @@ class Kernels:
 @cache
 def load() -> Kernels | None:
     """Load the compiled functions; None where Numba is missing, or does not work on this Python or processor."""
+    words = "compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it"
+    timer = threading.Timer(LONG_SECONDS, _LOG.info, (words,))
+    timer.daemon = True
+    timer.start()
     try:
-        with _said_if_long():
-            return compile_kernels()
+        return compile_kernels()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
             raise
@@ -60,23 +57,9 @@ def load() -> Kernels | None:
         )
     except Exception as error:  # whatever a compiler may fail with
         _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
-    return None
-
-
-@contextmanager
-def _said_if_long(seconds: float = LONG_SECONDS) -> Iterator[None]:
-    """Log during a long block what it does, so that the first start on a machine isn't silent."""
-
-    def say() -> None:
-        _LOG.info("compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it")
-
-    timer = threading.Timer(seconds, say)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
     finally:
         timer.cancel()
+    return None
 
 
 def compile_kernels() -> Kernels:
@@ -86,12 +69,12 @@ def compile_kernels() -> Kernels:
         ImportError: Numba is missing, or does not work with this Python or NumPy.
         Exception: Numba can't compile for this processor.
     """
-    from murho.model.predictive.compiled.answers import answer_rows, pool_draws, settle_draws
-    from murho.model.predictive.compiled.passes import draw_weights, register_products
+    from murho.model.predictive.compiled.classes import pool_draws, settle_draws
+    from murho.model.predictive.compiled.rows import answer_rows
 
-    if not register_products():
+    try:
+        from murho.model.predictive.compiled.network import forward_draws
+    except (OSError, AttributeError):
         _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
-        return Kernels(answer_rows, draw_weights, pool_draws, settle_draws, None)
-    from murho.model.predictive.compiled.passes import forward_draws
-
-    return Kernels(answer_rows, draw_weights, pool_draws, settle_draws, forward_draws)
+        return Kernels(answer_rows, pool_draws, settle_draws, None)
+    return Kernels(answer_rows, pool_draws, settle_draws, forward_draws)

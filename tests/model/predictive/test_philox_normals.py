@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.predictive.compiled.loader import load
-from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.normals import normal_table, philox, standard_normals
 
 ZERO, ONES = 0, 0xFFFFFFFF
@@ -79,22 +76,3 @@ def test_numbers_seeds_and_draws_do_not_correlate() -> None:
     for lag in (1, 2, 16, 64):
         assert abs((rows[0, :-lag] * rows[0, lag:]).mean()) < 4.5 * count**-0.5
         assert abs((rows[0, :-lag] ** 2 * rows[0, lag:] ** 2).mean() - 1.0) < 4.5 * (8.0 / count) ** 0.5
-
-
-@pytest.mark.parametrize(
-    ("members", "hidden", "skip"), [(1, (), False), (3, (4,), True), (10, (8, 5), True), (64, (8, 5), False)]
-)
-def test_compiled_code_makes_the_same_draws_to_the_bit(members: int, hidden: tuple[int, ...], skip: bool) -> None:
-    kernels = load()
-    if kernels is None:
-        pytest.skip("there is no compiled code here")
-    architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="silu", members=members, skip=skip)
-    network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
-    tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
-    quick, reference = DrawMaker(tensors, architecture, compiled=kernels.draw_weights), DrawMaker(tensors, architecture)
-    for seed, samples, start in ((0, 1, 0), (2**63 - 1, 130, 64), (5, 64, 0)):
-        ours, theirs = quick.make(seed, samples, start), reference.make(seed, samples, start)
-        assert torch.equal(ours.members, theirs.members)
-        for one, other in zip(ours.layers, theirs.layers, strict=True):
-            assert torch.equal(one, other)
-            assert one.stride() == other.stride()

@@ -1,15 +1,22 @@
-"""Compiled code is loaded once a process; where it can't be had, PyTorch answers and the log says why, once."""
+"""Compiled code is kept, and loaded once a process; where there is none, PyTorch answers and the log says why."""
 
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+from numba import config
 
-from murho.model.predictive.compiled.loader import _said_if_long, load
+from murho.model.predictive.compiled import jit, loader
+from murho.model.predictive.compiled.loader import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ASK = """
 import logging, sys
@@ -27,16 +34,88 @@ print(engine.name)
 """
 
 
-def test_what_takes_long_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "murho.engines")
-    with _said_if_long(60.0):
-        pass
-    assert caplog.messages == []
-    with _said_if_long(0.0):
+def test_what_takes_long_is_said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait() -> None:
         end = time.monotonic() + 10.0
         while not caplog.messages and time.monotonic() < end:
             time.sleep(0.005)
+
+    caplog.set_level(logging.INFO, "murho.engines")
+    monkeypatch.setattr(loader, "compile_kernels", lambda: None)
+    load.__wrapped__()
+    assert caplog.messages == []
+    monkeypatch.setattr(loader, "compile_kernels", wait)
+    monkeypatch.setattr(loader, "LONG_SECONDS", 0.0)
+    load.__wrapped__()
     assert "about 20 s" in caplog.messages[0]
+
+
+def test_code_of_other_sources_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, home = tmp_path / "jit.py", tmp_path / "home"
+    monkeypatch.setattr(jit, "__file__", str(source))
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    source.write_text("HALF = 0.5")
+    folder = jit.code_folder()
+    assert folder is not None
+    assert folder.parent == tmp_path / "__pycache__"
+    assert folder == jit.code_folder()
+    source.write_text("HALF = 0.50")
+    assert jit.code_folder() != folder
+    monkeypatch.setattr(config, "CACHE_DIR", str(home))
+    other = jit.code_folder()
+    assert other is not None
+    assert other.parent == home
+
+
+def test_where_no_folder_can_be_made_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "file"))
+    assert jit.code_folder() is None
+
+
+COMPILED = """
+from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
+
+@part
+def inner(value):
+    return value + 1.0
+
+@compiled("float64(float64)")
+def outer(value):
+    widest_vectors()
+    return 2.0 * inner(value)
+
+if outer.stats.cache_misses:
+    assert '"prefer-vector-width"="512"' in "".join(outer.inspect_llvm().values())
+print(outer(3.0), len(outer.stats.cache_hits), len(outer.stats.cache_misses))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        ("", "1"),
+        ("import os; os.access = lambda path, mode: False", "1"),
+        ("import os; os.environ['NUMBA_CACHE_DIR'] += '/other'", "0"),
+    ],
+    ids=["", "read-only", "another folder"],
+)
+def test_a_second_process_loads_what_the_first_has_compiled(before: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / "outer.py").write_text(COMPILED)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "home")}
+    said = []
+    for code in ("import outer", f"{before}\nimport outer"):
+        asked = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+            cwd=tmp_path,
+        )
+        said.append(asked.stdout.split()[:2])
+    assert said == [["8.0", "0"], ["8.0", found]]
 
 
 def test_it_is_loaded_once() -> None:

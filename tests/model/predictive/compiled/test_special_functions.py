@@ -1,23 +1,22 @@
-"""Compiled functions in double precision, against PyTorch's and NumPy's."""
+"""Compiled functions against PyTorch's and NumPy's."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from murho.model.predictive.compiled.lognormal import complement, exponential_parts
+from murho.model.predictive.compiled.rows import complement, exponential, quick_exponential
 
 
-def test_both_parts_make_the_exponential_and_the_exponential_less_one() -> None:
+def test_the_exponential_is_right_to_3e_14_and_stays_finite() -> None:
     values = np.concatenate((np.linspace(-690.0, 690.0, 2761), np.logspace(-15.0, 0.0, 151)))
-    power, less_one = np.array([exponential_parts(value) for value in values]).T
-    np.testing.assert_allclose(power * less_one + power, np.exp(values), rtol=3e-14)
-    np.testing.assert_allclose(power * less_one + (power - 1.0), np.expm1(values), rtol=5e-14)
+    np.testing.assert_allclose([exponential(value) for value in values], np.exp(values), rtol=3e-14)
+    assert np.isfinite([exponential(value) for value in (-1e300, 1e300)]).all()
 
 
-def test_what_is_too_large_or_too_small_stays_finite() -> None:
-    for value in (-1e300, 1e300):
-        assert np.isfinite(exponential_parts(value)).all()
+def test_the_quick_exponential_is_right_to_single_precision() -> None:
+    values = np.linspace(-87.0, 87.0, 2001, dtype=np.float32)
+    np.testing.assert_allclose([quick_exponential(value) for value in values], np.exp(values.astype(float)), rtol=5e-7)
 
 
 def test_the_scaled_complementary_error_function_is_right_to_1e_14() -> None:

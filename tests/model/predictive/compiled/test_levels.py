@@ -1,4 +1,4 @@
-"""Quantiles of a row's mixture by compiled code: exact, or marked as not settled."""
+"""Quantiles of a row's mixture by compiled code are exact, whatever the mixture."""
 
 from __future__ import annotations
 
@@ -10,52 +10,42 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from murho.model.distributions.mixtures import Mixture
-from murho.model.predictive.compiled.quantiles import find_levels
-from tests.model.compiled_rows import rows_of
+from murho.model.predictive.compiled.rows import find_levels, row_of
 from tests.model.mixture_references import HARD, RULE, SCORES, SMOOTH, assert_exact, make
+from tests.model.predictive.compiled.rows import rows_of
 
 
-def by_row(mixture: Mixture, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Values and which are settled, of the same levels for every row, ``[B, L]`` each."""
-    shape = (mixture.means.shape[1], len(scores))
-    values, settled = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+def by_row(mixture: Mixture, scores: Tensor) -> Tensor:
+    """The same levels of every row, ``[B, L]``."""
+    values, settled = np.zeros((mixture.means.shape[1], len(scores))), np.zeros(len(scores), dtype=np.bool_)
+    buffers = row_of(len(mixture.means), np.float32), row_of(len(mixture.means), np.float64)
     for number, row in enumerate(rows_of(mixture)):
-        find_levels(*row, scores.numpy(), values[number], settled[number])
-    return torch.from_numpy(values), torch.from_numpy(settled)
+        find_levels(*row, scores.numpy(), values[number], settled, *buffers)
+    return torch.from_numpy(values)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", SMOOTH)
 def test_of_smooth_mixtures_they_are_what_bisection_finds(kind: str, seed: int) -> None:
     mixture = make(kind, seed)
-    values, settled = by_row(mixture, SCORES)
-    assert settled.all()
+    values = by_row(mixture, SCORES)
     assert_exact(mixture, SCORES, values, tolerance=2e-6)
 
 
 @pytest.mark.parametrize(
     "kind", [kind if kind == "weighted, and wide" else pytest.param(kind, marks=pytest.mark.slow) for kind in HARD]
 )
-def test_of_hard_mixtures_they_are_exact_or_left_open(kind: str) -> None:
+def test_of_hard_mixtures_they_are_exact(kind: str) -> None:
     for seed in range(2):
         mixture = make(kind, seed)
-        values, settled = by_row(mixture, SCORES)
-        for row in range(len(values)):
-            near = settled[row]
-            assert_exact(
-                mixture.of_rows(slice(row, row + 1)),
-                SCORES[near],
-                values[row : row + 1, near],
-                tolerance=2e-6,
-            )
+        assert_exact(mixture, SCORES, by_row(mixture, SCORES), tolerance=2e-6)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in HARD if "wide" in kind and "staircase" not in kind])
 def test_beside_a_wide_component_ordinary_levels_are_found(kind: str) -> None:
     scores = torch.special.ndtri(torch.tensor([1.0, 2.5, 5.0, 25.0, 50.0, 90.0, 99.0]).double() / 100.0)
     mixture = make(kind)
-    values, settled = by_row(mixture, scores)
-    assert settled.all()
+    values = by_row(mixture, scores)
     assert_exact(mixture, scores, values, tolerance=2e-6)
 
 
@@ -65,8 +55,7 @@ def test_between_components_far_apart_a_bracket_finds_what_free_steps_run_past(s
     means = torch.from_numpy(4.0 * generator.normal(size=(12, 1)))
     mixture = Mixture(means, torch.from_numpy(np.exp(generator.normal(size=(12, 1)) - 1.2)))
     scores = torch.tensor([-1.6, 0.0, 1.6]).double()
-    values, settled = by_row(mixture, scores)
-    assert settled.all()
+    values = by_row(mixture, scores)
     assert_exact(mixture, scores, values)
 
 
@@ -80,8 +69,7 @@ def test_where_few_components_are_double_precision_tells_what_single_does_not(be
         mean, spread = mixture.moments()
         mixture = mixture.with_component(mean, RULE.noise(spread, spread, torch.inf), RULE.weight)
     scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
-    values, settled = by_row(mixture, scores)
-    assert settled.all()
+    values = by_row(mixture, scores)
     assert_exact(mixture, scores, values, tolerance=2e-6)
 
 
@@ -90,8 +78,7 @@ def test_where_few_components_are_double_precision_tells_what_single_does_not(be
 def test_many_levels_are_exact_and_rise(kind: str, count: int) -> None:
     scores = torch.special.ndtri(torch.arange(1, count + 1, dtype=torch.float64) / (count + 1))
     mixture = make(kind)
-    values, settled = by_row(mixture, scores)
-    assert settled.all()
+    values = by_row(mixture, scores)
     assert_exact(mixture, scores, values, tolerance=2e-6)
     assert (values.diff(dim=1) > -1e-6 * mixture.moments()[1].unsqueeze(1)).all()
 
@@ -104,7 +91,7 @@ def test_many_levels_are_exact_and_rise(kind: str, count: int) -> None:
     scores=st.lists(st.floats(-6.0, 6.0), min_size=1, max_size=60),
 )
 @settings(max_examples=8)
-def test_those_that_are_said_to_be_near_enough_are(
+def test_any_levels_of_any_mixture_are_exact(
     components: int, noise: float, weighted: bool, seed: int, scores: list[float]
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -112,32 +99,17 @@ def test_those_that_are_said_to_be_near_enough_are(
     means = 5000.0 + 1000.0 * torch.special.ndtri(means.clamp(1e-6, 1.0 - 1e-6))
     mixture = Mixture(means, 1000.0 * noise * (0.5 + widths), weights / weights.sum(dim=0) if weighted else None)
     asked = torch.tensor(sorted(scores), dtype=torch.float64)
-    values, settled = by_row(mixture, asked)
-    for row in range(len(values)):
-        near, alone = settled[row], mixture.of_rows(slice(row, row + 1))
-        assert_exact(alone, asked[near], values[row : row + 1, near], tolerance=2e-6)
+    assert_exact(mixture, asked, by_row(mixture, asked), tolerance=2e-6)
     assert_exact(mixture, asked, mixture.quantiles(asked), tolerance=2e-6)
-
-
-def test_rows_with_numbers_that_are_none_are_left_open_and_others_are_not() -> None:
-    mixture = make("weighted")
-    assert mixture.weights is not None
-    mixture.means[3, 2] = torch.nan
-    mixture.means[3, 4] = torch.inf
-    _, settled = by_row(mixture, SCORES)
-    assert settled.all(dim=1).tolist() == [row not in (2, 4) for row in range(len(settled))]
-    nothing = Mixture(torch.zeros(4, 2).double(), torch.zeros(4, 2).double())
-    assert not by_row(nothing, SCORES)[1].any()
 
 
 FAR_OUT = torch.tensor([-36.9, -20.0, -12.0, -9.5, -7.1, -6.9, -6.8, 5.2, 7.0, 7.01, 8.0, 15.0, 37.0]).double()
 
 
 @pytest.mark.parametrize("kind", [*SMOOTH, "a thousand components", "smooth, and wide", "weighted, and wide"])
-def test_levels_far_out_are_settled_and_exact(kind: str) -> None:
+def test_levels_far_out_are_exact(kind: str) -> None:
     mixture = make(kind)
-    values, settled = by_row(mixture, FAR_OUT)
-    assert settled.all()
+    values = by_row(mixture, FAR_OUT)
     assert_exact(mixture, FAR_OUT, values, tolerance=2e-6)
     assert_exact(mixture, FAR_OUT, mixture.quantiles(FAR_OUT), tolerance=2e-6)
 
@@ -146,8 +118,7 @@ def test_levels_far_out_are_settled_and_exact(kind: str) -> None:
 def test_levels_far_out_rise_and_the_mixture_has_their_scores(kind: str) -> None:
     scores = torch.cat((-torch.linspace(37.0, 4.5, 200), torch.linspace(4.5, 37.0, 200))).double()
     mixture = make(kind)
-    values, settled = by_row(mixture, scores)
-    assert settled.all()
+    values = by_row(mixture, scores)
     assert (values.diff(dim=1) > 0.0).all()
     torch.testing.assert_close(
         mixture.normal_score(values.T.contiguous()).T, scores.expand_as(values), rtol=0.0, atol=1e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.predictive.compiled.passes import silu
+from murho.model.predictive.compiled.network import silu
 
 
 @pytest.mark.parametrize("count", [1, 7, 64, 20_001])
