@@ -21,8 +21,6 @@ from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
 from murho.model.runtime import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -50,7 +48,6 @@ class CompiledForward:
     def __init__(self, target: AnyTargetModel, kernels: Kernels) -> None:
         """Keep the target model and the compiled functions."""
         self._reference, self._kernels = TorchEngine(target), kernels
-        self.draw_weights: Callable[..., None] | None = kernels.draw_weights
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""

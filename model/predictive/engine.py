@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -25,8 +23,6 @@ class Engine(Protocol):
     """Computes answers for one `target_model.TargetModel`. A posterior picks its engine once, when it is loaded."""
 
     name: str
-    draw_weights: Callable[..., None] | None
-    """Makes draws of the weights, see `model.predictive.draws.DrawMaker`; None: NumPy does."""
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """Outputs of every row under every draw.

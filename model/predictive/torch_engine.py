@@ -194,7 +194,6 @@ class TorchEngine:
     def __init__(self, target: AnyTargetModel) -> None:
         """Keep the target model, which maps outputs to the distribution of the target."""
         self._target = target
-        self.draw_weights: Callable[..., None] | None = None
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`."""

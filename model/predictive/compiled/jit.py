@@ -23,15 +23,12 @@ from numba.core.types import void
 from numba.extending import intrinsic
 
 from murho.model.distributions import steps
-from murho.model.predictive import normals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "as_written",
     "compiled",
-    "exactly_as_written",
     "kept_code",
     "part",
     "summing_part",
@@ -50,8 +47,6 @@ PREFIX = "compiled-"
 """Beginning of the names of folders with compiled code."""
 EXACT = {"contract"}
 """Arithmetic as written, except that a multiplication and an addition may be fused into one rounding."""
-AS_WRITTEN: set[str] = set()
-"""Arithmetic as written, with every rounding: the same numbers to the bit on every processor."""
 IN_ANY_ORDER = {"contract", "reassoc", "nsz"}
 """Arithmetic in which sums may also be in any order. NaN and infinity keep their meaning."""
 
@@ -72,37 +67,23 @@ def summing_part(function: Function) -> Function:
     return inlined
 
 
-def as_written(function: Function) -> Function:
-    """Like `part`, for parts of functions that are `exactly_as_written`."""
-    inlined: Function = _compiler(AS_WRITTEN, inline=True)(function)
-    return inlined
-
-
 def compiled(signature: str) -> Callable[[Function], Function]:
     """Decorator that compiles a function at once, for one signature; the function releases the GIL.
 
     Args:
         signature: Types of the arguments in Numba's notation.
     """
-    return _compiled(signature, EXACT)
 
-
-def exactly_as_written(signature: str) -> Callable[[Function], Function]:
-    """Like `compiled`, without fusing a multiplication and an addition into one rounding."""
-    return _compiled(signature, AS_WRITTEN)
-
-
-def _compiled(signature: str, arithmetic: set[str]) -> Callable[[Function], Function]:
     def compile_it(function: Function) -> Function:
         result: Function
         try:
             with _code_folder(function):
-                result = _compiler(arithmetic, signature, cache=True)(function)
+                result = _compiler(EXACT, signature, cache=True)(function)
         except (OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
                 raise
             # No folder is writable: compile for this process alone.
-            result = _compiler(arithmetic, signature)(function)
+            result = _compiler(EXACT, signature)(function)
         return result
 
     return compile_it
@@ -204,12 +185,7 @@ def _directory(path: str | Path) -> Iterator[None]:
 def _digest(function: Callable[..., Any]) -> str:
     """Digest of the sources of a compiled function and of the compiler's versions."""
     folder = Path(function.__code__.co_filename).parent
-    constants = (steps, normals)
-    files = {
-        *(Path(str(module.__file__)) for module in constants),
-        *Path(__file__).parent.glob("*.py"),
-        *folder.glob("*.py"),
-    }
+    files = {Path(str(steps.__file__)), *Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}
     content = [path.read_bytes() for path in sorted(files)]
     versions = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}".encode()
     return hashlib.sha256(b"".join([versions, *content])).hexdigest()[:16]

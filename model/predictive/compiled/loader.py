@@ -33,14 +33,12 @@ class Kernels:
 
     Attributes:
         answer_rows: `answer_kernel.answer_rows`.
-        draw_weights: `draw_kernel.draw_weights`.
         pool_draws: `class_kernel.pool_draws`.
         settle_draws: `class_kernel.settle_draws`.
         forward_draws: `forward_kernel.forward_draws`; None where the matrix products that it calls are missing.
     """
 
     answer_rows: Callable[..., None]
-    draw_weights: Callable[..., None]
     pool_draws: Callable[..., None]
     settle_draws: Callable[..., None]
     forward_draws: Callable[..., None] | None
@@ -87,11 +85,11 @@ def compile_kernels() -> Kernels:
         Exception: Numba can't compile for this processor.
     """
     from murho.model.predictive.compiled.answers import answer_rows, pool_draws, settle_draws
-    from murho.model.predictive.compiled.passes import draw_weights, register_products
+    from murho.model.predictive.compiled.passes import register_products
 
     if not register_products():
         _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
-        return Kernels(answer_rows, draw_weights, pool_draws, settle_draws, None)
+        return Kernels(answer_rows, pool_draws, settle_draws, None)
     from murho.model.predictive.compiled.passes import forward_draws
 
-    return Kernels(answer_rows, draw_weights, pool_draws, settle_draws, forward_draws)
+    return Kernels(answer_rows, pool_draws, settle_draws, forward_draws)

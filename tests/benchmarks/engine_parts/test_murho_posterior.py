@@ -21,7 +21,7 @@ def test_murho_is_given_the_parameters_of_the_task_and_a_table_of_plain_columns(
     np.testing.assert_array_equal(encoded.inputs, rows)
     assert not encoded.beyond.any()
     for number, layer in enumerate(TASK.posterior()):
-        rho = posterior._tensors[f"layers.{number}.weight.rho"]
+        rho = posterior.tensors[f"layers.{number}.weight.rho"]
         np.testing.assert_allclose(torch.nn.functional.softplus(rho)[0].numpy(), layer.weight_sigma, rtol=1e-5)
     answer = posterior.predict_encoded(encoded, PredictOptions(samples=8))
     assert answer.aleatoric_std is not None

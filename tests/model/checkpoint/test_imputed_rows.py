@@ -58,7 +58,7 @@ def assert_same(one: Prediction, other: Prediction, rows: slice | np.ndarray = s
 
 @pytest.mark.parametrize("engine", ["torch", "auto"])
 def test_a_rows_answer_does_not_depend_on_its_batch_mates(rent: Posterior, engine: str) -> None:
-    posterior = Posterior(rent.spec, rent._tensors, engine=engine)
+    posterior = Posterior(rent.spec, rent.tensors, engine=engine)
     columns = columns_of(posterior)
     whole = posterior.predict(columns, OPTIONS)
     for row in range(0, 40, 7):
@@ -66,7 +66,7 @@ def test_a_rows_answer_does_not_depend_on_its_batch_mates(rent: Posterior, engin
 
 
 def test_both_engines_give_the_same_answer(rent: Posterior) -> None:
-    reference, quick = (Posterior(rent.spec, rent._tensors, engine=engine) for engine in ("torch", "auto"))
+    reference, quick = (Posterior(rent.spec, rent.tensors, engine=engine) for engine in ("torch", "auto"))
     assert_same(quick.predict(columns_of(rent), OPTIONS), reference.predict(columns_of(rent), OPTIONS))
 
 

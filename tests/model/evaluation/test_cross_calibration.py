@@ -76,7 +76,7 @@ def test_without_calibrating_groups_there_is_no_map_and_the_posterior_scores_wit
     assert conformal is None
     found = judge_encoded(rent, encoded, targets, SAMPLES).report()
     assert report["calibrated"]["coverage"] == found["calibrated"]["coverage"]
-    bare = Posterior(replace(rent.spec, calibration=None), rent._tensors)
+    bare = Posterior(replace(rent.spec, calibration=None), rent.tensors)
     _, report = calibrate_and_score(bare, encoded, targets, groups, calibrating=[])
     assert report["calibrated"] is None
 
@@ -92,8 +92,8 @@ def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> Non
 
 def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
     rows = Encoded.like(np.zeros((3, rent.architecture.inputs), dtype=np.float32))
-    first = rent.predictive(rows, 64, 0, members=[0]).means
-    both = rent.predictive(rows, 128, 0).means
+    first = rent.drawn(rows, 64, 0, members=[0]).predictive().means
+    both = rent.drawn(rows, 128, 0).predictive().means
     torch.testing.assert_close(first, both[::2])
 
 
@@ -112,7 +112,7 @@ def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Pos
     conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(60), None)], calibrating=[0])
     assert conformal is not None
     assert (conformal.method, conformal.narrowing) == (SPLIT, None)
-    calibrated = Posterior(replace(rent.spec, calibration=conformal), rent._tensors)
+    calibrated = Posterior(replace(rent.spec, calibration=conformal), rent.tensors)
     found = judge_encoded(calibrated, encoded, targets, SAMPLES).report()
     for name in ("n", "rmse", "mae", "r2", "nll", "crps"):
         assert report[name] == pytest.approx(found[name], rel=1e-9)

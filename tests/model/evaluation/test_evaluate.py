@@ -111,7 +111,7 @@ def test_one_row_is_judged_as_far_as_it_goes(rent: Posterior) -> None:
 
 
 def test_without_calibration_there_are_raw_bands_alone(rent: Posterior) -> None:
-    bare = Posterior(replace(rent.spec, calibration=None), rent._tensors)
+    bare = Posterior(replace(rent.spec, calibration=None), rent.tensors)
     report = evaluate_table(bare, make_table(rows=30, seed=5), samples=16)
     assert report["calibrated"] is None
     assert "calibrated" not in report["coverage_by_std"][0]

@@ -150,7 +150,7 @@ def test_a_weight_of_two_is_a_row_given_twice(rooms: Posterior) -> None:
 
 
 def test_without_a_calibration_raw_is_served(rooms: Posterior, report: dict[str, Any]) -> None:
-    raw = Posterior(replace(rooms.spec, calibration=None), dict(rooms._tensors))
+    raw = Posterior(replace(rooms.spec, calibration=None), dict(rooms.tensors))
     judged = evaluate_table(raw, rooms_table(rows=200, seed=5))
     assert judged["calibrated"] is None
     assert judged["log_loss"] == pytest.approx(report["raw"]["log_loss"], rel=1e-6)

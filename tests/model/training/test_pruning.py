@@ -111,7 +111,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(revision: Revision) -> None:
     assert spec.records["pruning"]["after"]["crps"] == pruned.after["crps"] != pruned.before["crps"]
     assert 0.8 < pruned.after["calibrated"]["coverage"]["90"] <= 1.0
 
-    answer = revision.posterior.predictive(rows.encoded, 256, revision.posterior.seed)
+    answer = revision.posterior.drawn(rows.encoded, 256, revision.posterior.seed).predictive()
     crps = float(answer.crps(torch.from_numpy(rows.targets)).mean())
     assert pruned.before["crps"] == pytest.approx(crps, rel=1e-5)
 

@@ -108,7 +108,7 @@ def test_categories_that_are_numbers_stay_categories(rent: Posterior) -> None:
 
 def test_a_target_that_the_transform_can_not_take_is_refused_by_row(rent: Posterior) -> None:
     target = replace(rent.spec.target, transform=Logarithm(shift=0.0, top=7.0))
-    logarithmic = Posterior(replace(rent.spec, target=target), rent._tensors)
+    logarithmic = Posterior(replace(rent.spec, target=target), rent.tensors)
     table = make_table(rows=30, seed=9)
     assert len(labelled_rows(table, logarithmic)) == 30
     values = table.column("rent").to_numpy().copy()
