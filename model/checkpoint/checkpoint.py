@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.checkpoint.proof import Proof, Prover
+    from murho.model.checkpoint.proof import Prover
     from murho.model.checkpoint.spec import ModelSpec
 
 __all__ = [
@@ -130,13 +130,13 @@ class StoredCheckpoint:
         directory: ``NAME/VERSION``.
         spec: The specification in ``model.json``.
         tensors: Float32 tensors on the CPU, by name.
-        proof: Rows with the answers that the writer got.
+        proof: The answers that the writer got, as JSON data.
     """
 
     directory: Path
     spec: ModelSpec
     tensors: dict[str, Tensor]
-    proof: Proof
+    proof: object
 
     def require_answers(self, prover: Prover) -> None:
         """Check that the posterior made of this content gives the answers that the writer got.
@@ -147,8 +147,10 @@ class StoredCheckpoint:
         Raises:
             CheckpointError: It gives other answers; the message names the file and the row.
         """
+        from murho.model.checkpoint.proof import check_proof
+
         try:
-            self.proof.check(prover)
+            check_proof(prover, self.proof)
         except CheckpointError as error:
             raise CheckpointError(f"{self.directory / FACTS_FILE}: {error}") from error
 
@@ -169,7 +171,6 @@ def read_stored(directory: Path) -> StoredCheckpoint:
         CheckpointError: A file is missing or damaged, the format is newer, a field of ``model.json`` is not as
             expected, or the tensors don't fit it. The message names the file, and the field or the tensor.
     """
-    from murho.model.checkpoint.proof import Proof
     from murho.model.checkpoint.spec import ModelSpec
 
     path = directory / FACTS_FILE
@@ -177,13 +178,12 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     try:
         check_seal(facts)
         spec = ModelSpec.from_json(facts)
-        proof = Proof.read(facts.get("proof"), spec.schema)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     recorded = facts.get("tensors")
     sha256 = recorded.get("sha256") if isinstance(recorded, dict) else None
     tensors = _read_tensors(directory / TENSORS_FILE, sha256, spec.tensor_shapes())
-    return StoredCheckpoint(directory, spec, tensors, proof)
+    return StoredCheckpoint(directory, spec, tensors, facts.get("proof"))
 
 
 def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
@@ -310,12 +310,12 @@ def write_checkpoint(
     import safetensors.torch
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.proof import Proof
+    from murho.model.checkpoint.proof import proof_of
 
     validate_name(name)
     on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     content: bytes = safetensors.torch.save(on_cpu)
-    proof = Proof.of(Posterior(spec, on_cpu, engine="torch"))
+    proof = proof_of(Posterior(spec, on_cpu, engine="torch"))
     complete = {
         "format": FORMAT,
         "name": name,
@@ -325,7 +325,7 @@ def write_checkpoint(
             "sha256": hashlib.sha256(content).hexdigest(),
             "bytes": len(content),
         },
-        "proof": proof.to_json(),
+        "proof": proof,
     }
     home = root / name
     temporary: Path | None = None

@@ -1,35 +1,39 @@
 """A loaded checkpoint that answers requests: rows in, the predictive distribution of the target out.
 
-The answer for a row depends on the checkpoint, the row and the options alone. Cells become inputs of the network here,
-and missing ones are imputed; `model.checkpoint.row_answers` answers for encoded rows.
+The answer for a row depends on the checkpoint, the row and the options alone. Rows go through the network in tiles,
+which limit memory and do not change answers.
 
-What an answer costs, before it is computed: the time of its parts, in units of a row and draw of a plain answer.
-
-A plain answer has mean, std and three percentiles of rows like the training rows. The constants are nanoseconds of
-processor time on one machine. Only their ratios count: the caller learns how long a unit takes. Costs are within a
-factor of three of the time, for options as far apart as a hundred levels far out, a hundred thresholds and new draws
-(``python -m benchmarks.answer_cost`` prints both side by side).
+What an answer costs is known before it is computed, in units of a row and draw of a plain answer: one with mean, std
+and three percentiles of rows like the training rows. The constants are nanoseconds of processor time on one machine.
+Only their ratios count: the caller learns how long a unit takes. Costs are within a factor of three of the time, for
+options as far apart as a hundred levels, a hundred thresholds and new draws (``python -m benchmarks.answer_cost``
+prints both side by side).
 """
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
+from murho.model.bbb.network import load_tensors, noise_tensors
 from murho.model.checkpoint.checkpoint import name_and_version, read_stored
-from murho.model.checkpoint.questions import questions_about, validate_questions
-from murho.model.checkpoint.row_answers import RowAnswers, with_rows_in_place
+from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS, rows_to_impute
-from murho.model.predictive.prediction import PredictOptions, Question
+from murho.model.predictive.compiled_engine import select_engine
+from murho.model.predictive.draws import BLOCK, DrawCache
+from murho.model.predictive.plans import KEPT_PLANS
+from murho.model.predictive.prediction import MonteCarloError, Question, in_one, rows_of
 from murho.model.predictive.torch_engine import TorchEngine
+from murho.model.runtime import threads_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -38,147 +42,17 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
+    from murho.model.predictive.draws import Draws
     from murho.model.predictive.engine import Engine
-    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.target_models import AnyPlan, AnyPrediction
     from murho.model.tables.schema import Columns, UnfamiliarValue
 
-__all__ = ["COMPILED", "TORCH", "CostModel", "Posterior", "Rates"]
+__all__ = ["CostModel", "Posterior"]
 
 
-WEIGHT, UNIT = 0.03, 0.4
-"""The network under one draw for one row: for each weight, and for each hidden unit's activation."""
-MIRRORED_NUMBER = 10.0
-"""A weight of a new draw's mirror image."""
-QUESTION, PASS_ROW = 100_000.0, 4_000.0
-"""What an answer takes besides its rows, and what a row takes besides its draws: encoding and its arrays."""
-COPY = 2_000.0
-"""What each imputed copy of a row takes besides its draws."""
-SORTED, FUNCTION_THRESHOLD = 10.0, 2.5
-"""A draw of a row, to sort or to list it, and to compare it with a threshold."""
-ERROR, ERROR_LEVEL = 70.0, 36.0
-"""Standard errors of a draw of a row, for each component: of mean and std, and of each level."""
-PLAIN_LEVELS = 3
-EXTREME_LEVEL = 1e-3
-"""Percentile levels this near to 0 or 100 are searched in double precision."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What an engine takes for one component of one draw of a row.
-
-    Attributes:
-        shared: What a pass takes whatever it has, once for all questions in it.
-        moments: Mean and standard deviations.
-        plain: The levels of a plain answer, with those behind the calibrated standard deviation.
-        level: A further level.
-        extreme: A level far out.
-        threshold: A threshold.
-        number: A weight of a new draw: 4 to 16 ns by compiled code, the more the newer the memory for it is.
-        far: What a row beyond the training range adds.
-    """
-
-    shared: float
-    moments: float
-    plain: float
-    level: float
-    extreme: float
-    threshold: float
-    number: float
-    far: float
-
-
-COMPILED = Rates(
-    shared=500_000.0, moments=25.0, plain=20.0, level=1.6, extreme=8.0, threshold=2.0, number=8.0, far=250.0
-)
-TORCH = Rates(
-    shared=1_500_000.0, moments=60.0, plain=490.0, level=30.0, extreme=90.0, threshold=45.0, number=30.0, far=1500.0
-)
-
-
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """The sizes of a posterior that costs depend on.
-
-    Attributes:
-        weights: Weights of one draw.
-        units: Its hidden units.
-        components: K, the components of the noise of one draw.
-        members: M.
-        rates: Those of the engine.
-    """
-
-    weights: int
-    units: int
-    components: int
-    members: int
-    rates: Rates
-
-    @property
-    def unit(self) -> float:
-        """Nanoseconds of one row and draw of a plain answer."""
-        return self._network + self.components * (self.rates.moments + self.rates.plain)
-
-    @property
-    def shared(self) -> float:
-        """The part of `cost` that questions in one pass share, in the same units."""
-        return self.rates.shared / self.unit
-
-    @property
-    def _network(self) -> float:
-        return WEIGHT * self.weights + UNIT * self.units
-
-    def cost(self, rows: int, options: PredictOptions, *, new_draws: int, imputed: int, far: int) -> float:
-        """The cost of an answer, in plain rows times draws of this posterior.
-
-        Args:
-            rows: B.
-            options: Options of the request.
-            new_draws: Draws to be made for it.
-            imputed: Rows with cells to impute, of the B.
-            far: Rows beyond the training range, of the B.
-        """
-        samples = options.samples or self.members
-        nanoseconds = (
-            self.rates.shared
-            + QUESTION
-            + far * samples * (self._network + self.components * self.rates.far)
-            + new_draws * self.weights * self.rates.number
-        )
-        if options.samples == 0:
-            return (nanoseconds + self._without_draws(rows, imputed)) / self.unit
-        nanoseconds += PASS_ROW * rows + imputed * IMPUTATIONS * COPY
-        nanoseconds += rows * samples * (self._network + self._answer(options))
-        if options.mc_error:
-            levels = len(options.percentiles)
-            of_errors = (self.components if options.noise else 1) * (ERROR + ERROR_LEVEL * levels)
-            nanoseconds += rows * samples * (self._network + of_errors)
-            nanoseconds += new_draws * self.weights * MIRRORED_NUMBER
-        return nanoseconds / self.unit
-
-    def rows_without_draws(self, seconds: float, imputed: float) -> int:
-        """Rows of an answer without draws that take so long by the constants of this module, at least one.
-
-        Args:
-            seconds: For these rows.
-            imputed: Share of the rows with cells to impute.
-        """
-        return max(1, int(1e9 * seconds / self._without_draws(1.0, imputed)))
-
-    def _without_draws(self, rows: float, imputed: float) -> float:
-        """Time of the mu-only networks for rows: every imputed copy goes through all of them."""
-        copies = rows + (IMPUTATIONS - 1) * imputed
-        return PASS_ROW * rows + IMPUTATIONS * COPY * imputed + copies * self.members * self._network
-
-    def _answer(self, options: PredictOptions) -> float:
-        """Time of everything after the network, for one draw of a row."""
-        rates, levels = self.rates, len(options.percentiles)
-        time = SORTED if options.draws else 0.0
-        if not options.noise:
-            return time + self.components * rates.moments + SORTED + FUNCTION_THRESHOLD * len(options.thresholds)
-        extreme = sum(min(level, 100.0 - level) < EXTREME_LEVEL for level in options.percentiles)
-        of_component = rates.moments + rates.plain + rates.extreme * extreme
-        of_component += rates.level * max(0, levels - extreme - PLAIN_LEVELS)
-        return time + self.components * (of_component + rates.threshold * len(options.thresholds))
+TILE_VALUES = 2**19
+"""Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
 
 
 class Posterior:
@@ -188,7 +62,11 @@ class Posterior:
 
     Attributes:
         tensors: mu, rho and noise parameters by name, on the CPU.
-        row_answers: Answers for encoded rows.
+        likelihood: The observation model, with its learned noise.
+        target: Maps outputs of the network to answers in the target's unit.
+        engine: Computes the answers; picked once.
+        draws: The draws of the weights that are kept.
+        tile_values: Outputs in a tile. Answers do not depend on it.
     """
 
     def __init__(
@@ -213,24 +91,27 @@ class Posterior:
             room: Memory for its draws, which others may share; None: a room of its own.
             engine: One of `model.predictive.compiled_engine.ENGINES`.
         """
-        self.name, self.version, self.spec = name, version, spec
+        self.name, self.version, self.spec, self.tensors = name, version, spec, dict(tensors)
         self.device = torch.device(device)
         self.architecture, self.schema, self.encoder = spec.architecture, spec.schema, spec.encoder
-        self.transform, self.location, self.scale = (
-            spec.target.transform,
-            spec.target.location,
-            spec.target.scale,
-        )
-        self.seed, self.calibration = spec.default_seed, spec.calibration
-        self.tensors = dict(tensors)
-        self.row_answers = RowAnswers(spec, self.tensors, device=device, room=room, engine=engine)
-        self.likelihood = self.row_answers.likelihood
+        self.transform, self.location, self.scale = spec.target.transform, spec.target.location, spec.target.scale
+        self.seed, self.calibration, self.tile_values = spec.default_seed, spec.calibration, TILE_VALUES
+        self.likelihood = spec.likelihood.make(spec.architecture.members)
+        load_tensors(noise_tensors(self.likelihood), tensors)
+        self.likelihood.requires_grad_(requires_grad=False).to(self.device)
+        self.target = spec.target_model(self.likelihood, self.device)
+        training_range = torch.from_numpy(spec.encoder.training_range).to(self.device)
+        limits, numbers = spec.function_limits(), spec.schema.target.classes is None
+        self._network = NetworkOutputs(self.likelihood, self.target, training_range, limits, numbers)
+        self._reference = TorchEngine(self.target)
+        self.engine: Engine = select_engine(self.target, self.device, engine)
+        self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
+        self._plan = self._plans_of(self.calibration)
         self._costs = CostModel(
-            self.row_answers.weights,
-            sum(spec.architecture.hidden),
+            sum(layer[0].numel() for layer in self.draws.means.layers),
             self.likelihood.means,
             spec.architecture.members,
-            TORCH if self.engine.name == TorchEngine.name else COMPILED,
+            TORCH_COST if self.engine.name == TorchEngine.name else 1.0,
         )
 
     @classmethod
@@ -249,15 +130,7 @@ class Posterior:
         """
         stored = read_stored(directory)
         name, version = name_and_version(directory)
-        loaded = cls(
-            stored.spec,
-            stored.tensors,
-            name=name,
-            version=version,
-            device=device,
-            room=room,
-            engine=engine,
-        )
+        loaded = cls(stored.spec, stored.tensors, name=name, version=version, device=device, room=room, engine=engine)
         stored.require_answers(loaded)
         return loaded
 
@@ -269,13 +142,12 @@ class Posterior:
         """
         other = copy(self)
         other.spec, other.calibration = spec, spec.calibration
-        other.row_answers = self.row_answers.calibrated(spec)
+        other._plan = other._plans_of(spec.calibration)
         return other
 
-    @property
-    def engine(self) -> Engine:
-        """Computes the answers; picked once."""
-        return self.row_answers.engine
+    def _plans_of(self, calibration: Any) -> Callable[[PredictOptions], AnyPlan]:
+        """Gives the prepared plans of options; those last used are kept."""
+        return lru_cache(KEPT_PLANS)(partial(self.target.plan, calibration=calibration, device=self.device))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -291,12 +163,12 @@ class Posterior:
 
         Returns:
             One entry per row, in order: a `model.predictive.prediction.Prediction` or, of a classifier, a
-            `model.predictive.prediction.ClassPrediction`.
+            `model.predictive.prediction.ClassPrediction`: the caller knows which.
         """
         rows = len(next(iter(columns.values())))
         return self.predict_questions(columns, (Question(slice(0, rows), options),))[0]
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Any]:
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[AnyPrediction]:
         """Answer several questions in one pass: the rows are encoded and go through the network together.
 
         Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
@@ -314,38 +186,115 @@ class Posterior:
         Raises:
             ValueError: The questions can't share a pass.
         """
-        rows = len(next(iter(columns.values())))
-        seed = validate_questions(questions, rows, self.seed)
-        parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in questions]
-        for numbers, encoded in self.encoder.encode_pieces(columns):
-            if len(numbers) == rows:
-                return self.row_answers.answer(encoded, questions, seed)
-            about = list(questions_about(questions, numbers))
-            answers = self.row_answers.answer(encoded, [question for _, _, question in about], seed)
-            for (place, own, _), answer in zip(about, answers, strict=True):
-                parts[place].append((numbers[own], answer))
-        return [with_rows_in_place(of_question) for of_question in parts]
+        return self._answer(self.encoder.encode_pieces(columns), questions)
 
     def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Any:
         """Answer as `predict` does, for encoded rows."""
-        seed = self.seed if options.seed is None else options.seed
-        return self.row_answers.answer(encoded, (Question(slice(0, len(encoded)), options),), seed)[0]
+        rows = np.arange(len(encoded))
+        return self._answer([(rows, encoded)], (Question(slice(0, len(rows)), options),))[0]
+
+    @torch.inference_mode()
+    def _answer(
+        self,
+        pieces: Iterable[tuple[NDArray[np.intp], Encoded]],
+        questions: Sequence[Question],
+    ) -> list[AnyPrediction]:
+        """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
+        shared = {
+            (question.options.samples, self.seed if question.options.seed is None else question.options.seed)
+            for question in questions
+        }
+        ends = [0, *(question.rows.stop for question in questions)]
+        if len(shared) != 1 or [question.rows.start for question in questions] != ends[:-1]:
+            raise ValueError("questions about one batch share samples and seed, and their rows follow each other")
+        ((samples, seed),) = shared
+        kinds = {options: kind for kind, options in enumerate({question.options: None for question in questions})}
+        counts = [question.rows.stop - question.rows.start for question in questions]
+        kind_of_row = np.repeat([kinds[question.options] for question in questions], counts)
+        parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in kinds]
+        per_tile = self._rows_per_tile(samples)
+        for numbers, encoded in pieces:
+            with threads_for(len(numbers) * max(1, samples) * self._costs.weights):
+                for start in range(0, max(len(numbers), 1), per_tile):
+                    tile, rows = encoded[start : start + per_tile], numbers[start : start + per_tile]
+                    drawn = self._drawn(tile, samples, seed)
+                    if len(kinds) == 1:
+                        parts[0].append((rows, self._prediction(drawn, tile, questions[0].options, seed)))
+                        continue
+                    for options, kind in kinds.items():
+                        own = np.flatnonzero(kind_of_row[rows] == kind)
+                        if len(own):
+                            of_kind = drawn.of_rows(torch.from_numpy(own).to(self.device))
+                            parts[kind].append((rows[own], self._prediction(of_kind, tile[own], options, seed)))
+        whole = [in_one([part for _, part in some], np.concatenate([own for own, _ in some])) for some in parts]
+        if len(questions) == len(kinds):
+            return whole
+        answers, done = [], [0] * len(kinds)
+        for question, count in zip(questions, counts, strict=True):
+            kind = kinds[question.options]
+            start, done[kind] = done[kind], done[kind] + count
+            answers.append(rows_of(whole[kind], slice(start, done[kind])))
+        return answers
 
     def drawn(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
-        """Rows under draws, for evaluation and calibration; takes the arguments of `RowAnswers.drawn`."""
-        return self.row_answers.drawn(encoded, samples, seed, members=members)
+        """Rows under draws, for evaluation and calibration; their outputs are PyTorch's, whatever the engine.
 
-    def predictive(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Any:
-        """The raw predictive distribution of the target of each row; takes the arguments of `drawn`."""
-        return self.drawn(encoded, samples, seed, members=members).predictive()
+        Args:
+            encoded: The rows.
+            samples: S, at least 1.
+            seed: Seed of the draws.
+            members: The members to take all S draws from; by default draws go round all members.
+        """
+        parts: Iterable[Draws] = self.draws.parts(samples, seed)
+        if members is not None:
+            draws = self.draws.first(-(-samples // len(members)) * self.architecture.members, seed)
+            chosen = torch.isin(draws.members, torch.tensor(members, device=self.device)).nonzero().squeeze(1)
+            parts = [draws.some(chosen[:samples])]
+        return replace(self._network.drawn(self._reference, parts, encoded), engine=self.engine)
+
+    def _drawn(self, encoded: Encoded, samples: int, seed: int) -> DrawnRows:
+        """Rows under S draws, or the mu-only networks."""
+        if samples:
+            return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded)
+        return self._network.drawn(self._reference, [self.draws.means], encoded, mu_only=True)  # PyTorch's, to the bit
+
+    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> AnyPrediction:
+        """The answer for rows of a tile."""
+        plan: AnyPlan = self._plan(options)
+        prediction = plan.prediction(
+            drawn.answer(plan),
+            samples=options.samples,
+            seed=seed,
+            calibrated=plan.calibration is not None,
+            unlike=encoded.unlike,
+            told=encoded.told,
+        )
+        if options.mc_error and options.samples > 1:
+            # Batch means: blocks of draws are independent, each with the coupling of all. Parts of one block are not,
+            # and the errors of fewer draws than two blocks are rather too large.
+            size = min(BLOCK, options.samples // 2)
+            starts = range(0, options.samples - size + 1, size)
+            batches = [drawn.of_draws(slice(start, start + size)).answer(plan) for start in starts]
+            names = [part.name for each in prediction.answer_fields for part in each.parts]
+            spreads = {name: np.std([batch[name] for batch in batches], axis=0, ddof=1) for name in names}
+            share = (size / options.samples) ** 0.5
+            errors = MonteCarloError(**{name: share * spread for name, spread in spreads.items()})
+            prediction = replace(prediction, mc_error=errors)
+        return prediction
+
+    def _rows_per_tile(self, samples: int) -> int:
+        most = max(1, self.tile_values // max(1, samples))
+        if not self.draws.holds(samples):  # draws are made again for every tile
+            return most
+        return max(min(most, self.target.least_tile_rows), most // self.architecture.outputs)
 
     @property
     def shared_cost(self) -> float:
         """The part of `cost` that questions in one pass share: n of them cost the sum minus n - 1 times this."""
-        return self._costs.shared
+        return SHARED / self._costs.unit
 
     def rows_without_draws(self, columns: Columns, seconds: float) -> int:
-        """Rows of an answer without draws that take about so long on the machine of `model.checkpoint.posterior`.
+        """Rows of an answer without draws that take about so long on the machine of the constants, at least one.
 
         The number is the same at every call. So the mean of rows in such parts is the same to the bit, although a
         matrix product may round a row differently among others. Any thread may ask.
@@ -355,12 +304,13 @@ class Posterior:
             seconds: For the returned number of rows.
         """
         rows = len(next(iter(columns.values())))
-        return self._costs.rows_without_draws(seconds, len(rows_to_impute(self.schema, columns)) / max(1, rows))
+        share = len(rows_to_impute(self.schema, columns)) / max(1, rows)
+        return self._costs.rows_without_draws(seconds, share)
 
     def cost(self, rows: int, options: PredictOptions, *, imputed: int = 0, far: int = 0) -> float:
         """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.
 
-        Any thread may ask. See `model.checkpoint.posterior`.
+        Any thread may ask.
 
         Args:
             rows: B.
@@ -369,7 +319,7 @@ class Posterior:
             far: Rows beyond the training range, of the B.
         """
         seed = self.seed if options.seed is None else options.seed
-        new_draws = self.row_answers.draws.missing(options.samples, seed) if options.samples else 0
+        new_draws = self.draws.missing(options.samples, seed) if options.samples else 0
         return self._costs.cost(rows, options, new_draws=new_draws, imputed=imputed, far=far)
 
     def input_warnings(
@@ -382,5 +332,78 @@ class Posterior:
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""
         for batch in (1, 64):
             rows = Encoded.like(np.zeros((batch, self.architecture.inputs), dtype=np.float32))
-            for options in self.row_answers.target.options_of_warm_up():
+            for options in self.target.options_of_warm_up():
                 self.predict_encoded(rows, options)
+
+
+SHARED, QUESTION = 500_000.0, 100_000.0
+"""What a pass takes whatever it has, and what an answer takes besides its rows."""
+ROW, COPY = 4_000.0, 2_000.0
+"""What a row takes besides its draws: encoding and its arrays; and what each imputed copy of a row takes."""
+WEIGHT, NEW_WEIGHT = 0.04, 10.0
+"""A weight of the network under one draw for one row; a weight of a new draw."""
+COMPONENT, LEVEL, THRESHOLD = 45.0, 2.0, 2.0
+"""A component of the noise of one draw of a row: of a plain answer, of each further level, of a threshold."""
+LISTED = 10.0
+"""A draw of a row, to sort or to list it."""
+FAR = 250.0
+"""What a row beyond the training range adds, for a component of a draw."""
+PLAIN_LEVELS = 3
+TORCH_COST = 12.0
+"""How much longer PyTorch takes than compiled code, for all after the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """The sizes of a posterior that costs depend on.
+
+    Attributes:
+        weights: Weights of one draw.
+        components: K, the components of the noise of one draw.
+        members: M.
+        factor: How much longer the engine takes than compiled code, for all after the network.
+    """
+
+    weights: int
+    components: int
+    members: int
+    factor: float = 1.0
+
+    @property
+    def unit(self) -> float:
+        """Nanoseconds of one row and draw of a plain answer."""
+        return WEIGHT * self.weights + self.factor * self.components * COMPONENT
+
+    def cost(self, rows: int, options: PredictOptions, *, new_draws: int, imputed: int, far: int) -> float:
+        """The cost of an answer, in plain rows times draws of this posterior.
+
+        Args:
+            rows: B.
+            options: Options of the request.
+            new_draws: Draws to be made for it.
+            imputed: Rows with cells to impute, of the B.
+            far: Rows beyond the training range, of the B.
+        """
+        draws, time = options.samples or self.members, SHARED + QUESTION + new_draws * self.weights * NEW_WEIGHT
+        time += far * draws * (WEIGHT * self.weights + self.factor * self.components * FAR)
+        if options.samples == 0:
+            return (time + self._without_draws(rows, imputed)) / self.unit
+        further = LEVEL * max(0, len(options.percentiles) - PLAIN_LEVELS) + THRESHOLD * len(options.thresholds)
+        answer = self.factor * self.components * (COMPONENT + further)
+        answer = (1 + options.mc_error) * answer + LISTED * (options.draws or not options.noise)
+        time += rows * (ROW + draws * (WEIGHT * self.weights + answer)) + imputed * IMPUTATIONS * COPY
+        return time / self.unit
+
+    def rows_without_draws(self, seconds: float, imputed: float) -> int:
+        """Rows of an answer without draws that take so long by the constants, at least one.
+
+        Args:
+            seconds: For these rows.
+            imputed: Share of the rows with cells to impute.
+        """
+        return max(1, int(1e9 * seconds / self._without_draws(1.0, imputed)))
+
+    def _without_draws(self, rows: float, imputed: float) -> float:
+        """Nanoseconds of the mu-only networks for rows: every imputed copy goes through all of them."""
+        copies = rows + (IMPUTATIONS - 1) * imputed
+        return ROW * rows + IMPUTATIONS * COPY * imputed + copies * self.members * WEIGHT * self.weights

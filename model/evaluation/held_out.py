@@ -245,7 +245,7 @@ class NumbersByJudges(RowArrays):
             together=together,
             alone=alone,
             scores=numbers_of(predictive.normal_score(truth.unsqueeze(0))[0]),
-            percentiles=drawn.percentiles((100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist()),
+            percentiles=drawn.observation((100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist())["percentiles"],
             outside=numbers_of(drawn.widening),
             judges=np.full(len(rows), count),
             members=members,

@@ -104,7 +104,7 @@ class JudgedNumbers(JudgedRows):
         values = row_scores(predictive, truth)
 
         def bands(conformal: ConformalMap | None) -> Bands:
-            answer = drawn.answer(BAND_LEVELS, conformal)
+            answer = drawn.observation(BAND_LEVELS, conformal)
             ends = answer["percentiles"]
             nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.widening)
             inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])

@@ -40,7 +40,7 @@ class DrawRoom:
             self._caches.add(cache)
 
     def make_room(self, most_bytes: int | None = None) -> None:
-        """Remove the seeds not used the longest, then the mirror images of the latest one; its draws stay.
+        """Remove the seeds not used the longest; the latest one stays.
 
         Args:
             most_bytes: Another limit than that of the class.
@@ -48,12 +48,10 @@ class DrawRoom:
         most = self.most_bytes if most_bytes is None else most_bytes
         with self.lock:
             found = [(kept, cache, seed) for cache in self._caches for seed, kept in cache.kept.items()]
-            left = sum(kept.nbytes for kept, _, _ in found)
+            left = sum(kept.draws.nbytes for kept, _, _ in found)
             found.sort(key=lambda each: each[0].used)
             for kept, cache, seed in found[:-1]:
                 if left <= most:
                     return
                 del cache.kept[seed]
-                left -= kept.nbytes
-            if left > most:
-                found[-1][0].images = None
+                left -= kept.draws.nbytes

@@ -7,17 +7,15 @@ does not know whether the target is a number or a class.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from murho.model.predictive.monte_carlo_error import MonteCarloError
 
 __all__ = [
     "CLASS_FIELDS",
@@ -30,19 +28,22 @@ __all__ = [
     "NUMBER_UNITS",
     "THRESHOLDS",
     "AnswerField",
+    "AnyPrediction",
     "Axis",
-    "ClassMonteCarloError",
     "ClassPrediction",
     "Detail",
     "Fielded",
+    "MonteCarloError",
     "Place",
     "PredictOptions",
     "Prediction",
     "Question",
     "Unit",
     "answer_size",
+    "in_one",
     "level_hint",
     "number_arrays",
+    "rows_of",
 ]
 
 
@@ -295,6 +296,23 @@ NUMBER_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class MonteCarloError:
+    """Monte Carlo standard errors of an answer about a number, in the target's own unit, or about a class; float64.
+
+    Attributes:
+        mean: Of the mean, ``[B]``; None for classes, as are the next two.
+        std: Of std, ``[B]``.
+        percentiles: Of the percentiles, ``[B, K]``.
+        probabilities: Of the probabilities, ``[B, C]``; None for numbers.
+    """
+
+    mean: NDArray[np.float64] | None = None
+    std: NDArray[np.float64] | None = None
+    percentiles: NDArray[np.float64] | None = None
+    probabilities: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """An answer; every number in the target's own unit, float64.
 
@@ -310,7 +328,7 @@ class Prediction:
         percentiles: ``[B, K]``.
         exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
         draws: Function values, ``[B, S]``; None unless requested.
-        mc_error: Monte Carlo standard errors; None unless requested, and if S is 0.
+        mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
         told: Whether there is something to tell of each row, ``[B]``, likewise.
@@ -407,17 +425,6 @@ CLASS_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ClassMonteCarloError:
-    """Monte Carlo standard errors of an answer.
-
-    Attributes:
-        probabilities: ``[B, C]``.
-    """
-
-    probabilities: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
 class ClassPrediction:
     """An answer; float64 unless noted otherwise.
 
@@ -435,7 +442,7 @@ class ClassPrediction:
         percentiles: Percentiles of a class's probability over draws, ``[B, C, K]``.
         prediction_set: Whether each class is in the row's prediction set, ``[B, C]``, bool.
         draws: Probabilities under each draw, ``[B, S, C]``; None unless requested.
-        mc_error: Monte Carlo standard errors; None unless requested.
+        mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
         unlike: Whether each row is unlike the training rows, ``[B]``; None: not known.
         told: See `model.predictive.prediction.Prediction`.
     """
@@ -454,13 +461,50 @@ class ClassPrediction:
     percentiles: NDArray[np.float64] | None = None
     prediction_set: NDArray[np.bool_] | None = None
     draws: NDArray[np.float64] | None = None
-    mc_error: ClassMonteCarloError | None = None
+    mc_error: MonteCarloError | None = None
     unlike: NDArray[np.bool_] | None = None
     told: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """B."""
         return len(self.prediction)
+
+
+AnyPrediction: TypeAlias = Prediction | ClassPrediction
+
+
+def in_one(parts: Sequence[AnyPrediction], numbers: NDArray[np.intp] | None = None) -> AnyPrediction:
+    """Join the predictions of groups of rows.
+
+    Args:
+        parts: Predictions of some rows each.
+        numbers: Numbers of their rows, by which the result is sorted; None: one part's rows after the other's.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    import numpy as np  # here: the command line tells its options without it
+
+    order = slice(None) if numbers is None else numbers.argsort()
+    joined: AnyPrediction = _with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
+    return joined
+
+
+def rows_of(prediction: AnyPrediction, rows: slice) -> AnyPrediction:
+    """Some rows of a prediction, as views."""
+    part: AnyPrediction = _with_arrays(lambda arrays: arrays[0][rows], [prediction])
+    return part
+
+
+def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequence[Any]) -> Any:
+    """The first of dataclasses of one type, with arrays made of the arrays of all, and of those within them."""
+    changes: dict[str, Any] = {}
+    for each in fields(parts[0]):
+        values = [getattr(part, each.name) for part in parts]
+        if hasattr(values[0], "shape"):
+            changes[each.name] = work(values)
+        elif isinstance(values[0], MonteCarloError):
+            changes[each.name] = _with_arrays(work, values)
+    return replace(parts[0], **changes)
 
 
 def level_hint(levels: Sequence[float]) -> str | None:

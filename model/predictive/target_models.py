@@ -1,25 +1,21 @@
 """Target models: what engines and posteriors need to know of a kind of target, numbers or classes.
 
-A target model makes the predictive distribution, in the target's own unit, from the network's outputs; the plan of a
-request; and the Monte Carlo standard errors of an answer. A new kind of target is one more implementation.
+A target model makes the predictive distribution, in the target's own unit, from the network's outputs; and the plan
+of a request. A new kind of target is one more implementation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from murho.model.distributions.classes import ClassPredictive
 from murho.model.distributions.transforms import Standardisation
-from murho.model.predictive.monte_carlo_error import MonteCarloError, error_of_averages, monte_carlo_error
 from murho.model.predictive.plans import ClassPlan, PredictionPlan
-from murho.model.predictive.prediction import ClassMonteCarloError, ClassPrediction, Prediction, PredictOptions
+from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    import torch
     from torch import Tensor
 
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
@@ -66,35 +62,6 @@ class TargetModel:
     def plan(self, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> PredictionPlan:
         """The prepared plan of a request's options."""
         return PredictionPlan.of(options, calibration, device)
-
-    def errors(
-        self,
-        drawn: Predictive,
-        mirror: Predictive,
-        answer: Mapping[str, Any],
-        options: PredictOptions,
-        *,
-        calibrated: bool,
-    ) -> MonteCarloError:
-        """Monte Carlo standard errors of an answer; see `model.predictive.monte_carlo_error.monte_carlo_error`.
-
-        Args:
-            drawn: Predictive of the draws.
-            mirror: Predictive of their mirror images.
-            answer: The answer's arrays.
-            options: Options of the request.
-            calibrated: Whether the answer is calibrated.
-        """
-        device = drawn.means.device
-        errors = monte_carlo_error(
-            drawn,
-            mirror,
-            torch.from_numpy(answer["percentiles"]).to(device),
-            members=self.members,
-            noise=options.noise,
-            calibrated_std=torch.from_numpy(answer["std"]).to(device) if calibrated else None,
-        )
-        return MonteCarloError(*(error.cpu().numpy() for error in errors))
 
     def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
         """Options that make the code of every kind of answer run once."""
@@ -153,26 +120,9 @@ class ClassTargetModel:
         """The prepared plan of a request's options."""
         return ClassPlan.of(options, calibration, device, self.classes)
 
-    def errors(
-        self,
-        drawn: ClassPredictive,
-        mirror: ClassPredictive,
-        answer: Mapping[str, Any],  # noqa: ARG002 - errors of numbers depend on the percentiles asked for
-        options: PredictOptions,  # noqa: ARG002
-        *,
-        calibrated: bool,  # noqa: ARG002
-    ) -> ClassMonteCarloError:
-        """Monte Carlo standard errors of the raw probabilities; see `model.predictive.monte_carlo_error`."""
-        shape = drawn.draws.shape[1:]
-        errors = error_of_averages(drawn.draws.flatten(1), mirror.draws.flatten(1), self.members)
-        return ClassMonteCarloError(errors.view(shape).T.cpu().numpy())
-
     def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
         """Options that make the code of every kind of answer run once."""
         return PredictOptions(), PredictOptions(samples=0)
-
-
-AnyPrediction: TypeAlias = Prediction | ClassPrediction
 
 
 class AnyPlan(Protocol):
@@ -216,10 +166,6 @@ class AnyTargetModel(Protocol):
 
     def plan(self, options: PredictOptions, calibration: Any, device: torch.device) -> Any:
         """The prepared plan of a request's options, an `AnyPlan`."""
-        ...
-
-    def errors(self, drawn: Any, mirror: Any, answer: Any, options: PredictOptions, *, calibrated: bool) -> Any:
-        """Monte Carlo standard errors of an answer."""
         ...
 
     def options_of_warm_up(self) -> tuple[PredictOptions, ...]:

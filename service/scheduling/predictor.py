@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.checkpoint.questions import in_one
 from murho.model.errors import MurhoError
-from murho.model.predictive.prediction import Question, number_arrays
+from murho.model.predictive.prediction import Question, in_one, number_arrays
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.errors import ComputationError, NotReadyError
 from murho.service.scheduling.jobs import Answer, Job, Slice

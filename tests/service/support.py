@@ -16,8 +16,7 @@ from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
-from murho.model.predictive.monte_carlo_error import MonteCarloError
-from murho.model.predictive.prediction import Prediction, PredictOptions, Question
+from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.app import create_app
 from murho.service.settings import Settings

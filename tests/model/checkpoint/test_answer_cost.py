@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.answer_cost import measured
-from murho.model.checkpoint.posterior import COMPILED, TORCH, CostModel, Posterior
+from murho.model.checkpoint.posterior import CostModel, Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
 
@@ -57,17 +57,17 @@ def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
 
 
 def test_rows_without_draws_are_as_many_as_the_seconds_allow() -> None:
-    small = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
-    large = replace(small, weights=2_400_000, units=2_400, members=1)
-    assert [model.rows_without_draws(0.04, 0.0) for model in (small, large)] == [6_180, 519]
+    small = CostModel(weights=6_532, components=1, members=10)
+    large = replace(small, weights=2_400_000, members=1)
+    assert [model.rows_without_draws(0.04, 0.0) for model in (small, large)] == [6_048, 400]
     assert small.rows_without_draws(0.04, 1.0) < 300  # each has 31 copies
-    assert replace(small, rates=TORCH).rows_without_draws(0.04, 0.5) == small.rows_without_draws(0.04, 0.5)
+    assert replace(small, factor=12.0).rows_without_draws(0.04, 0.5) == small.rows_without_draws(0.04, 0.5)
     assert replace(large, weights=10**10).rows_without_draws(0.04, 0.0) == 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_their_cost_is_that_of_as_many_seconds(share: float) -> None:
-    model = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
+    model = CostModel(weights=6_532, components=1, members=10)
     rows, none = model.rows_without_draws(1.0, share), replace(PLAIN, samples=0)
     whole, nothing = (model.cost(n, none, new_draws=0, imputed=round(n * share), far=0) for n in (rows, 0))
     assert (whole - nothing) * model.unit == pytest.approx(1e9, rel=1e-3)

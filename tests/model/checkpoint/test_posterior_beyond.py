@@ -115,16 +115,16 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
 def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
     posterior = _posterior(trained)
     rows = posterior.encoder.encode(_at(posterior, size=500.0))
-    plain = posterior.predictive(rows, 16, 3)
+    plain = posterior.drawn(rows, 16, 3).predictive()
     with torch.inference_mode():
-        inferred = posterior.predictive(rows, 16, 3)
+        inferred = posterior.drawn(rows, 16, 3).predictive()
     assert torch.equal(plain.means, inferred.means)
     assert torch.equal(plain.noise, inferred.noise)
 
 
 def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
     posterior = train_quickly(make_table(), noise="homoscedastic").posterior
-    with patch.object(posterior.row_answers, "engine", wraps=posterior.engine) as engine:
+    with patch.object(posterior, "engine", wraps=posterior.engine) as engine:
         posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
     assert engine.forward.call_count == 1
 

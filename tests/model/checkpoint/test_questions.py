@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.predictive.prediction import PredictOptions, Question
+from murho.model.predictive.prediction import Prediction, PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.checkpoint.test_imputed_rows import holed
 from tests.model.conftest import make_table, present, train_quickly
@@ -101,7 +101,7 @@ def test_a_question_that_spans_tiles_is_joined(rent: Posterior, monkeypatch: pyt
     counts = [300, 1, 260, 1, 1, 500]
     generator = np.random.default_rng(0)
     columns, questions = rows_of(rent, sum(counts), missing=False), questions_for(counts, generator, 8)
-    monkeypatch.setattr(rent.row_answers, "tile_values", 1)  # tiles of 256 rows
+    monkeypatch.setattr(rent, "tile_values", 1)  # tiles of 256 rows
     assert_answered_as_alone(rent, columns, questions)
 
 
@@ -119,15 +119,19 @@ def test_equal_questions_are_answered_together(rent: Posterior, monkeypatch: pyt
     questions = [Question(slice(row, row + 1), each) for row, each in enumerate(options)]
     answers = rent.predict_questions(rows_of(rent, 5, missing=False), questions)
     assert asked == [3, 2]
-    assert [answer.exceedance is not None for answer in answers] == [False, True, False, False, True]
+    assert [answer.exceedance is not None for answer in answers if isinstance(answer, Prediction)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
     ("slices", "options"),
     [
         ([slice(0, 2), slice(3, 4)], [PredictOptions()] * 2),  # a gap
-        ([slice(0, 2), slice(2, 3)], [PredictOptions()] * 2),  # not all rows
-        ([slice(0, 4), slice(4, 4)], [PredictOptions()] * 2),  # no rows
         ([slice(0, 2), slice(2, 4)], [PredictOptions(), PredictOptions(samples=8)]),
         ([slice(0, 2), slice(2, 4)], [PredictOptions(seed=1), PredictOptions(seed=2)]),
         ([], []),
@@ -166,24 +170,6 @@ def test_the_rows_with_something_to_tell_are_those_with_a_warning(rent: Posterio
     assert not told.all()
     if make is with_rare_categories:  # here `unlike` does not tell
         assert not listed <= set(np.flatnonzero(unlike).tolist())
-
-
-@pytest.mark.parametrize("noise", [True, False])
-@pytest.mark.parametrize("samples", [1, 2, 3])
-def test_few_draws_have_finite_and_moderate_standard_errors(
-    rent: Posterior, mixture: Posterior, samples: int, noise: bool
-) -> None:
-    for posterior in (rent, mixture):
-        columns = rows_of(posterior, 20, missing=False)
-        answer = posterior.predict(columns, PredictOptions(samples=samples, noise=noise, mc_error=True))
-        wide = present(posterior.predict(columns, PredictOptions()).std)
-        errors = present(answer.mc_error)
-        for error in (errors.mean, errors.std, *errors.percentiles.T):
-            assert np.isfinite(error).all()
-            assert (error <= 10.0 * wide).all()
-        if samples == 1:
-            assert (errors.mean > 0.0).all()
-            assert (errors.std > 0.0).all()
 
 
 @pytest.mark.parametrize("noise", [True, False])

@@ -13,9 +13,8 @@ import torch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoder
-from murho.model.predictive import draws as draws_module
 from murho.model.predictive.draw_room import DrawRoom
-from murho.model.predictive.draws import DrawMaker, mirrored
+from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present
@@ -51,7 +50,7 @@ def test_tiles_and_threads_change_nothing(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        monkeypatch.setattr(rent.row_answers, "tile_values", 7 * OPTIONS.samples)
+        monkeypatch.setattr(rent, "tile_values", 7 * OPTIONS.samples)
         _assert_same(rent.predict(columns, OPTIONS), whole, slice(None))
     finally:
         torch.set_num_threads(before)
@@ -67,20 +66,17 @@ def test_draws_that_may_not_be_kept_change_nothing_but_the_time(
     np.testing.assert_allclose(present(part.mc_error).std, present(whole.mc_error).std, rtol=1e-4)
 
 
-def test_draws_and_their_mirror_images_are_made_once_a_request(
+def test_draws_are_made_once_a_request(
     rent_checkpoints: Path, columns: Columns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posterior = Posterior.load(rent_checkpoints / "rent" / "1")
-    monkeypatch.setattr(posterior.row_answers, "tile_values", 100 * OPTIONS.samples)
+    monkeypatch.setattr(posterior, "tile_values", 100 * OPTIONS.samples)
     options = dataclasses.replace(OPTIONS, mc_error=True)
-    with (
-        patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make,
-        patch.object(draws_module, "mirrored", wraps=mirrored) as mirror,
-    ):
+    with patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make:
         first = posterior.predict(columns, options)
-        assert make.call_count == mirror.call_count == 1
+        assert make.call_count == 1
         again = posterior.predict(columns, options)
-        assert make.call_count == mirror.call_count == 1
+        assert make.call_count == 1
     np.testing.assert_array_equal(present(again.mc_error).std, present(first.mc_error).std)
 
 
@@ -88,7 +84,7 @@ def test_where_a_row_lies_is_found_out_once_a_request(
     rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = rent.architecture.outputs
-    monkeypatch.setattr(rent.row_answers, "tile_values", 600 * OPTIONS.samples * outputs)
+    monkeypatch.setattr(rent, "tile_values", 600 * OPTIONS.samples * outputs)
     with patch.object(Encoder, "encode", autospec=True, side_effect=Encoder.encode) as encode:
         rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
     assert encode.call_count == 1
@@ -112,7 +108,7 @@ def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
 ) -> None:
     posterior = Posterior.load(rent_checkpoints / "rent" / "1", room=DrawRoom(draws_bytes))
     assert posterior.architecture.outputs == 2
-    monkeypatch.setattr(posterior.row_answers, "tile_values", rows_per_draw * OPTIONS.samples)
-    with patch.object(NetworkOutputs, "of", autospec=True, side_effect=NetworkOutputs.of) as outputs:
+    monkeypatch.setattr(posterior, "tile_values", rows_per_draw * OPTIONS.samples)
+    with patch.object(NetworkOutputs, "drawn", autospec=True, side_effect=NetworkOutputs.drawn) as outputs:
         posterior.predict(columns, OPTIONS)
     assert [len(call.args[3]) for call in outputs.call_args_list] == parts

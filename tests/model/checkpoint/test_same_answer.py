@@ -100,7 +100,7 @@ def test_rows_alone_and_in_any_crowd_have_the_same_answers(
     @example(0, ROWS, 1, 2**19, 1)
     def compare(shuffle: int, rows: int, threads: int, tile_values: int, number: int) -> None:
         torch.set_num_threads(threads)
-        posterior.row_answers.tile_values = tile_values
+        posterior.tile_values = tile_values
         order = np.random.default_rng(shuffle).permutation(ROWS)[:rows]
         crowd = {name: column[order] for name, column in columns.items()}
         questions = [Question(slice(row, row + 1), all_options[number]) for row in range(rows)]

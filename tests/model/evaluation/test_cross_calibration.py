@@ -92,8 +92,8 @@ def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> Non
 
 def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
     rows = Encoded.like(np.zeros((3, rent.architecture.inputs), dtype=np.float32))
-    first = rent.predictive(rows, 64, 0, members=[0]).means
-    both = rent.predictive(rows, 128, 0).means
+    first = rent.drawn(rows, 64, 0, members=[0]).predictive().means
+    both = rent.drawn(rows, 128, 0).predictive().means
     torch.testing.assert_close(first, both[::2])
 
 

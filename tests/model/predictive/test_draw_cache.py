@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.predictive import draws as draws_module
 from murho.model.predictive.draw_room import DrawRoom
-from murho.model.predictive.draws import DrawCache, DrawMaker, make_draws, mirrored
+from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, make_draws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +33,10 @@ BYTES = make_draws(TENSORS, ARCHITECTURE, seed=0, samples=1).nbytes
 
 def _kept(*, most_seeds: int = 4, most_bytes: int = 100 * BYTES) -> DrawCache:
     return DrawCache(TENSORS, ARCHITECTURE, CPU, most_seeds=most_seeds, room=DrawRoom(most_bytes))
+
+
+def _bytes(cache: DrawCache) -> int:
+    return sum(kept.draws.nbytes for kept in cache.kept.values())
 
 
 def _assert_same(one: Draws, other: Draws) -> None:
@@ -64,40 +67,16 @@ def test_more_draws_begin_with_those_that_were_kept(made: Mock) -> None:
     few, many = kept.first(6, seed=5), kept.first(20, seed=5)
     _assert_same(few, many.first(6))
     assert made.call_count == 2
-    assert len(kept) == 1
-
-
-def test_images_are_at_the_other_side_of_the_means() -> None:
-    kept = _kept()
-    draws, images = kept.first(6, seed=5), kept.images(6, seed=5)
-    for mean, draw, image in zip(kept.means.weights, draws.weights, images.weights, strict=True):
-        torch.testing.assert_close(draw + image, 2.0 * mean[draws.members])
-    for mean, draw, image in zip(kept.means.biases, draws.biases, images.biases, strict=True):
-        torch.testing.assert_close(draw + image, 2.0 * mean[draws.members])
-
-
-def test_images_are_made_once_of_as_many_draws_as_are_asked_for(made: Mock) -> None:
-    kept = _kept()
-    kept.first(20, seed=5)
-    with patch.object(draws_module, "mirrored", wraps=mirrored) as mirror:
-        images = kept.images(6, seed=5)
-        assert kept.nbytes == (20 + 6) * BYTES
-        _assert_same(kept.images(4, seed=5), images.first(4))
-        assert mirror.call_count == 1
-        _assert_same(kept.images(20, seed=5).first(6), images)
-        assert mirror.call_count == 2
-    assert made.call_count == 1
-    assert kept.nbytes == 40 * BYTES
+    assert len(kept.kept) == 1
 
 
 def test_the_seed_not_asked_for_the_longest_goes_first(made: Mock) -> None:
     kept = _kept(most_seeds=2)
     for seed in (0, 1, 0, 2):
         kept.first(4, seed)
-    assert len(kept) == 2
+    assert len(kept.kept) == 2
     assert made.call_count == 3
     kept.first(4, 0)
-    kept.images(4, 2)
     assert made.call_count == 3
     kept.first(4, 1)
     assert made.call_count == 4
@@ -107,20 +86,16 @@ def test_bytes_are_bounded_too(made: Mock) -> None:
     kept = _kept(most_bytes=10 * BYTES)
     for seed in (0, 1, 2):
         kept.first(5, seed)
-    assert (len(kept), kept.nbytes) == (2, 10 * BYTES)
-    kept.images(5, 2)
-    assert (len(kept), kept.nbytes) == (1, 10 * BYTES)
+    assert (len(kept.kept), _bytes(kept)) == (2, 10 * BYTES)
     kept.first(5, 2)
     assert made.call_count == 3
 
 
-def test_draws_beyond_the_bound_are_kept_alone_and_their_images_not_at_all(made: Mock) -> None:
+def test_draws_beyond_the_bound_are_kept_alone(made: Mock) -> None:
     kept = _kept(most_bytes=10 * BYTES)
     kept.first(5, 0)
     many = kept.first(30, 1)
-    assert (len(many), len(kept), kept.nbytes) == (30, 1, 30 * BYTES)
-    images = kept.images(30, 1)
-    assert (len(images), len(kept), kept.nbytes) == (30, 1, 30 * BYTES)
+    assert (len(many), len(kept.kept), _bytes(kept)) == (30, 1, 30 * BYTES)
     kept.first(30, 1)
     assert made.call_count == 2
 
@@ -142,39 +117,31 @@ def test_the_caches_of_a_room_share_its_bytes(made: Mock) -> None:
     assert made.call_count == 4
 
 
-@pytest.mark.parametrize("most", [1, 100, 128, 130, 200, 256, 300])
+@pytest.mark.parametrize("most", [1, 100, 256, 300])
 def test_parts_are_the_same_draws_in_no_more_memory_than_allowed(most: int, made: Mock) -> None:
-    """Of 256 draws as many blocks of 64 are kept as leave room for one more; at least one is made at a time."""
+    """Of draws beyond the bound none is kept, and one block is made at a time."""
     kept, fresh = _kept(most_bytes=most * BYTES), _kept(most_bytes=1000 * BYTES)
     for _ in range(2):
-        for parts, whole in (
-            (kept.parts(256, 5), fresh.first(256, 5)),
-            (kept.image_parts(256, 5), fresh.images(256, 5)),
-        ):
-            start = 0
-            for part in parts:
-                _assert_same(part, whole.some(slice(start, start + len(part))))
-                assert max(len(part), kept.nbytes // BYTES) <= max(64, most)
-                start += len(part)
-            assert start == 256
+        start, whole = 0, fresh.first(256, 5)
+        for part in kept.parts(256, 5):
+            _assert_same(part, whole.some(slice(start, start + len(part))))
+            assert max(len(part), _bytes(kept) // BYTES) <= max(BLOCK, most)
+            start += len(part)
+        assert start == 256
     assert (made.call_count == 2) == (most >= 256)
 
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12), st.booleans()), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), min_size=1, max_size=12),
     st.integers(1, 4),
     st.integers(0, 40),
 )
 def test_whatever_was_asked_before_draws_are_the_same_and_bounds_hold(
-    requests: list[tuple[int, int, bool]], most_seeds: int, most_draws: int
+    requests: list[tuple[int, int]], most_seeds: int, most_draws: int
 ) -> None:
     kept = _kept(most_seeds=most_seeds, most_bytes=most_draws * BYTES)
-    for seed, samples, images in requests:
-        fresh = _kept()
-        if images:
-            _assert_same(kept.images(samples, seed), fresh.images(samples, seed))
-        else:
-            _assert_same(kept.first(samples, seed), fresh.first(samples, seed))
-        assert 1 <= len(kept) <= most_seeds
-        assert kept.nbytes <= max(most_draws, 12) * BYTES
+    for seed, samples in requests:
+        _assert_same(kept.first(samples, seed), _kept().first(samples, seed))
+        assert 1 <= len(kept.kept) <= most_seeds
+        assert _bytes(kept) <= max(most_draws, 12) * BYTES

@@ -71,7 +71,7 @@ def test_the_unit_that_is_always_1_is(activation: str) -> None:
 def test_draws_of_some_members_are_those_draws(hidden: tuple[int, ...], skip: bool) -> None:
     tensors, architecture = _network(members=3, hidden=hidden, skip=skip)
     drawn = make_draws(tensors, architecture, seed=1, samples=10)
-    of_two = drawn.of_members([0, 2])
+    of_two = drawn.some(torch.isin(drawn.members, torch.tensor([0, 2])))
     chosen = [0, 2, 3, 5, 6, 8, 9]
     assert len(of_two) == len(chosen)
     for some, every in zip(of_two.weights + of_two.biases, drawn.weights + drawn.biases, strict=True):

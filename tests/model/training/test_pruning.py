@@ -112,7 +112,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(revision: Posterior) -> None
     assert spec.records["pruning"]["after"]["crps"] == pruned.after["crps"] != pruned.before["crps"]
     assert 0.8 < pruned.after["calibrated"]["coverage"]["90"] <= 1.0
 
-    answer = revision.predictive(rows.encoded, 256, revision.seed)
+    answer = revision.drawn(rows.encoded, 256, revision.seed).predictive()
     crps = float(answer.crps(torch.from_numpy(rows.targets)).mean())
     assert pruned.before["crps"] == pytest.approx(crps, rel=1e-5)
 

@@ -142,6 +142,7 @@ def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
     expected = -(prediction.draws * logs).sum(axis=2).mean(axis=1)
     assert prediction.entropy - expected == pytest.approx(prediction.epistemic_entropy, abs=1e-9)
     assert prediction.mc_error is not None
+    assert prediction.mc_error.probabilities is not None
     assert (prediction.mc_error.probabilities < 0.05).all()
 
 

@@ -319,7 +319,7 @@ def test_a_learned_noise_is_that_of_old_and_new_rows_together() -> None:
     rows = labelled_rows(table, revision)
     updated = _update(revision, rows)
     split = split_new_rows(120, revision.seed, 1)
-    predicted = revision.predictive(rows.encoded, 1, 0).means[0].numpy()
+    predicted = revision.drawn(rows.encoded, 1, 0).predictive().means[0].numpy()
     residual = ((rows.targets - predicted) / trained.spec.target.scale)[split.training]
 
     def variance(of: dict[str, Tensor]) -> float:
