@@ -1,6 +1,6 @@
 """The engine of compiled code, for CPUs: the forward pass of many rows, and answers from its outputs in one pass.
 
-PyTorch answers ``samples=0``, and the percentiles of the few rows that compiled code can't prove to be accurate.
+PyTorch answers ``samples=0``.
 """
 
 from __future__ import annotations
@@ -64,10 +64,6 @@ class CompiledForward:
         arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
         in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
         return outputs.transpose(1, 2)
-
-    def answer(self, plan: Any, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
-        """See `Engine.answer`."""
-        return self._reference.answer(plan, outputs, members, widening)
 
 
 NOTHING = np.empty(0)
