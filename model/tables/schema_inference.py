@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.columns import canonical_column, is_missing, rows_of
-from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, hints_of_table, infer_column
+from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, infer_column
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
     MOST_CATEGORIES,
@@ -183,12 +183,10 @@ class ColumnPlan:
     Attributes:
         schema: Features, target and columns left out; the features have no ranges and no categories yet.
         columns: Column → what its cells tell; of one that the user leaves out the reason alone, and not its kind.
-        hints: What decided where columns left open how they are to be read.
     """
 
     schema: Schema
     columns: Mapping[str, Inference]
-    hints: ReadingHints
 
 
 def plan_columns(
@@ -199,7 +197,7 @@ def plan_columns(
     groups: Collection[str] = (),
     overrides: Mapping[str, ColumnOverride] | None = None,
     classes: tuple[str, ...] | None = None,
-    hints: ReadingHints | None = None,
+    hints: ReadingHints = NO_HINTS,
 ) -> ColumnPlan:
     """Infer kinds, units and missing policy from the whole table.
 
@@ -215,7 +213,7 @@ def plan_columns(
         groups: Columns to leave out because they only name groups of rows.
         overrides: Column → kind and unit given by the user.
         classes: Classes of the target, already checked; None: it is a number.
-        hints: What decides where columns leave open how they are to be read; by default what other columns say.
+        hints: What decides where columns leave open how they are to be read.
 
     Returns:
         The plan.
@@ -235,8 +233,6 @@ def plan_columns(
         raise OptionError(f"the target {target!r} can't be ignored")
     if override.kind is FeatureKind.DATE:
         raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {override.kind}")
-    if hints is None:
-        hints = hints_of_table(table, decimal=None, day_first=None, skip=ignore)
     if classes is None:
         predicted, found = infer_target(table.column(target), target, override, hints)
     else:
@@ -263,7 +259,7 @@ def plan_columns(
     if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
-    return ColumnPlan(Schema(tuple(features), predicted, left_out), columns, hints)
+    return ColumnPlan(Schema(tuple(features), predicted, left_out), columns)
 
 
 def columns_from_table(

@@ -97,7 +97,7 @@ def test_columns_learn_from_each_other_and_say_so() -> None:
     table = table_of(
         a=["1.234", "5.678"], b=["1,5", "2"], c=["03/04/2020", "05/06/2020"], d=["31/12/2020"] * 5 + ["1/2/2020"]
     )
-    plan = plan_columns(table, "y")
+    plan = plan_columns(table, "y", hints=hints_of_table(table, decimal=None, day_first=None))
     columns = columns_from_table(table, plan.schema)
     assert columns["a"][0] == 1234.0
     assert columns["c"][0] == parse_date("2020-04-03")
