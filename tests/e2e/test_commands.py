@@ -182,7 +182,7 @@ def test_evaluate_prints_the_contracts_keys(checkpoints: Path) -> None:
         (("train", CARS, "--target", "Miles_per_Gallon", "--name", "a/b"), 1, "'a/b'"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--hidden", "wide"), 2, "--hidden"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--prior-pi", "2"), 2, "--prior-pi"),
-        (("train", CARS, "--target", "Miles_per_Gallon", "--ignore", "Colour"), 1, "Colour"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--ignore", "Colour"), 2, "Colour"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", CARS), 1, "can't write"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--device", "tpu"), 2, "--device"),
         (("predict", CARS, "--model", "boats"), 1, "boats"),
