@@ -280,7 +280,7 @@ def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp
         (("train", "few cars (1).csv", "--target", "a"), "give one, such as --name few-cars-1"),
         (("predict", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),
         (("evaluate", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),
-        (("update", "nothing", "few.csv", "--epochs", "0"), "--epochs must be at least 1"),
+        (("update", "nothing", "few.csv", "--epochs", "0"), "--epochs: Input should be greater than or equal to 1"),
         (("report", "nothing"), "has no checkpoint 'nothing'"),
     ],
 )
