@@ -22,7 +22,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from murho.model.checkpoint.checkpoint import FACTS_FILE, find_checkpoint, read_stored, write_checkpoint
+from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.checkpoint.stores import directory_at
@@ -38,7 +38,7 @@ from murho.model.python.answers import (
     require_whole,
 )
 from murho.model.python.estimator_parameters import TrainingParameters, as_value_errors
-from murho.model.python.interface import warn_of_left_out, with_declared_kinds
+from murho.model.python.interface import version_directory, warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.cells import canonical_category
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
-    from torch import Tensor
 
     from murho.model.training.options import TrainOptions
 
@@ -151,7 +150,7 @@ class BBBEstimator(TrainingParameters):
             CheckpointError: The name is invalid, or the directory can't be written.
         """
         check_is_fitted(self)
-        return write_checkpoint(directory_at(directory), name, self.posterior_.spec, self._tensors)
+        return write_checkpoint(directory_at(directory), name, self.posterior_.spec, self.posterior_.tensors)
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:
@@ -166,13 +165,10 @@ class BBBEstimator(TrainingParameters):
         Raises:
             CheckpointError: Something is missing or damaged, or the target is of the other kind; the message says what.
         """
-        directory = Path(path)
-        if not (directory / FACTS_FILE).exists():
-            directory = find_checkpoint(directory.parent, directory.name)
+        directory = version_directory(Path(path))
         with as_value_errors():
-            resolved = resolve_device(device)
-        stored = read_stored(directory)
-        spec = stored.spec
+            posterior = Posterior.load(directory, resolve_device(device))
+        spec = posterior.spec
         if (spec.schema.target.classes is None) != (cls._task == "regression"):
             kind, other = ("numbers", "BBBRegressor") if cls._task != "regression" else ("classes", "BBBClassifier")
             raise CheckpointError(f"{directory} predicts {kind}: load it with {other}.from_checkpoint")
@@ -187,8 +183,7 @@ class BBBEstimator(TrainingParameters):
         estimator.n_features_in_ = len(columns)
         if named:
             estimator.feature_names_in_ = np.array(columns, dtype=object)
-        estimator._adopt(spec, stored.tensors, resolved)
-        stored.require_answers(estimator.posterior_)
+        estimator.posterior_ = posterior
         return estimator
 
     @abstractmethod
@@ -227,15 +222,11 @@ class BBBEstimator(TrainingParameters):
         of_fit |= {} if groups is None else {"group": []}
         if of_fit:
             spec = replace(spec, training={**spec.training, "options": {**spec.training["options"], **of_fit}})
-        self._adopt(spec, trained.posterior.tensors, device)
+        self.posterior_ = Posterior(spec, trained.posterior.tensors, device=device)
         if spec.training["interrupted"]:
             raise KeyboardInterrupt
         warn_of_left_out(spec.schema, stacklevel=3)
         return self
-
-    def _adopt(self, spec: ModelSpec, tensors: Mapping[str, Tensor], device: str) -> None:
-        self.posterior_ = Posterior(spec, tensors, device=device)
-        self._tensors = dict(tensors)
 
     def _names(self) -> list[str]:
         """The names of the columns of X."""
@@ -275,8 +266,9 @@ class BBBEstimator(TrainingParameters):
         """The state for a pickle, with the posterior as the content of ``model.json`` and arrays."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
-            tensors = {name: tensor.numpy() for name, tensor in state.pop("_tensors").items()}
-            state["_checkpoint"] = (state.pop("posterior_").facts, tensors)
+            posterior = state.pop("posterior_")
+            arrays = {name: tensor.numpy() for name, tensor in posterior.tensors.items()}
+            state["_checkpoint"] = (posterior.facts, arrays)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -292,7 +284,7 @@ class BBBEstimator(TrainingParameters):
             device = "cpu"
         # Copies: joblib maps files into memory read-only, and PyTorch warns about read-only arrays.
         tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
-        self._adopt(ModelSpec.from_json(facts), tensors, device)
+        self.posterior_ = Posterior(ModelSpec.from_json(facts), tensors, device=device)
 
 
 def _with_column(

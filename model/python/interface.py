@@ -11,8 +11,6 @@ from murho.model.checkpoint.checkpoint import (
     FACTS_FILE,
     default_root,
     find_checkpoint,
-    name_and_version,
-    read_stored,
     write_checkpoint,
 )
 from murho.model.checkpoint.posterior import Posterior
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from torch import Tensor
 
     from murho.model.tables.schema import Schema
 
@@ -50,6 +47,7 @@ __all__ = [
     "load",
     "table_of",
     "train",
+    "version_directory",
     "warn_of_left_out",
     "with_declared_kinds",
 ]
@@ -116,11 +114,9 @@ class TrainedModel:
 
     Attributes:
         posterior: The posterior that answers. ``posterior.facts`` has the content of ``model.json``.
-        tensors: Its parameters by name.
     """
 
     posterior: Posterior
-    tensors: Mapping[str, Tensor]
 
     @property
     def target(self) -> str:
@@ -188,7 +184,7 @@ class TrainedModel:
             CheckpointError: The name is invalid, or the directory can't be written.
         """
         root = default_root() if checkpoints is None else directory_at(checkpoints)
-        return write_checkpoint(root, name, self.posterior.spec, self.tensors)
+        return write_checkpoint(root, name, self.posterior.spec, self.posterior.tensors)
 
 
 def load(
@@ -216,12 +212,10 @@ def load(
         resolved = resolve_device(device)
         store = store_at(checkpoints) if checkpoints is not None and is_url(checkpoints) else None
     # What a store has fetched stays as long as the store does: to the end of this function.
-    directory = _directory(Path(source), chosen, checkpoints) if store is None else store.find(str(source), chosen)
-    stored = read_stored(directory)
-    name, found = name_and_version(directory)
-    posterior = Posterior(stored.spec, stored.tensors, name=name, version=found, device=resolved)
-    stored.require_answers(posterior)
-    return TrainedModel(posterior, stored.tensors)
+    directory = (
+        version_directory(Path(source), chosen, checkpoints) if store is None else store.find(str(source), chosen)
+    )
+    return TrainedModel(Posterior.load(directory, resolved))
 
 
 def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False, **options: Any) -> TrainedModel:
@@ -254,11 +248,21 @@ def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False,
     if trained.spec.training["interrupted"]:
         warn("the training was interrupted: the model has the best parameters so far", UserWarning, stacklevel=2)
     warn_of_left_out(trained.spec.schema, stacklevel=2)
-    return TrainedModel(Posterior(trained.spec, trained.posterior.tensors, device=resolved), trained.posterior.tensors)
+    return TrainedModel(Posterior(trained.spec, trained.posterior.tensors, device=resolved))
 
 
-def _directory(source: Path, version: str | None, checkpoints: str | Path | None) -> Path:
-    """The directory of the version that is meant."""
+def version_directory(source: Path, version: str | None = None, checkpoints: str | Path | None = None) -> Path:
+    """The directory of the version that is meant.
+
+    Args:
+        source: ``NAME``, ``somewhere/NAME`` or ``somewhere/NAME/VERSION``.
+        version: The version; None: the latest.
+        checkpoints: Where a name is looked for; by default in ``checkpoints``.
+
+    Raises:
+        CheckpointError: There is no such version; the message says what there is.
+        ParameterError: Two versions are named.
+    """
     root = default_root() if checkpoints is None else Path(checkpoints)
     for path in (source, root / source):
         if (path / FACTS_FILE).is_file():

@@ -17,7 +17,7 @@ from murho.model.errors import TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python import table_scoring
 from murho.model.python.table_scoring import score_blocks
-from murho.model.tables import files, writers
+from murho.model.tables import formats, writers
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import present
@@ -92,7 +92,7 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
 
     whole = scored("whole.csv")
     monkeypatch.setattr(score_blocks, "__defaults__", (2,))
-    monkeypatch.setattr(files, "LEAST_BYTES", 0)
+    monkeypatch.setattr(formats, "LEAST_BYTES", 0)
     parts = scored("parts.csv")
     assert [list(row) for row in parts] == [list(row) for row in whole]
     for row, expected in zip(parts, whole, strict=True):

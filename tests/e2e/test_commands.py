@@ -182,7 +182,7 @@ def test_evaluate_prints_the_contracts_keys(checkpoints: Path) -> None:
         (("train", CARS, "--target", "Miles_per_Gallon", "--name", "a/b"), 1, "'a/b'"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--hidden", "wide"), 2, "--hidden"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--prior-pi", "2"), 2, "--prior-pi"),
-        (("train", CARS, "--target", "Miles_per_Gallon", "--ignore", "Colour"), 1, "Colour"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--ignore", "Colour"), 2, "Colour"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", CARS), 1, "can't write"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--device", "tpu"), 2, "--device"),
         (("predict", CARS, "--model", "boats"), 1, "boats"),
@@ -280,7 +280,7 @@ def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp
         (("train", "few cars (1).csv", "--target", "a"), "give one, such as --name few-cars-1"),
         (("predict", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),
         (("evaluate", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),
-        (("update", "nothing", "few.csv", "--epochs", "0"), "--epochs must be at least 1"),
+        (("update", "nothing", "few.csv", "--epochs", "0"), "--epochs: Input should be greater than or equal to 1"),
         (("report", "nothing"), "has no checkpoint 'nothing'"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from murho.cli.shared import print_lines, print_written, report_or_warning, table_lines
-from murho.model.evaluation.summary import per_cent
+from murho.model.evaluation.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,10 +96,9 @@ def updated_lines(updated: Updated) -> list[str]:
         *table_lines([("layer", "mean |shift| / sigma", "beyond one sigma"), *rows]),
         "",
         *_comparison(updated.posterior, updated.before, after, version),
-        _scored_by(after)
-        if updated.held_out
-        else "(after: on the rows just learned from, so better than new rows would show)",
     ]
+    if not updated.held_out:
+        lines.append("(after: on the rows just learned from, so better than new rows would show)")
     losses = ("log_loss", "brier") if "log_loss" in after else ("nll", "crps")
     if updated.held_out and all(after[score] > updated.before[score] for score in losses):
         lines.append(f"both are worse than before: version {version} may be the one to serve")
@@ -116,34 +115,9 @@ def _calibrated_thing(posterior: Posterior) -> str:
     return "bands" if posterior.spec.schema.target.classes is None else "probabilities and sets"
 
 
-def _scored_by(report: Mapping[str, Any]) -> str:
-    members, judges = report["all_members"], report["members"]
-    if "log_loss" in report and judges < members:
-        who = "a single member that has" if judges == 1 else f"the {judges} of {members} members that have"
-        return f"(scores of {who} not learned the row)"
-    if members == 1:
-        return "(judged on new rows that were held out)"
-    return "(what all members would score, estimated from those that have not learned the row)"
-
-
 def _comparison(posterior: Posterior, before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> list[str]:
-    """The scores of both versions, a line each."""
-    unit, heads = (
-        posterior.spec.schema.target.unit,
-        ["log loss (nats)", "Brier score", "accuracy", "in 90 % set", "classes in it"],
-    )
-    if "log_loss" not in after:
-        suffix = f" ({unit})" if unit else ""
-        heads = ["NLL (nats)", f"CRPS{suffix}", f"RMSE{suffix}", "90 % bands cover"]
-    rows = [[label, *_scores(scores)] for label, scores in ((f"version {version}", before), ("now", after))]
-    return table_lines([[f"on {after['n']:,} rows", *heads], *rows])
-
-
-def _scores(scores: Mapping[str, Any]) -> list[str]:
-    if "log_loss" in scores:
-        sets = scores.get("sets")
-        held = [per_cent(sets["coverage"]["90"]), f"{sets['size']['90']:.2f}"] if sets else []
-        return [f"{scores['log_loss']:.4f}", f"{scores['brier']:.4f}", per_cent(scores["accuracy"]), *held]
-    kinds = [kind for kind in ("raw", "calibrated") if scores.get(kind)]
-    coverage = ", ".join(f"{per_cent(scores[kind]['coverage']['90'])} {kind}" for kind in kinds)
-    return [f"{scores['nll']:.3f}", f"{scores['crps']:.4g}", f"{scores['rmse']:.4g}", coverage]
+    """The scores of both versions, then what more there is to tell of the new one."""
+    unit = posterior.spec.schema.target.unit
+    (old, *_), (new, *more) = summary(before, unit), summary(after, unit)
+    rows = [(f"on {after['n']:,} rows", ""), (f"version {version}", old), ("now", new)]
+    return [*(f"{title:<14}{scores}".rstrip() for title, scores in rows), *more]

@@ -25,9 +25,9 @@ def test_it_says_what_the_posterior_says(rents: NumberDistribution, rent: Poster
     options = PredictOptions(64, percentiles=(5.0, 95.0), thresholds=(700.0,))
     answer = rent.predict(columns_from_table(flats(), rent.schema), options)
     np.testing.assert_array_equal(rents.mean(), answer.mean)
-    np.testing.assert_array_equal(rents.std(), answer.std)
-    np.testing.assert_array_equal(rents.epistemic(), answer.epistemic_std)
-    np.testing.assert_array_equal(rents.aleatoric(), answer.aleatoric_std)
+    np.testing.assert_allclose(rents.std(), answer.std, rtol=1e-7)
+    np.testing.assert_allclose(rents.epistemic(), answer.epistemic_std, rtol=1e-7)
+    np.testing.assert_allclose(rents.aleatoric(), answer.aleatoric_std, rtol=1e-7)
     np.testing.assert_allclose(rents.interval(0.9), answer.percentiles.T, rtol=1e-6)
     np.testing.assert_allclose(rents.sf(700.0), answer.exceedance[:, 0], rtol=1e-6)
     assert rents.calibrated
