@@ -127,7 +127,6 @@ class Fit:
     Attributes:
         network: The network with the best parameters, on the CPU.
         likelihood: The observation model with the best parameters, on the CPU.
-        validation: Negative log likelihood on the validation rows, nats per row, standardised units.
         epochs: Number of epochs run.
         best_epoch: Epoch of the best parameters.
         stopped: Why the fit ended: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
@@ -138,7 +137,6 @@ class Fit:
 
     network: BayesianNetwork
     likelihood: Likelihood
-    validation: float
     epochs: int
     best_epoch: int
     stopped: str
@@ -203,9 +201,6 @@ def fit(
     work_of_epoch = minibatches * model.step(seen.longest / minibatches, options.draws_per_step)
     work_of_validation = model.validation(len(validation) * validation.judges(members), VALIDATION_DRAWS)
 
-    def validation_nll() -> float:
-        return mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, seed + 3)
-
     began, work, stopped, history = time.monotonic(), 0.0, "epochs", list[Epoch]()
     best, best_epoch, temperature, waited, measured = math.inf, 0, schedule.temperature, 0, math.nan
     try:
@@ -239,7 +234,7 @@ def fit(
             if number % epochs_between == 0 or last:
                 work += work_of_validation
                 current = averaged.load(averaged.average)
-                measured = validation_nll()
+                measured = mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, seed + 3)
                 clipping.check_validation(measured, number)
                 averaged.load(current)
                 # Before the KL has its full weight, the parameters are not those of the posterior.
@@ -267,12 +262,11 @@ def fit(
             averaged.keep()
             best_epoch, temperature = len(history), schedule.temperature
         averaged.load(averaged.best)
-        nll = validation_nll()
         network, likelihood = network.cpu(), likelihood.cpu()
     if held_back.came:
         stopped = "interrupted"
     temperature = options.temperature or temperature
-    return Fit(network, likelihood, nll, len(history), best_epoch, stopped, tuple(history), temperature, work)
+    return Fit(network, likelihood, len(history), best_epoch, stopped, tuple(history), temperature, work)
 
 
 @dataclass(frozen=True, slots=True)

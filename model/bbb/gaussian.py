@@ -35,7 +35,6 @@ __all__ = [
     "HomoscedasticNoise",
     "MixtureNoise",
     "noise_of",
-    "rho_of",
 ]
 
 
@@ -202,11 +201,6 @@ def noise_of(rho: Tensor) -> Tensor:
     return NOISE_FLOOR + functional.softplus(rho)
 
 
-def rho_of(noise: Tensor) -> Tensor:
-    """The inverse of `noise_of`; noise at or below the floor gives a finite rho."""
-    return inverse_softplus((noise - NOISE_FLOOR).clamp_min(1e-8))
-
-
 class HomoscedasticNoise(GaussianNoise):
     """``N(y; output, noise^2)`` with the learned ``noise = floor + softplus(rho)``, one per member.
 
@@ -224,7 +218,7 @@ class HomoscedasticNoise(GaussianNoise):
             initial: Initial standard deviation, standardised units.
         """
         super().__init__()
-        rho = rho_of(torch.tensor(initial, dtype=torch.float64)).float()
+        rho = inverse_softplus(torch.tensor(initial - NOISE_FLOOR, dtype=torch.float64)).float()
         self.rho = nn.Parameter(rho.expand(members, 1).clone())
         self._earlier: tuple[float, Tensor] | None = None
 
@@ -248,10 +242,7 @@ class HomoscedasticNoise(GaussianNoise):
         return gradients
 
     def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
-        if scale.shape[1] == 1:
-            by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
-        else:  # rows with weights of their own
-            by_noise = square.sub_(1.0).mul_(scale).sum(dim=1, keepdim=True)
+        by_noise = square.sub_(1.0).mul_(scale).sum(dim=1, keepdim=True)
         self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus
 
 

@@ -106,7 +106,7 @@ def choose_classes(
                 f"--encoding mixed is for classes, and {target!r} is a number: give auto, standard or piecewise"
             )
         return None
-    if declared is FeatureKind.NUMERIC and options.task == "classification":
+    if declared is FeatureKind.NUMERIC:
         raise OptionError(f"--task classification: the column {target!r} is declared numeric; declare it categorical")
     labels = labels_from_table(table, target)
     found = classes_of(labels, target)
@@ -162,8 +162,7 @@ class PreparedTable:
     """A table, and what was inferred of it.
 
     Attributes:
-        given: The table as it was given, N rows.
-        table: The same without the column of weights.
+        table: The table, N rows.
         options: Options of the training.
         plan: Features, target and columns left out.
         targets: ``[N]``, the target's unit or class indices; NaN where missing.
@@ -172,7 +171,6 @@ class PreparedTable:
         rows: Index of each row in the file, ascending, where these are a sample of its rows; None: they are all.
     """
 
-    given: pa.Table
     table: pa.Table
     options: TrainOptions
     plan: ColumnPlan
@@ -192,7 +190,7 @@ class PreparedTable:
 
     def report(self) -> DataReport:
         """The data report."""
-        return describe_table(self.given, self.plan, self.targets, weight=self.options.weight)
+        return describe_table(self.table, self.plan, self.targets, weight=self.options.weight)
 
 
 def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> PreparedTable:
@@ -207,11 +205,10 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         TableError: The table can't be used; column and row are named.
         OptionError: An option names a column that is not there or can't be used so.
     """
-    given, weights = table, None
+    given, weights, said = table, None, list[str]()
     if options.weight is not None:
         weights = row_weights(table, options.weight, target=target)
         table = table.drop_columns([options.weight])
-    said: list[str] = []
     ignored = [name for name in options.ignore if name != options.weight]
     hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=ignored)
     classes = choose_classes(table, target, options, said.append, hints)
@@ -227,7 +224,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     targets = read_targets(table, plan.schema.target)
     if classes is None and options.task == "auto":
         say_if_few_numbers(targets, target, said.append)
-    return PreparedTable(given, table, options, plan, targets, weights, tuple(said))
+    return PreparedTable(given, options, plan, targets, weights, tuple(said))
 
 
 FEWEST_SAMPLED_ROWS = 20_000
@@ -292,7 +289,6 @@ def rows_for_budget(prepared: PreparedTable) -> PreparedTable:
     note = f"learns from {count:,} of {len(labelled):,} rows, drawn at random: what the time is enough for"
     return replace(
         prepared,
-        given=rows_of(prepared.given, rows),
         table=rows_of(prepared.table, rows),
         targets=prepared.targets[rows],
         weights=None if prepared.weights is None else prepared.weights[rows],

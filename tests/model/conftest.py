@@ -180,6 +180,7 @@ def small_model(
     hidden: tuple[int, ...] = (6,),
     members: int = 1,
     reads: Tensor | None = None,
+    alike: bool = True,
     known: Mapping[str, Any] | None = None,
     inputs: int = 2,
     seed: int = 0,
@@ -191,6 +192,7 @@ def small_model(
         hidden: Widths of the hidden layers.
         members: M.
         reads: Whether each member reads each input, ``[M, D]``; None: all do.
+        alike: Whether members differ in what they read by chance alone, if at all.
         known: Options of the observation model.
         inputs: D.
         seed: Seed of the initial means.
@@ -198,10 +200,10 @@ def small_model(
     likelihood = make_likelihood(noise, members=members, **(known or {}))
     architecture = Architecture(inputs, hidden, likelihood.outputs, members=members)
     start = torch.Generator().manual_seed(seed)
-    return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads), likelihood
+    return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads, alike=alike), likelihood
 
 
-OF_MODEL = ("noise", "hidden", "members", "reads", "known")
+OF_MODEL = ("noise", "hidden", "members", "reads", "alike", "known")
 
 
 def small_fit(

@@ -148,7 +148,7 @@ def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_bu
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
     rows = Rows(numbers.features, (numbers.targets > 0.0).float(), folds)
     reads = mixed_reading(10, numbers.features.shape[1], [0])
-    outcome = small_fit(rows, rows, members=10, noise="bernoulli", reads=reads)
+    outcome = small_fit(rows, rows, members=10, noise="bernoulli", reads=reads, alike=False)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
         logits = outcome.network(rows.features, torch.Generator()).squeeze(-1).double()

@@ -50,7 +50,7 @@ def test_rows_with_a_target_are_drawn_by_the_seed_in_the_order_of_the_table(monk
     options = make_options({"budget": 0.1, "seed": 4})
     first, second = (rows_for_budget(prepared(options)) for _ in range(2))
     assert first.rows is not None
-    assert len(first.rows) == first.given.num_rows == first.table.num_rows == 50
+    assert len(first.rows) == first.table.num_rows == 50
     assert (first.targets == first.rows).all()
     assert (first.columns["x"] == SCALE * first.rows).all()
     assert (np.diff(first.rows) > 0).all()
