@@ -113,8 +113,9 @@ class Landmarks(Stored):
         known = np.where(present, rows, 0.0)
         sizes = np.square(known).sum(axis=1, keepdims=True)
         squares = np.concatenate([known, sizes, present], axis=1) @ self._weights
-        rounding = ROUNDING * (sizes + self._largest)
-        nearest = ((squares - rounding) / units <= ((squares + rounding) / units).min(axis=1, keepdims=True)).argmax(1)
+        squares /= units
+        rounding = ROUNDING * (sizes + self._largest) / units.min()
+        nearest = (squares <= squares.min(axis=1, keepdims=True) + rounding).argmax(axis=1)
         return np.where(present, known - self.points[nearest], 0.0), nearest
 
     @cached_property
