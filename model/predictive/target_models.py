@@ -98,9 +98,6 @@ class ClassTargetModel:
     least: float
     members: int = 1
 
-    limits = None
-    """A class has no limits, as a number may have."""
-
     @property
     def least_tile_rows(self) -> int:
         """Rows that a tile should have at least: outputs of many classes fill the memory of a tile by themselves."""
@@ -149,11 +146,6 @@ class AnyPlan(Protocol):
 
 class AnyTargetModel(Protocol):
     """From outputs to the distribution: a `TargetModel` or a `ClassTargetModel`."""
-
-    @property
-    def limits(self) -> Limits | None:
-        """Limits of the target."""
-        ...
 
     @property
     def least_tile_rows(self) -> int:
