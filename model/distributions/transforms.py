@@ -21,7 +21,6 @@ from murho.model.json_validation import Positive, Stored, null_for
 
 __all__ = [
     "LEAST_DEVIATION",
-    "NEAR_SEAM",
     "TRANSFORMS",
     "Identity",
     "Limits",
@@ -65,9 +64,6 @@ class Limits(Stored):
 NO_LIMITS = Limits()
 FURTHEST = 38.0
 """Normal score beyond which a Gaussian has no mass in double precision."""
-NEAR_SEAM = 7.0
-"""Standard deviations below the seam beyond which `Logarithm` has the moments of a lognormal, to 1e-12: those that
-compiled code computes."""
 FAR_BEYOND_SEAM = 30.0
 """Normal score from which on Phi counts as 0 and its scaled form is used."""
 LEAST_DEVIATION = 1e-12
