@@ -235,13 +235,11 @@ class ModelSpec(Stored):
             likelihood: The observation model with its parameters.
             device: The device of the outputs.
         """
-        members, target = self.architecture.members, self.target
         if isinstance(likelihood, ClassLikelihood):
             classes, shares = self.schema.target.classes or (), self.likelihood.shares or ClassShares.even(2)
-            return ClassTargetModel(likelihood, classes, shares.tensor(device), shares.weight, members)
+            return ClassTargetModel(likelihood, classes, shares.tensor(device), shares.weight)
         numeric = cast("NumericLikelihood", likelihood)
-        wide = self.likelihood.wide
-        return TargetModel(numeric, target.location, target.scale, target.transform, wide, members, target.limits)
+        return TargetModel(numeric, self.target, self.likelihood.wide, self.architecture.members)
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor of the checkpoint."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from murho.model.distributions.steps import CLOSE, STEPS
-
 __all__ = [
+    "CLOSE",
+    "STEPS",
     "ClassPredictive",
     "SettledDraws",
     "draws_with_mean",
@@ -38,6 +38,12 @@ def share_of_entropy(pooled: Tensor, expected: Tensor) -> Tensor:
     """
     total = entropy(pooled, dim=1)
     return ((total - expected) / total.clamp_min(1e-12)).clamp(0.0, 1.0)
+
+
+STEPS = 12
+"""Steps of the proportional fitting of draws to their mean: what is left after them is made up exactly."""
+CLOSE = 1e-9
+"""Relative difference of mean and goal from which on no further step is made."""
 
 
 def draws_with_mean(draws: Tensor, goal: Tensor) -> Tensor:

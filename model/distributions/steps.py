@@ -3,30 +3,23 @@
 The functions are only arithmetic, so they take tensors and, compiled, single numbers. Values are in units of the
 mixture's standard deviation, or of a number near it. ``F`` is the distribution function, ``f`` its density; a tail is
 ``F`` or ``1 - F``, whichever is the smaller at the level.
-
-The last constants are those of the proportional fitting of class probabilities.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 __all__ = [
-    "CLOSE",
     "DOUBLE",
     "SINGLE",
     "SQRT_HALF",
-    "STEPS",
     "Precision",
     "cornish_fisher",
-    "score_step",
     "taylor_step",
-    "with_gaussian",
 ]
 
 
-SQRT_HALF, SQRT_PI = 0.5**0.5, math.pi**0.5
+SQRT_HALF = 0.5**0.5
 THIRD_DERIVATIVE = 0.5506
 """The largest third derivative of the standard normal density, at 0.742."""
 
@@ -41,18 +34,16 @@ class Precision(NamedTuple):
         reach: Limit of ``|y - mean| / (sqrt(2) width)``: components beyond it count as if they were there. Beyond it
             densities are so small that arithmetic with them is slow. In double precision they add less than 1e-5 of
             the tail at the furthest score, which moves its quantile by less than 1e-6 standard deviations.
-        furthest_score: The largest normal score that does not depend on tails beyond the reach.
     """
 
     tolerance: float
     rounding: float
     grain: float
     reach: float
-    furthest_score: float
 
 
-SINGLE = Precision(tolerance=8e-7, rounding=1.2e-7, grain=6e-8, reach=6.5, furthest_score=7.0)
-DOUBLE = Precision(tolerance=2e-7, rounding=1e-14, grain=1e-15, reach=26.4, furthest_score=37.0)
+SINGLE = Precision(tolerance=8e-7, rounding=1.2e-7, grain=6e-8, reach=6.5)
+DOUBLE = Precision(tolerance=2e-7, rounding=1e-14, grain=1e-15, reach=26.4)
 
 
 def cornish_fisher(scores: Any, skewness: Any, kurtosis: Any) -> Any:
@@ -113,51 +104,3 @@ def taylor_step(
     bent = 2.0 * abs(second) + 6.0 * abs(third) * length
     # A difference, because an infinite error would pass as no more than an infinite tolerance.
     return step, error - precision.tolerance * (steepness - precision.tolerance * bent) <= 0.0
-
-
-def score_step(score: Any, reached: Any, slope: Any, relative_slope: Any) -> Any:
-    """Step from a value to the quantile by Halley's method in normal scores, which are linear in y for a Gaussian.
-
-    Args:
-        score: The score of the level.
-        reached: The score of F at the value, ``z = Phi^-1(F)``.
-        slope: Its derivative, ``f / phi(z)``.
-        relative_slope: ``f' / f``.
-
-    Returns:
-        The step, between 0 and 2 times Newton's.
-    """
-    newton = (score - reached) / slope
-    bend = -0.5 * newton * (relative_slope + reached * slope)
-    return newton * (1.0 + bend / (1.0 + abs(bend)))
-
-
-def with_gaussian(
-    known: tuple[Any, Any, Any, Any], place: Any, complement: Any, bell: Any, precision: Any, weight: float
-) -> tuple[Any, Any, Any, Any]:
-    """Tail, density, slope and curvature of a distribution after mixing in a Gaussian of mean 0.
-
-    Args:
-        known: The four of the distribution without the Gaussian.
-        place: ``x = a y``, where a is the Gaussian's precision ``1 / (sqrt(2) width)``.
-        complement: ``erfc(x)``, or ``erfc(-x)`` for the lower tail.
-        bell: ``exp(-x^2)``.
-        precision: a.
-        weight: Weight of the Gaussian.
-    """
-    tail, density, slope, curvature = known
-    gaussian_density = precision * bell * (1.0 / SQRT_PI)
-    gaussian_slope = -2.0 * precision * place * gaussian_density
-    gaussian_curvature = (4.0 * place * place - 2.0) * precision * precision * gaussian_density
-    return (
-        tail + weight * (0.5 * complement - tail),
-        density + weight * (gaussian_density - density),
-        slope + weight * (gaussian_slope - slope),
-        curvature + weight * (gaussian_curvature - curvature),
-    )
-
-
-STEPS = 12
-"""Steps of the proportional fitting of draws to their mean: what is left after them is made up exactly."""
-CLOSE = 1e-9
-"""Relative difference of mean and goal from which on no further step is made."""

@@ -60,22 +60,6 @@ class Limits(Stored):
         """Target values clipped to the limits; any shape."""
         return values.clamp(self.minimum, self.maximum)
 
-    def clip_answer(self, answer: dict[str, Tensor], thresholds: Tensor) -> dict[str, Tensor]:
-        """An answer without anything beyond the limits, whatever calibration and rounding did.
-
-        Args:
-            answer: Numbers by the names of `model.predictive.prediction.Prediction`.
-            thresholds: The thresholds of ``exceedance``, ``[T]``.
-        """
-        answer = dict(answer)
-        for name in ("mean", "percentiles", "draws"):
-            if name in answer:
-                answer[name] = self.clip(answer[name])
-        if "exceedance" in answer:
-            above = torch.where(thresholds >= self.maximum, 0.0, answer["exceedance"])
-            answer["exceedance"] = torch.where(thresholds < self.minimum, 1.0, above)
-        return answer
-
 
 NO_LIMITS = Limits()
 FURTHEST = 38.0

@@ -84,14 +84,15 @@ class CompiledEngine(CompiledForward):
         self._target: TargetModel = target
         self._components_per_thread = components_per_thread
         self._noise = _noise_of_members(cast("GaussianMixtureLikelihood", target.likelihood), target.members)
-        wide, transform, top, shift = target.wide, target.transform, 0.0, 0.0
+        wide, learned, top, shift = target.wide, target.standardisation, 0.0, 0.0
+        transform = learned.transform
         if isinstance(transform, Logarithm):
             top, shift = transform.top, transform.shift
         of_wide, widening = (0.0, 0.0) if wide is None else (wide.weight, wide.widening)
         self._numbers = (
             NOISE_FLOOR,
-            target.location - top,
-            target.scale,
+            learned.location - top,
+            learned.scale,
             float(isinstance(transform, Logarithm)),
             math.exp(top),
             shift,
@@ -105,8 +106,8 @@ class CompiledEngine(CompiledForward):
 
         There is none for a target with limits.
         """
-        known = target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
-        return known and target.limits is None
+        known = target.likelihood.mixture_outputs and isinstance(target.standardisation.transform, Identity | Logarithm)
+        return known and target.standardisation.limits is None
 
     def answer(
         self, plan: PredictionPlan, outputs: Tensor, members: Tensor, widening: Tensor
@@ -120,9 +121,7 @@ class CompiledEngine(CompiledForward):
         if options.noise:
             scores, ranks = (part.numpy() for part in plan.rising_scores(widening))
             if options.thresholds:
-                thresholds = (
-                    self._target.transform.forward(plan.thresholds).numpy() - self._target.location
-                ) / self._target.scale
+                thresholds = self._target.standardisation.forward(plan.thresholds).numpy()
         moments, values, tails = np.empty((3, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
         draws = np.empty((batch, samples if options.draws or not options.noise else 0))
         arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], scores, thresholds, self._numbers

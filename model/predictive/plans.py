@@ -176,7 +176,9 @@ class PredictionPlan:
         if self.calibration is None:
             return above
         scores = score_of_tails(below, above)
-        return normal_cdf(-self.calibration.nominal_of(scores, widening=widening.unsqueeze(1)))
+        calibrated = normal_cdf(-self.calibration.nominal_of(scores, widening=widening.unsqueeze(1)))
+        # What lies beyond a limit of the target stays impossible, or sure.
+        return torch.where(above == 0.0, above, torch.where(below == 0.0, 1.0, calibrated))
 
 
 def _rising(scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,10 +7,9 @@ of a request. A new kind of target is one more implementation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from murho.model.distributions.classes import ClassPredictive
-from murho.model.distributions.transforms import Standardisation
 from murho.model.predictive.plans import ClassPlan, PredictionPlan
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 
@@ -23,13 +22,9 @@ if TYPE_CHECKING:
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.predictive import Predictive
-    from murho.model.distributions.transforms import Limits, Transform
+    from murho.model.distributions.transforms import Standardisation
 
-__all__ = ["TILE_ROWS", "AnyPlan", "AnyPrediction", "AnyTargetModel", "ClassTargetModel", "TargetModel"]
-
-
-TILE_ROWS = 256
-"""Least number of rows in a tile where the draws leave room for them: matrix products of fewer rows are slow."""
+__all__ = ["AnyPlan", "AnyPrediction", "AnyTargetModel", "ClassTargetModel", "TargetModel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +33,17 @@ class TargetModel:
 
     Attributes:
         likelihood: The observation model, on the device of the outputs.
-        location: Mean of the transformed training targets.
-        scale: Their standard deviation.
-        transform: Transform of the target.
+        standardisation: Of the target that the network learned.
         wide: The rule of wide components; None: there are none.
         members: M.
-        limits: Limits of the target; None: there are none.
+        least_tile_rows: Rows that a tile should have at least where its memory allows: products of fewer are slow.
     """
 
     likelihood: NumericLikelihood
-    location: float
-    scale: float
-    transform: Transform
+    standardisation: Standardisation
     wide: WideRule | None
     members: int = 1
-    limits: Limits | None = None
-
-    @property
-    def least_tile_rows(self) -> int:
-        """Rows that a tile should have at least where its memory allows: products of fewer rows are slow."""
-        return TILE_ROWS
+    least_tile_rows: ClassVar[int] = 256
 
     def plan(self, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> PredictionPlan:
         """The prepared plan of a request's options."""
@@ -76,8 +62,7 @@ class TargetModel:
             widened: Whether to add the wide component, if there is a rule for it.
         """
         parts = [part.double() for part in self.likelihood.parts(outputs, members)]
-        standardisation = Standardisation(self.transform, self.location, self.scale, self.limits)
-        return self.likelihood.predictive(parts, standardisation, self.wide if widened else None)
+        return self.likelihood.predictive(parts, self.standardisation, self.wide if widened else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +74,14 @@ class ClassTargetModel:
         classes: Names of the C classes.
         shares: Share of each class among the training rows, ``[C]``, float64.
         least: Least weight of the shares in an answer.
-        members: M.
+        least_tile_rows: Outputs of many classes fill the memory of a tile by themselves.
     """
 
     likelihood: ClassLikelihood
     classes: tuple[str, ...]
     shares: Tensor
     least: float
-    members: int = 1
-
-    limits = None
-    """A class has no limits, as a number may have."""
-
-    @property
-    def least_tile_rows(self) -> int:
-        """Rows that a tile should have at least: outputs of many classes fill the memory of a tile by themselves."""
-        return 1
+    least_tile_rows: ClassVar[int] = 1
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> ClassPredictive:  # noqa: ARG002 - only numbers have wide components
         """The raw predictive distribution of the class of each row.
@@ -148,17 +125,13 @@ class AnyPlan(Protocol):
 
 
 class AnyTargetModel(Protocol):
-    """From outputs to the distribution: a `TargetModel` or a `ClassTargetModel`."""
+    """From outputs to the distribution: a `TargetModel` or a `ClassTargetModel`.
 
-    @property
-    def limits(self) -> Limits | None:
-        """Limits of the target."""
-        ...
+    Attributes:
+        least_tile_rows: Rows that a tile should have at least.
+    """
 
-    @property
-    def least_tile_rows(self) -> int:
-        """Rows that a tile should have at least."""
-        ...
+    least_tile_rows: ClassVar[int]
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Any:
         """The raw predictive distribution of each row."""

@@ -203,6 +203,4 @@ class TorchEngine:
         """See `Engine.answer`."""
         predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)
         answer = plan.answer(predictive, widening)
-        if self._target.limits is not None:
-            answer = self._target.limits.clip_answer(answer, plan.thresholds)
         return {name: part.cpu().numpy() for name, part in answer.items()}

@@ -13,7 +13,7 @@ from murho.model.bbb.gaussian import HeteroscedasticNoise
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
 from murho.model.checkpoint.row_answers import DrawnRows
-from murho.model.distributions.transforms import Identity
+from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import Bands, JudgedNumbers
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def gaussian_posterior(calibration: ConformalMap | None = None, copies: int = 3) -> Posterior:
     """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
-    target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
+    target = TargetModel(HeteroscedasticNoise(), Standardisation(Identity(), 0.0, 1.0), None)
 
     def drawn(encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         means, noise = torch.from_numpy(encoded.inputs).double().T

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.distributions.steps import CLOSE, STEPS
+from murho.model.distributions.classes import CLOSE, STEPS
 from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
 from murho.model.predictive.compiled.rows import exponential
 

@@ -16,7 +16,7 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import DrawnRows
-from murho.model.distributions.transforms import Identity
+from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation import judging
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
@@ -132,7 +132,7 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded,
     generator = np.random.default_rng(0)
     truth = generator.standard_normal(rows)
     encoded = (truth[:, None] + generator.standard_normal((rows, members))).astype(np.float32)
-    target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
+    target = TargetModel(HeteroscedasticNoise(), Standardisation(Identity(), 0.0, 1.0), None)
 
     def drawn(rows: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         chosen = torch.tensor(range(encoded.shape[1]) if members is None else members)

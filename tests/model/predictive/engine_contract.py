@@ -18,7 +18,7 @@ from murho.model.bbb.gaussian import GaussianMixtureLikelihood
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
-from murho.model.distributions.transforms import Identity, Logarithm, Transform
+from murho.model.distributions.transforms import Identity, Logarithm, Standardisation, Transform
 from murho.model.predictive.engine import Engine
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
@@ -44,7 +44,9 @@ def target_model(noise: str, transform: str = "none", *, wide: bool = True) -> T
     if noise == "homoscedastic":
         likelihood.load_state_dict({"rho": torch.tensor([[-1.5], [-1.0], [-2.0]])})
     rule = WideRule.after(300) if wide else None
-    return TargetModel(likelihood.requires_grad_(requires_grad=False), 1.5, 0.7, TRANSFORMS[transform], rule, MEMBERS)
+    return TargetModel(
+        likelihood.requires_grad_(requires_grad=False), Standardisation(TRANSFORMS[transform], 1.5, 0.7), rule, MEMBERS
+    )
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,12 @@ class Case:
 
     def expected(self, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Tensor]:
         """By the definitions, in double precision: sums over all components, percentiles by bisection."""
-        target, rule = self.target, self.target.wide
+        target, rule, learned = self.target, self.target.wide, self.target.standardisation
         parts = cast("GaussianMixtureLikelihood", target.likelihood).components(self.outputs.double(), self.members)
-        means = parts[0] * target.scale + target.location  # [S, B, K]
-        noise = (parts[1] * target.scale).expand_as(means)
+        means = parts[0] * learned.scale + learned.location  # [S, B, K]
+        noise = (parts[1] * learned.scale).expand_as(means)
         weights = torch.ones_like(means) if parts[2] is None else parts[2]
-        values, deviations = target.transform.moments(means, noise)
+        values, deviations = learned.transform.moments(means, noise)
         of_draws = (weights * values).sum(dim=2)
         within = (weights * (deviations.square() + values.square())).sum(dim=2) - of_draws.square()
         mean, epistemic = of_draws.mean(dim=0), of_draws.std(dim=0, correction=0)
@@ -88,9 +90,9 @@ class Case:
         if rule is not None:
             centre, spread = mixture.moments()
             aleatoric = (variance - epistemic.square()).sqrt()
-            wide = rule.noise(spread, spread * aleatoric / variance.sqrt(), target.scale)
+            wide = rule.noise(spread, spread * aleatoric / variance.sqrt(), learned.scale)
             mixture = mixture.with_component(centre, wide, rule.weight)
-            other, deviation = target.transform.moments(centre, wide)
+            other, deviation = learned.transform.moments(centre, wide)
             second = torch.lerp(variance + mean.square(), deviation.square() + other.square(), rule.weight)
             moved = torch.lerp(mean, other, rule.weight)
             mean, variance = moved, second - moved.square()
@@ -112,11 +114,11 @@ class Case:
         if calibration is not None:
             scores = calibration.calibrated(scores, widening)
             calibrated = CalibratedSpread.of(calibration, CPU)
-            nodes = target.transform.inverse(torch.stack(bisect(mixture, calibrated.nodes)).mean(dim=0))
+            nodes = learned.transform.inverse(torch.stack(bisect(mixture, calibrated.nodes)).mean(dim=0))
             ratio = calibrated.ratio(nodes, self.mask)
             answer |= {name: answer[name] * ratio for name in ("std", "epistemic_std", "aleatoric_std")}
-        answer["percentiles"] = target.transform.inverse(torch.stack(bisect(mixture, scores)).mean(dim=0))
-        at = target.transform.forward(thresholds).expand(len(mean), -1)
+        answer["percentiles"] = learned.transform.inverse(torch.stack(bisect(mixture, scores)).mean(dim=0))
+        at = learned.transform.forward(thresholds).expand(len(mean), -1)
         exceedance = tail(mixture, at, torch.ones_like(at))
         if calibration is not None:
             below = tail(mixture, at, -torch.ones_like(at))

@@ -29,7 +29,7 @@ def target(classes: int) -> ClassTargetModel:
     likelihood = make_likelihood("bernoulli" if classes == 2 else "categorical", members=2, classes=classes)
     assert isinstance(likelihood, ClassLikelihood)
     shares = torch.arange(1.0, classes + 1.0, dtype=torch.float64)
-    return ClassTargetModel(likelihood, tuple("abcdefgh"[:classes]), shares / shares.sum(), 1e-3, 2)
+    return ClassTargetModel(likelihood, tuple("abcdefgh"[:classes]), shares / shares.sum(), 1e-3)
 
 
 def calibration(classes: int) -> ClassCalibration:
