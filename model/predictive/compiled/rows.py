@@ -384,8 +384,8 @@ def _levels(
 
     Steps are Halley's for the logarithm of the tail, inside a bracket, until a Taylor step is proved to be accurate
     (`model.distributions.steps.taylor_step`). The series about a level's quantile often gives the next level too,
-    without a pass over the components. In double precision a step within the tolerance ends the search as well, for
-    levels far out, where densities are too small for the proof; and so does a level reached to rounding.
+    without a pass over the components. In double precision a bracket within the tolerance ends the search as
+    well, for levels far out, where densities are too small for the proof; and so does a level reached to rounding.
 
     Args:
         row: See `_tails`, ``[3, C]``.
@@ -430,8 +430,9 @@ def _levels(
                 bend = 0.5 * newton * (sign * slope / density + hazard)
                 step = sign * newton / max(1.0 + bend, 0.5)
                 following = value + step
-                if exact and abs(step) <= precision.tolerance:
-                    break
+                if exact and 2.0 * abs(step) <= precision.tolerance:
+                    # A narrow component makes steps small, too: only a value on the other side proves the level near.
+                    following = value + math.copysign(precision.tolerance, step)
                 if exact and (abs(missing) <= 2.0 * precision.rounding * tail or upper - lower <= precision.tolerance):
                     step = 0.0
                     break
