@@ -26,8 +26,6 @@ from murho.model.tables.schema_inference import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
@@ -83,10 +81,10 @@ def evaluate_table(
     known = labelled if labels is None else labelled & (targets != UNKNOWN)
     unknown = Counter[str]() if labels is None else Counter(labels[labelled & ~known].tolist())
     if not known.any():
+        found = ", ".join(f"{label!r} ({count})" for label, count in unknown.most_common(5))
         raise TableError(
-            f"no row of the target column {name!r} has a class that the model knows: found "
-            f"{_listed([f'{label!r} ({count})' for label, count in unknown.most_common()], 5)}, it knows "
-            f"{_listed(list(map(repr, classes or ())), 10)}; give the column in the spelling of the training, or train "
+            f"no row of the target column {name!r} has a class that the model knows: found {found}, it knows "
+            f"{', '.join(map(repr, (classes or ())[:10]))}; give the column in the spelling of the training, or train "
             "again with these classes"
         )
     rows = np.flatnonzero(known)
@@ -107,7 +105,3 @@ def evaluate_table(
         facts = {"rows": unknown.total(), "classes": dict(unknown.most_common()), "accuracy": right}
         report["unknown"] = facts if unknown else None
     return report | {"left_out": len(targets) - int(labelled.sum())}
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

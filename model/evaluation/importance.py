@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.errors import OptionError
 from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
@@ -73,7 +72,7 @@ def permutation_importance(
 
     Args:
         posterior: The posterior, as it is served.
-        columns: Canonical columns of the rows, ``[n]`` each; ``most_rows`` of them are used.
+        columns: Canonical columns of the rows, ``[n]`` each, n at least 2; ``most_rows`` of them are used.
         targets: The target's unit, or indices of classes, ``[n]``; None: the score is left out.
         repeats: Shuffles of each feature, at least 1.
         most_rows: At least 2.
@@ -87,15 +86,8 @@ def permutation_importance(
         measure, ``value`` and ``standard_error``. The measures are ``mean``, ``crps`` and ``epistemic_std``, in the
         target's unit, or of a classifier ``probabilities``, ``log_loss`` and ``epistemic_entropy``, in nats but for
         the first.
-
-    Raises:
-        OptionError: There are fewer than 2 rows, or ``repeats`` is below 1.
     """
     count = len(next(iter(columns.values())))
-    if count < 2:
-        raise OptionError(f"importance needs at least 2 rows to shuffle among, not {count}")
-    if repeats < 1:
-        raise OptionError(f"--repeats must be at least 1, not {repeats}")
     generator = np.random.default_rng(seed)
     chosen = choose_rows(count, most_rows, generator)
     columns, count = select_rows(columns, chosen), len(chosen)
@@ -166,7 +158,7 @@ def screened_features(posterior: Posterior, columns: Columns, most: int) -> list
         most: Features to return at most.
 
     Returns:
-        Names in the order of the schema; all of them, without a screen, where there are no more than ``most``.
+        Names, those that move them most first; all of them, without a screen, where there are no more than ``most``.
     """
     names = [feature.name for feature in posterior.schema.features]
     if len(names) <= most:
@@ -174,5 +166,4 @@ def screened_features(posterior: Posterior, columns: Columns, most: int) -> list
     rows = min(MOST_SCREENED_ROWS, max(FEWEST_ROWS, CELLS // len(names) ** 2))
     found = permutation_importance(posterior, columns, repeats=1, most_rows=rows, samples=0)
     moved = {feature["name"]: feature[found["measures"][0]]["value"] for feature in found["features"]}
-    kept = sorted(names, key=lambda name: -moved[name])[:most]
-    return [name for name in names if name in kept]
+    return sorted(names, key=lambda name: -moved[name])[:most]

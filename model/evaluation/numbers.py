@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BAND_LEVELS",
     "COVERAGES",
-    "HISTOGRAM_BINS",
     "Bands",
     "JudgedNumbers",
     "reliability",
@@ -237,7 +236,6 @@ def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, NDArray[np.fl
     return {name: numbers_of(values) for name, values in scores.items()}
 
 
-HISTOGRAM_BINS = 10
 LEVELS = np.arange(1, 100) / 100.0
 """Levels at which observed shares are compared with nominal ones."""
 SHOWN = slice(4, None, 5)
@@ -265,7 +263,7 @@ def reliability(pit: NDArray[np.float64], rows: RowWeights | None = None) -> dic
         for name, uniform in (("quantiles", pit), ("bands", np.abs(2.0 * pit - 1.0)))
     }
     errors = {name: np.abs(found - LEVELS) for name, found in observed.items()}
-    counts, _ = np.histogram(pit, HISTOGRAM_BINS, (0.0, 1.0), weights=shares)
+    counts, _ = np.histogram(pit, 10, (0.0, 1.0), weights=shares)
     return {
         "reliability": {name: found[SHOWN].tolist() for name, found in observed.items()},
         "calibration_error": {

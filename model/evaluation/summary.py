@@ -30,28 +30,26 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
 
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
-    errors = scores.get("standard_errors", {})
+    errors, kind = scores["standard_errors"], "calibrated" if scores["calibrated"] else "raw"
     shown = [
-        f"{title} {plus_minus(scores[key], errors.get(key))}{suffix if key != 'nll' else ' nats'}"
+        f"{title} {plus_minus(scores[key], errors[key])}{suffix if key != 'nll' else ' nats'}"
         for key, title in (("rmse", "RMSE"), ("crps", "CRPS"), ("nll", "NLL"))
     ]
-    calibrated = bool(scores.get("calibrated"))
-    bands, of_bands = (of.get("calibrated" if calibrated else "raw", {}) for of in (scores, errors))
-    covered = per_cent(bands["coverage"]["90"], of_bands.get("coverage", {}).get("90"))
-    wide = f" of them, {bands['width']['90']:.4g}{suffix} wide on average" if "width" in bands else ""
-    named = "90 % bands" if calibrated else "90 % bands (raw: too few rows to calibrate)"
-    near = [NEAR] if calibrated and "all_members" in scores else []
-    return ["   ".join(shown), f"{named} cover {covered}{wide}", *_basis(scores), *near]
+    covered = per_cent(scores[kind]["coverage"]["90"], errors[kind]["coverage"]["90"])
+    named = "90 % bands" + ("" if scores["calibrated"] else " (raw: too few rows to calibrate)")
+    wide = f"{scores[kind]['width']['90']:.4g}{suffix} wide on average"
+    near = [NEAR] if scores["calibrated"] else []
+    return ["   ".join(shown), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
 
 
 def _of_classes(scores: Mapping[str, Any]) -> list[str]:
-    errors = scores.get("standard_errors", {})
-    auc = "" if scores.get("auc") is None else f"   AUC {scores['auc']:.3f}"
+    errors = scores["standard_errors"]
+    auc = "" if scores["auc"] is None else f"   AUC {scores['auc']:.3f}"
     first = (
-        f"log loss {plus_minus(scores['log_loss'], errors.get('log_loss'))} nats   "
-        f"accuracy {per_cent(scores['accuracy'], errors.get('accuracy'))}{auc}"
+        f"log loss {plus_minus(scores['log_loss'], errors['log_loss'])} nats   "
+        f"accuracy {per_cent(scores['accuracy'], errors['accuracy'])}{auc}"
     )
-    if not scores.get("calibrated"):
+    if not scores["calibrated"]:
         return [first, "probabilities are raw: too few rows to calibrate them", *_basis(scores)]
     raw, sets = scores["raw"], scores["sets"]
     return [
@@ -65,8 +63,8 @@ def _of_classes(scores: Mapping[str, Any]) -> list[str]:
 
 
 def _basis(scores: Mapping[str, Any]) -> list[str]:
-    """Which members the scores are of, as lines for people; none for scores that do not say."""
-    described, members = scores.get("members", 0), scores.get("all_members", 0)
+    """Which members the scores are of, as lines for people; none if these are all."""
+    described, members = scores["members"], scores["all_members"]
     if "judges" in scores:
         return [f"(estimated for all {members} members by the {scores['judges']['members']} that have not seen a row)"]
     if described == 1 < members:

@@ -282,13 +282,11 @@ def _training(spec: ModelSpec, evidence: Evidence | None) -> dict[str, Any]:
         full = [of for of in evidence.attempts if of.stage == "full" and of is not chosen]
         fits = [*(full[-1:] if chosen.stage == "settling" else []), chosen]
     candidates = training.get("candidates", [])
-    sizes = (math.prod(shape) for name, shape in spec.architecture.shapes().items() if name.endswith(".mu"))
     return {
         "seconds": training.get("seconds"),
         "interrupted": training.get("interrupted", False),
         "members": spec.architecture.members,
         "hidden": list(spec.architecture.hidden),
-        "parameters": 2 * sum(sizes),
         "noise": spec.likelihood.kind,
         "transform": spec.target.transform.kind,
         "encoding": next((candidate["encoding"] for candidate in candidates if candidate.get("chosen")), None),

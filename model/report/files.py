@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from murho.model.evaluation.judging import judge_columns
 from murho.model.report import PAGE_FILE
 from murho.model.report.facts import FACTS_PATH, facts_of_data, facts_of_revision, facts_of_training, shown_rows
 from murho.model.report.page import draw, html_page
-from murho.model.tables.columns import rows_of
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_ROWS",
     "PAGE_FILE",
-    "ReportOfRows",
     "report_files",
     "report_of_rows",
     "revision_report",
@@ -100,24 +97,9 @@ def revision_report(
     return report_files(name, facts, shown, stored=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOfRows:
-    """Facts and rows of a report on labelled rows.
-
-    Attributes:
-        facts: The facts, with the rows in place of the held-out ones.
-        rows: Rows to show, `model.report.facts.shown_rows`.
-        left_out: Rows without a target.
-    """
-
-    facts: dict[str, Any]
-    rows: dict[str, Any]
-    left_out: int
-
-
 def report_of_rows(
     posterior: Posterior, stored: Mapping[str, Any], table: pa.Table, source: str, *, seed: int = 0
-) -> ReportOfRows:
+) -> tuple[dict[str, Any], dict[str, Any], int]:
     """Predict and judge the labelled rows of a table.
 
     Args:
@@ -126,6 +108,10 @@ def report_of_rows(
         table: The table, as `model.tables.files.read_table` returns it.
         source: Name of its file.
         seed: Seed of the choice of rows where there are more than 20,000.
+
+    Returns:
+        The facts, with the rows in place of the held-out ones; the rows to show, `model.report.facts.shown_rows`; and
+        the number of rows without a target.
 
     Raises:
         TableError: The target column is missing, no row has a target, or a cell can't be used.
@@ -137,9 +123,9 @@ def report_of_rows(
         raise TableError(f"no row has a value in the target column {target.name!r}; there is nothing to judge by")
     most = min(len(labelled), MOST_ROWS)
     chosen = np.sort(np.random.default_rng(seed).choice(labelled, most, replace=False))
-    columns = columns_from_table(rows_of(table, chosen), posterior.schema)
+    columns = columns_from_table(table, posterior.schema, rows=chosen)
     judged = judge_columns(posterior, columns, targets[chosen])
-    return ReportOfRows(
+    return (
         facts_of_data(posterior, stored, columns, judged, source),
         shown_rows(judged, posterior, columns, chosen + 1),
         len(targets) - len(labelled),

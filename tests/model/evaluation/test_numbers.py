@@ -86,10 +86,26 @@ def test_an_interval_score_is_made_of_its_ends_pinball_losses(ends: np.ndarray, 
         assert scores[str(coverage)] == pytest.approx(expected, rel=1e-5, abs=1e-3)
 
 
+SHARES: dict[str, Any] = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
+NO_ERRORS: dict[str, Any] = {
+    **dict.fromkeys(("rmse", "nll", "crps")),
+    **{kind: {"coverage": {"90": None}} for kind in ("raw", "calibrated")},
+}
+SCORES: dict[str, Any] = {
+    "rmse": 1.0,
+    "mae": 1.0,
+    "nll": 1.0,
+    "crps": 1.0,
+    "raw": SHARES,
+    "calibrated": SHARES,
+    "standard_errors": NO_ERRORS,
+    "members": 10,
+    "all_members": 10,
+}
+
+
 def test_summary_shows_units_and_says_that_bands_are_raw() -> None:
-    shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
-    scores = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": None}
-    assert summary(scores, "mpg") == [
+    assert summary(SCORES | {"calibrated": None}, "mpg") == [
         "RMSE 1 mpg   CRPS 1 mpg   NLL 1 nats",
         "90 % bands (raw: too few rows to calibrate) cover 87.5 % of them, 4 mpg wide on average",
     ]
@@ -100,23 +116,20 @@ def test_summary_shows_units_and_says_that_bands_are_raw() -> None:
     [
         ({"members": 10, "all_members": 10, "judges": {"members": 2}}, "all 10 members by the 2 that have not seen"),
         ({"members": 1, "all_members": 5}, "a single member, that has not seen the row: all 5 do better"),
-        ({"members": 1, "all_members": 1}, "cover 90.0 %"),
+        ({"members": 1, "all_members": 1}, "cover 87.5 %"),
     ],
 )
 def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> None:
-    shares = {"coverage": {"90": 0.9}}
-    scores = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": shares}
-    lines = summary(scores | basis, None)
+    lines = summary(SCORES | basis, None)
     assert says in lines[-2]
     assert "by construction" in lines[-1]
-    assert len(summary(scores | basis | {"calibrated": None}, None)) == len(lines) - 1
+    assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
 def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_80_columns() -> None:
-    shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
-    scores = {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5, "crps": 1.0, "raw": shares, "calibrated": shares}
-    errors = {"rmse": 0.1134, "nll": 0.1, "crps": float("inf"), "calibrated": {"coverage": {"90": 0.0123}}}
-    lines = summary(scores | {"standard_errors": errors, "members": 10, "all_members": 10}, "mpg")
+    scores = SCORES | {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5}
+    errors = NO_ERRORS | {"rmse": 0.1134, "nll": 0.1, "crps": None, "calibrated": {"coverage": {"90": 0.0123}}}
+    lines = summary(scores | {"standard_errors": errors}, "mpg")
     assert lines[:2] == [
         "RMSE 2.69 ± 0.11 mpg   CRPS 1 mpg   NLL -0.50 ± 0.10 nats",
         "90 % bands cover 87.5 ± 1.2 % of them, 4 mpg wide on average",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from murho.model.errors import OptionError
 from murho.model.evaluation.importance import choose_rows, permutation_importance
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import PredictOptions
@@ -86,14 +85,6 @@ def test_classes_have_measures_of_their_own(rooms: Posterior) -> None:
     assert found["measures"] == ["probabilities", "log_loss", "epistemic_entropy"]
     most = max(feature["probabilities"]["value"] for feature in found["features"])
     assert 0.05 < most <= 2**0.5  # the largest distance of two distributions
-
-
-def test_too_few_rows_or_repeats_are_refused(rent: Posterior) -> None:
-    columns = columns_from_table(make_table(rows=3, seed=8), rent.schema)
-    with pytest.raises(OptionError, match="at least 2 rows"):
-        permutation_importance(rent, {name: part[:1] for name, part in columns.items()})
-    with pytest.raises(OptionError, match="--repeats"):
-        permutation_importance(rent, columns, repeats=0)
 
 
 def test_rows_that_are_chosen_beforehand_give_the_same_numbers(rent: Posterior) -> None:

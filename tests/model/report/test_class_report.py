@@ -89,8 +89,8 @@ def test_of_many_classes_there_is_no_picture_of_the_confusions() -> None:
 
 
 def test_new_rows_are_judged_by_all_members(rooms: Trained, facts: dict[str, Any]) -> None:
-    made = report_of_rows(rooms.posterior, facts, table(80, seed=4), "rooms.csv")
-    assert made.facts["held_out"]["n"] == 80
-    assert made.facts["scores"]["n"] == 80
-    assert len(made.rows["surprising"]) == 10
-    assert "80 labelled rows of rooms.csv" in html_page("rooms", made.facts, [], made.rows)
+    made, rows, _ = report_of_rows(rooms.posterior, facts, table(80, seed=4), "rooms.csv")
+    assert made["held_out"]["n"] == 80
+    assert made["scores"]["n"] == 80
+    assert len(rows["surprising"]) == 10
+    assert "80 labelled rows of rooms.csv" in html_page("rooms", made, [], rows)

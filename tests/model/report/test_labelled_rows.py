@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 def test_scores_and_coverage_are_those_of_an_evaluation(rent: Posterior) -> None:
     table = make_table(90, seed=5)
-    made = report_of_rows(rent, facts_of_spec(rent.spec), table, "flats.csv")
+    made, rows, _ = report_of_rows(rent, facts_of_spec(rent.spec), table, "flats.csv")
     evaluated = evaluate_table(rent, table)
-    assert made.facts["source"] == "flats.csv"
-    assert made.facts["scores"]["crps"] == pytest.approx(evaluated["crps"], rel=1e-5)
+    assert made["source"] == "flats.csv"
+    assert made["scores"]["crps"] == pytest.approx(evaluated["crps"], rel=1e-5)
     for kind in ("raw", "calibrated"):
-        assert made.facts["held_out"][kind]["coverage"] == pytest.approx(evaluated[kind]["coverage"])
-        bands = made.facts["held_out"][kind]["reliability"]["bands"]
+        assert made["held_out"][kind]["coverage"] == pytest.approx(evaluated[kind]["coverage"])
+        bands = made["held_out"][kind]["reliability"]["bands"]
         assert bands[17] == pytest.approx(evaluated[kind]["coverage"]["90"], abs=0.012)
-    inside = [point["lower"] <= point["observed"] <= point["upper"] for point in made.rows["points"]]
+    inside = [point["lower"] <= point["observed"] <= point["upper"] for point in rows["points"]]
     assert sum(inside) / 90 == pytest.approx(evaluated["calibrated"]["coverage"]["90"], abs=0.012)
 
 
 def test_of_many_rows_some_are_taken(rent: Posterior) -> None:
     with mock.patch.object(files, "MOST_ROWS", 30):
-        made = report_of_rows(rent, facts_of_spec(rent.spec), make_table(60, seed=5), "flats.csv")
-    assert (made.left_out, made.facts["held_out"]["n"]) == (0, 30)
+        made, _, left_out = report_of_rows(rent, facts_of_spec(rent.spec), make_table(60, seed=5), "flats.csv")
+    assert (left_out, made["held_out"]["n"]) == (0, 30)
 
 
 def test_a_table_without_the_target_is_refused(rent: Posterior) -> None:
