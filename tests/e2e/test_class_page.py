@@ -158,7 +158,7 @@ def test_the_model_card_has_scores_sets_and_classes(visit: Visit) -> None:
     visit.page.click("#tab-card")
     visit.answered()
     card = visit.text("#card")
-    for told in ("calibrated on 400 held-out rows (temperature)", "Accuracy", "AUC", "Calibration error", "80.0"):
+    for told in ("calibrated on 400 held-out rows (vector scaling)", "Accuracy", "AUC", "Calibration error", "80.0"):
         assert told in card
     assert visit.page.locator("#card caption").all_inner_texts() == [
         "Probabilities before and after calibration",

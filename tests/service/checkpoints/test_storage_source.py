@@ -159,13 +159,13 @@ def test_facts_of_a_report_come_from_the_copy_of_a_loaded_version(tmp_path: Path
     shutil.copytree(RENTS, tmp_path / "made" / "rents" / "1")
     report = tmp_path / "made" / "rents" / "1" / "report"
     report.mkdir()
-    (report / "facts.json").write_bytes(orjson.dumps({"format": 1, "rows_are": "held out"}))
+    (report / "facts.json").write_bytes(orjson.dumps({"format": 2, "rows_are": "held out"}))
     bench = Bench(tmp_path / "cache")
     bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
     bench.look()
     model = at_hand(bench.registry.snapshot.find("rents"))
     assert model is not None
-    assert bench.source.report_facts(model) == {"format": 1, "rows_are": "held out"}
+    assert bench.source.report_facts(model) == {"format": 2, "rows_are": "held out"}
 
 
 def test_a_model_on_demand_is_fetched_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

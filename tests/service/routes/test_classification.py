@@ -334,7 +334,7 @@ def test_the_overview_counts_the_classes(service: AppClient) -> None:
     assert shown["target"]["classes"] == list(CLASSES)
     assert shown["target"]["levels"] == [{"value": name, "rows": 90} for name in CLASSES]
     assert shown["reliability"] is None
-    assert shown["calibration"] == {"method": "temperature", "rows": 400}
+    assert shown["calibration"] == {"method": "vector scaling", "rows": 400}
     assert service.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
 
 
