@@ -85,7 +85,8 @@ class PosteriorShift:
     def between(cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> Self:
         """The shift between two posteriors, from their tensors by name."""
         kl, moved, count, layers = 0.0, 0, 0, []
-        for name in sorted(name.removesuffix(".mu") for name in old if name.endswith(".mu")):
+        names = [name.removesuffix(".mu") for name in old if name.endswith(".mu")]
+        for name in sorted(names, key=lambda name: (int(name.split(".")[1]), name.endswith("bias"))):
             means, scales = ([of[f"{name}.{part}"].double().flatten(1) for of in (old, new)] for part in ("mu", "rho"))
             scales = [functional.softplus(scale) for scale in scales]
             shift = (means[1] - means[0]).abs() / scales[0]
