@@ -41,8 +41,11 @@ def test_threads_sleep_while_they_wait_unless_somebody_wants_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     let_threads_sleep()
-    assert os.environ["OMP_WAIT_POLICY"] == "active"
+    assert (os.environ["OMP_WAIT_POLICY"], os.environ["OPENBLAS_NUM_THREADS"]) == ("active", "3")
     monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     let_threads_sleep()
     assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
