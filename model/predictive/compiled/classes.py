@@ -9,7 +9,7 @@ import numpy as np
 
 from murho.model.distributions.classes import CLOSE, STEPS
 from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
-from murho.model.predictive.compiled.rows import exponential
+from murho.model.predictive.compiled.special import exponential
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

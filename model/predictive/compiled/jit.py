@@ -76,7 +76,8 @@ def code_folder() -> Path | None:
     user's cache directory.
     """
     here, home = Path(__file__).parent, numba.config.CACHE_DIR
-    sources = b"".join(path.read_bytes() for path in [*sorted(here.glob("*.py")), Path(steps.__file__)])
+    folders = here, Path(steps.__file__).parent  # formulas and constants of kernels are in both
+    sources = b"".join(path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py")))
     name = f"compiled-{hashlib.sha256(sources).hexdigest()[:16]}"
     for place in [Path(home)] if home else [here / "__pycache__", Path("~/.cache/murho")]:
         with suppress(OSError, RuntimeError):  # a user without a home

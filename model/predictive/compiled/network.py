@@ -17,7 +17,7 @@ import torch
 from numba.core import types
 
 from murho.model.predictive.compiled.jit import compiled, widest_vectors
-from murho.model.predictive.compiled.rows import ONE, QUICK_FURTHEST, quick_exponential
+from murho.model.predictive.compiled.special import ONE, QUICK_FURTHEST, quick_exponential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
 """From the network's outputs to the answer of a row, compiled: moments, percentiles and tails.
 
 The formulas are those of `model.distributions`. A row's components stay in the CPU's first-level cache, and loops over
-them use vectors. So the exponential and the complementary error function are polynomials here: the C library takes one
-number at a time. In single precision twice as many numbers fit into a vector. So a level is searched in single
+them use vectors. In single precision twice as many numbers fit into a vector. So a level is searched in single
 precision first. Where `model.distributions.steps.taylor_step` can't prove that this is accurate enough, it is searched
 in double precision, by the same code.
 """
@@ -16,7 +15,18 @@ import numpy as np
 
 from murho.model.distributions.steps import DOUBLE, SINGLE, SQRT_HALF, cornish_fisher, taylor_step
 from murho.model.distributions.transforms import LEAST_DEVIATION
-from murho.model.predictive.compiled.jit import as_written, compiled, part, widest_vectors
+from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
+from murho.model.predictive.compiled.special import (
+    QUICK_FURTHEST,
+    THREE,
+    ZERO,
+    Real,
+    complement,
+    exponential,
+    quick_complement,
+    quick_exponential,
+    quick_softplus,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,127 +40,9 @@ if TYPE_CHECKING:
     Reals = NDArray[np.floating]
     Moments = tuple[float, float, float]
 
-__all__ = [
-    "ONE",
-    "QUICK_FURTHEST",
-    "Scale",
-    "answer_rows",
-    "complement",
-    "exponential",
-    "find_levels",
-    "find_tails",
-    "quick_exponential",
-    "row_of",
-]
+__all__ = ["Scale", "answer_rows", "find_levels", "find_tails", "row_of"]
 
-
-Real = np.float32
-LOG2_E, LN2, FURTHEST = 1.0 / math.log(2.0), math.log(2.0), 700.0
-ROUNDER, QUICK_ROUNDER = 1.5 * 2.0**52, Real(1.5 * 2.0**23)
-"""Adding a number to it rounds the number to an integer, which is then in the last bits of the sum."""
-SERIES = tuple(1.0 / math.factorial(power) for power in range(11, -1, -1))
-"""Coefficients of the exponential's series, the highest power first."""
-MIDDLE = 3.75
-HIGH = (
-    1.7552176307433927e-08,
-    8.526359817483033e-09,
-    -2.143069227582364e-07,
-    -2.7749611122883763e-08,
-    1.6959958079430478e-06,
-    -1.0083452170479683e-06,
-    -1.1399726074447365e-05,
-    2.2410019228612918e-05,
-    5.162601622259853e-05,
-    -0.00029016629854870584,
-    0.0002937214295671746,
-)
-LOW = (
-    0.0017556295098350434,
-    -0.009746581194305737,
-    0.028362276757789878,
-    -0.058693398387769276,
-    0.09230432122630407,
-    -0.10880393015455231,
-    0.08227673848712364,
-    0.003585415485781718,
-    -0.1402405985855061,
-    1.2375126308378264,
-)
-"""Coefficients of the powers of ``(x - MIDDLE) / (x + MIDDLE)`` in `complement`, the highest power first."""
-ZERO, HALF, ONE, THREE, SIX, REACH = (Real(number) for number in (0.0, 0.5, 1.0, 3.0, 6.0, SINGLE.reach))
-QUICK_LOG2_E, QUICK_LN2, QUICK_FURTHEST = Real(LOG2_E), Real(LN2), Real(88.0)
-QUICK_SERIES = tuple(Real(number) for number in SERIES[4:])
-QUICK_COMPLEMENT = tuple(
-    Real(number)
-    for number in (
-        0.0026956736110150814,
-        0.0026148247998207808,
-        -0.024005485698580742,
-        0.0682382583618164,
-        -0.11925079673528671,
-        0.12965242564678192,
-        -0.04756319522857666,
-        -0.13562127947807312,
-        1.2530080080032349,
-    )
-)
-ARTANH = tuple(Real(2.0 / power) for power in range(15, 0, -2))
-
-
-@part
-def polynomial(coefficients: Any, place: Any, value: Any) -> Any:
-    """Horner's scheme from ``value`` on, in either precision; of at most twelve coefficients, which are unrolled."""
-    for coefficient in coefficients:
-        value = value * place + coefficient
-    return value
-
-
-@as_written
-def exponential(value: float) -> float:
-    """``exp(x)`` for x from -700 to 700, to which it is limited, to a relative error of 3e-14."""
-    value = min(max(value, -FURTHEST), FURTHEST)
-    rounded = value * LOG2_E + ROUNDER
-    bits = (np.float64(rounded).view(np.int64) << np.int64(52)) + np.int64(0x3FF0000000000000)
-    answer: float = polynomial(SERIES, value - (rounded - ROUNDER) * LN2, 0.0) * np.int64(bits).view(np.float64)
-    return answer
-
-
-@part
-def complement(value: float) -> float:
-    """``exp(x^2) erfc(x)`` for x >= 0, to a relative error of 1e-14.
-
-    ``(1 + 2 x) exp(x^2) erfc(x)`` is a polynomial in ``(x - 3.75) / (x + 3.75)``, after Shepherd & Laframboise (1981,
-    Mathematics of Computation 36, 249-253), here of degree 20 from Chebyshev's series, with an error of 3e-15.
-    """
-    rising, shifted = 1.0 + 2.0 * value, value + MIDDLE
-    reciprocal = 1.0 / (rising * shifted)
-    place = (value - MIDDLE) * rising * reciprocal
-    answer: float = polynomial(LOW, place, polynomial(HIGH, place, 0.0)) * shifted * reciprocal
-    return answer
-
-
-@as_written
-def quick_exponential(value: Any) -> Any:
-    """`exponential` in single precision, for x from -88 to 88: to a few units in the last place, or 0 below 1e-38."""
-    rounded = value * QUICK_LOG2_E + QUICK_ROUNDER
-    bits = np.int32((Real(rounded).view(np.int32) << np.int32(23)) + np.int32(0x3F800000))
-    return polynomial(QUICK_SERIES, value - (rounded - QUICK_ROUNDER) * QUICK_LN2, ZERO) * bits.view(Real)
-
-
-@part
-def quick_complement(value: Any) -> Any:
-    """`complement` in single precision, for x from 0 to 6.5, to a relative error of 3e-7."""
-    rising, shifted = ONE + value + value, value + THREE
-    reciprocal = ONE / (rising * shifted)
-    return polynomial(QUICK_COMPLEMENT, (value - THREE) * rising * reciprocal, ZERO) * shifted * reciprocal
-
-
-@part
-def _softplus(value: Any) -> Any:
-    """``log(1 + exp(x))`` to a relative error of 3e-7; ``log(1 + t)`` is ``2 artanh(t / (2 + t))``, by its series."""
-    power = quick_exponential(-min(abs(value), QUICK_FURTHEST))
-    place = power / (ONE + ONE + power)
-    return max(value, ZERO) + place * polynomial(ARTANH, place * place, ZERO)
+HALF, SIX, REACH = Real(0.5), Real(6.0), Real(SINGLE.reach)
 
 
 @part
@@ -158,7 +50,7 @@ def _widths(raw: Floats, floor: Real) -> None:
     """Convert outputs to noise in place, ``[C]``; see `model.bbb.gaussian.noise_of`."""
     widest_vectors()
     for component in range(raw.size):
-        raw[component] = floor + _softplus(raw[component])
+        raw[component] = floor + quick_softplus(raw[component])
 
 
 @part

@@ -88,7 +88,7 @@ def test_model_json_has_the_scores_and_reads_back(revision: Posterior, learned: 
     columns = columns_from_table(rooms_table(rows=5, seed=1), again.schema)
     expected = learned.posterior.predict(columns, PredictOptions())
     found = again.predict(columns, PredictOptions())
-    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-6)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-9)
     assert again.spec.metrics["log_loss"] == learned.after["log_loss"]
 
 
