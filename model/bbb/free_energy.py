@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
     from murho.model.bbb.priors import Prior
 
-__all__ = ["KL_WEIGHTS", "FreeEnergy", "GradientClipping", "GradientStep", "kl_weights"]
-
-
-KL_WEIGHTS = ("uniform", "geometric")
+__all__ = ["FreeEnergy", "GradientClipping", "GradientStep", "kl_weights"]
 
 
 def kl_weights(kind: str, minibatches: int) -> list[float]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVATIONS",
-    "NOISE_RHO",
     "UNREAD_RHO",
     "Architecture",
     "BayesianNetwork",
@@ -250,10 +249,6 @@ class BayesianNetwork(nn.Module):
             part.view(-1, *shape[1:])
             for part, shape in zip(torch.split(flat, self._sizes, dim=1), self._shapes, strict=True)
         ]
-
-
-NOISE_RHO = "noise.rho"
-"""Name of the tensor of homoscedastic noise, the only noise model with a parameter of its own."""
 
 
 def noise_tensors(likelihood: nn.Module) -> dict[str, Tensor]:

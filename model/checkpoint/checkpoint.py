@@ -61,7 +61,6 @@ __all__ = [
     "find_checkpoint",
     "list_checkpoints",
     "name_and_version",
-    "read_checkpoint",
     "read_stored",
     "sealed",
     "summaries",
@@ -153,12 +152,6 @@ class StoredCheckpoint:
             check_proof(prover, self.proof)
         except CheckpointError as error:
             raise CheckpointError(f"{self.directory / FACTS_FILE}: {error}") from error
-
-
-def read_checkpoint(directory: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """Read the specification and the tensors of a version; see `read_stored`."""
-    stored = read_stored(directory)
-    return stored.spec, stored.tensors
 
 
 def read_stored(directory: Path) -> StoredCheckpoint:

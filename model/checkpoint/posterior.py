@@ -288,11 +288,6 @@ class Posterior:
             return most
         return max(min(most, self.target.least_tile_rows), most // self.architecture.outputs)
 
-    @property
-    def shared_cost(self) -> float:
-        """The part of `cost` that questions in one pass share: n of them cost the sum minus n - 1 times this."""
-        return SHARED / self._costs.unit
-
     def rows_without_draws(self, columns: Columns, seconds: float) -> int:
         """Rows of an answer without draws that take about so long on the machine of the constants, at least one.
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from benchmarks.mnist import main
-from murho.model.checkpoint.checkpoint import read_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored
 from tests.benchmarks.mnist_parts.made_images import write_images
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_the_command_writes_tables_figures_and_checkpoints(tmp_path: Path, capsy
         assert (folder / figure).read_bytes().startswith(b"\x89PNG")
     report = json.loads((folder / "mnist.json").read_text())
     assert report["systems"]["bayes-12"]["epochs"] == 2
-    _, tensors = read_checkpoint(folder / "checkpoints" / "mnist-12-pruned" / "1")
+    tensors = read_stored(folder / "checkpoints" / "mnist-12-pruned" / "1").tensors
     weights = [tensor for name, tensor in tensors.items() if name.endswith("weight.mu")]
     assert sum(int((weight == 0.0).sum()) for weight in weights) >= 0.95 * sum(weight.numel() for weight in weights) - 1
 

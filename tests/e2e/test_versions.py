@@ -15,7 +15,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
@@ -35,7 +35,8 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
     def make(directory: Path) -> None:
         train_checkpoint(directory, "cars")
-        spec, tensors = read_checkpoint(directory / "checkpoints" / "cars" / "1")
+        stored = read_stored(directory / "checkpoints" / "cars" / "1")
+        spec, tensors = stored.spec, stored.tensors
         for number in range(VARIANTS):
             moved = replace(spec, target=replace(spec.target, location=spec.target.location + 100.0 * number))
             write_checkpoint(directory / "variants", "cars", moved, tensors)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.service.app import create_app
@@ -226,7 +226,8 @@ def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoint
 def test_more_models_than_a_replica_holds_are_all_answered_as_offline(address: str, tmp_path: Path) -> None:
     """Six models that differ, two replicas with room for two each, four clients that go round all of them."""
     mixed: list[Ask] = []
-    spec, tensors = read_checkpoint(FIXTURES / "rents" / "1")
+    stored = read_stored(FIXTURES / "rents" / "1")
+    spec, tensors = stored.spec, stored.tensors
     for number in range(6):
         changed = {**tensors, "layers.1.weight.mu": tensors["layers.1.weight.mu"] * (1.0 + 0.1 * number)}
         directory = write_checkpoint(tmp_path, f"rents-{number}", spec, changed)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from murho.model.bbb.network import (
-    NOISE_RHO,
     Architecture,
     BayesianNetwork,
     learned_tensors,
@@ -19,10 +18,10 @@ from murho.model.bbb.registry import make_likelihood
 
 def test_noise_with_a_parameter_of_its_own_is_named_and_loaded() -> None:
     noise = make_likelihood("homoscedastic", members=2)
-    assert list(noise_tensors(noise)) == [NOISE_RHO]
-    tensors = {NOISE_RHO: torch.tensor([[1.0], [2.0]]), "layers.0.weight.mu": torch.zeros(1)}
+    assert list(noise_tensors(noise)) == ["noise.rho"]
+    tensors = {"noise.rho": torch.tensor([[1.0], [2.0]]), "layers.0.weight.mu": torch.zeros(1)}
     load_tensors(noise_tensors(noise), tensors)
-    torch.testing.assert_close(noise_tensors(noise)[NOISE_RHO], torch.tensor([[1.0], [2.0]]))
+    torch.testing.assert_close(noise_tensors(noise)["noise.rho"], torch.tensor([[1.0], [2.0]]))
 
 
 @pytest.mark.parametrize("noise", ["fixed", "homoscedastic", "heteroscedastic", "mixture"])

@@ -44,7 +44,6 @@ def test_whatever_is_asked_besides_costs_more(rent: Posterior, options: PredictO
     assert rent.cost(100, options) > rent.cost(100, PLAIN)
     assert rent.cost(100, PLAIN, imputed=50) > rent.cost(100, PLAIN)
     assert rent.cost(100, PLAIN, far=50) > rent.cost(100, PLAIN)
-    assert 0.0 < rent.shared_cost < rent.cost(1, PLAIN)
 
 
 def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:

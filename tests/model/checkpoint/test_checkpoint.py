@@ -19,7 +19,7 @@ from murho.model.checkpoint.checkpoint import (
     find_checkpoint,
     list_checkpoints,
     name_and_version,
-    read_checkpoint,
+    read_stored,
     validate_name,
     write_checkpoint,
 )
@@ -45,7 +45,8 @@ def _write(root: Path) -> Path:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     directory = _write(tmp_path)
     assert directory == tmp_path / "cars" / "1"
-    spec, tensors = read_checkpoint(directory)
+    stored = read_stored(directory)
+    spec, tensors = stored.spec, stored.tensors
     assert spec.to_json() == FACTS
     assert set(tensors) == set(TENSORS)
     assert all(torch.equal(tensor, TENSORS[name]) for name, tensor in tensors.items())
@@ -197,17 +198,17 @@ def test_what_would_hang_or_fill_memory_is_not_read(tmp_path: Path, file: str, m
     (directory / file).unlink()
     make(directory / file)
     with pytest.raises(CheckpointError, match=rf"{file}: can't be read: it (is no plain file|has .* at most)"):
-        read_checkpoint(directory)
+        read_stored(directory)
 
 
 def test_tensors_that_the_memory_can_not_hold_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = _write(tmp_path)
     size = 4 * sum(tensor.numel() for tensor in TENSORS.values())
     monkeypatch.setattr(checkpoint, "memory_size", lambda: 4 * size)
-    read_checkpoint(directory)
+    read_stored(directory)
     monkeypatch.setattr(checkpoint, "memory_size", lambda: 4 * size - 1)
     with pytest.raises(CheckpointError, match=r"model\.safetensors: model\.json describes .* GiB of memory"):
-        read_checkpoint(directory)
+        read_stored(directory)
 
 
 def test_the_next_writer_clears_what_killed_ones_left_and_nothing_of_living_ones(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_damage_is_refused_with_file_and_reason(tmp_path: Path, damage: Callable
     directory = _write(tmp_path)
     damage(directory)
     with pytest.raises(CheckpointError, match=message):
-        read_checkpoint(directory)
+        read_stored(directory)
 
 
 def test_one_bad_directory_is_a_problem_of_its_own(tmp_path: Path) -> None:
@@ -329,4 +330,4 @@ def test_extras_lie_beside_the_two_files_and_a_disk_that_fills_costs_them_alone(
     monkeypatch.setattr(Path, "write_bytes", full)
     second = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
     assert sorted(path.name for path in second.iterdir()) == ["model.json", "model.safetensors"]
-    assert read_checkpoint(second)[0].to_json() == FACTS
+    assert read_stored(second).spec.to_json() == FACTS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored
 from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
 from murho.model.errors import CheckpointError, OptionError, StorageError
 from tests.model.checkpoint.cloud_servers import CLOUDS, in_cloud_environment
@@ -44,13 +44,14 @@ def test_what_was_published_is_listed_and_found(store: ObjectStore) -> None:
 
 
 def test_what_was_written_is_read(store: ObjectStore) -> None:
-    spec, tensors = read_checkpoint(RENTS)
+    stored = read_stored(RENTS)
+    spec, tensors = stored.spec, stored.tensors
     store.check_writable("rents")
     written = store.write("rents", spec, tensors, extras={"report.html": b"page", "report/facts.json": b"{}"})
     assert written.report == f"{store.place}/rents/1/report.html"
     found = store.find("rents")
     assert (found / "report" / "facts.json").read_bytes() == b"{}"
-    again, _ = read_checkpoint(found)
+    again = read_stored(found).spec
     assert again.to_json() == spec.to_json()
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from murho.model.bbb.network import Architecture
-from murho.model.checkpoint.checkpoint import SEAL, read_checkpoint, sealed, write_checkpoint
+from murho.model.checkpoint.checkpoint import SEAL, read_stored, sealed, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.proof import check_proof, proof_of, typical_rows
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
@@ -77,7 +77,8 @@ def test_without_a_proof_it_is_refused(checkpoint: Path) -> None:
 
 
 def test_what_gives_no_finite_answer_is_not_written(tmp_path: Path, rent_checkpoints: Path) -> None:
-    spec, tensors = read_checkpoint(rent_checkpoints / "rent" / "1")
+    stored = read_stored(rent_checkpoints / "rent" / "1")
+    spec, tensors = stored.spec, stored.tensors
     spec = replace(spec, target=replace(spec.target, scale=1e300))
     with pytest.raises(CheckpointError, match="aren't finite"):
         write_checkpoint(tmp_path, "rent", spec, tensors)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.errors import CheckpointError, StorageError
 from tests.model.checkpoint.conftest import RENTS
@@ -95,13 +95,14 @@ def test_a_name_that_leads_elsewhere_is_refused(memory: ObjectStore) -> None:
 def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_to_try_again(
     memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, tensors = read_checkpoint(RENTS)
+    stored = read_stored(RENTS)
+    spec, tensors = stored.spec, stored.tensors
     with monkeypatch.context() as broken:
         broken.setattr(memory.storage, "upload", _raise)
         with pytest.raises(CheckpointError, match="tries again") as said:
             memory.write("rents", spec, tensors)
     kept = str(said.value).partition("`murho publish ")[2].split()[0]
-    read_checkpoint(memory.cache.root / kept)
+    read_stored(memory.cache.root / kept)
     assert memory.list() == []
     written = memory.write("rents", spec, tensors)
     assert (written.address, written.version) == (f"{memory.place}/rents/1", "1")

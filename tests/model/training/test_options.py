@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from murho.cli.train import read_config
-from murho.model.bbb.free_energy import KL_WEIGHTS
 from murho.model.bbb.gaussian import MOST_COMPONENTS
 from murho.model.bbb.network import ACTIVATIONS
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
@@ -51,7 +50,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(values: dict[str, obje
         ("noise", NOISE_KINDS),
         ("encoding", (*ENCODINGS, MIXED)),
         ("transform", TRANSFORMS),
-        ("kl_weights", KL_WEIGHTS),
+        ("kl_weights", ("uniform", "geometric")),
         ("activation", ACTIVATIONS),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.compiled_engine import CompiledEngine
 from murho.model.predictive.prediction import PredictOptions
@@ -104,6 +104,6 @@ def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None
     for options in (PredictOptions(samples=0), PredictOptions(noise=False)):
         assert posterior.predict(fresh, options).mean.max() <= 2.0
     assert not isinstance(posterior.engine, CompiledEngine)
-    spec, _ = read_checkpoint(write_checkpoint(tmp_path, "capped", trained.spec, trained.posterior.tensors))
+    spec = read_stored(write_checkpoint(tmp_path, "capped", trained.spec, trained.posterior.tensors)).spec
     assert present(spec.target.limits).maximum == 2.0
     assert spec.to_json()["target"]["limits"] == {"minimum": None, "maximum": 2.0}
