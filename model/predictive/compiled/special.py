@@ -81,7 +81,10 @@ ARTANH = tuple(Real(2.0 / power) for power in range(15, 0, -2))
 
 @part
 def polynomial(coefficients: Any, place: Any, value: Any) -> Any:
-    """Horner's scheme from ``value`` on, in either precision; of at most twelve coefficients, which are unrolled."""
+    """Horner's scheme from ``value`` on, in either precision; of at most twelve coefficients, which are unrolled.
+
+    ``value`` is the leading coefficient: from 0 on, a tenth of `silu` would be the product 0 ``place``.
+    """
     for coefficient in coefficients:
         value = value * place + coefficient
     return value
@@ -93,7 +96,9 @@ def exponential(value: float) -> float:
     value = min(max(value, -FURTHEST), FURTHEST)
     rounded = value * LOG2_E + ROUNDER
     bits = (np.float64(rounded).view(np.int64) << np.int64(52)) + np.int64(0x3FF0000000000000)
-    answer: float = polynomial(SERIES, value - (rounded - ROUNDER) * LN2, 0.0) * np.int64(bits).view(np.float64)
+    answer: float = polynomial(SERIES[1:], value - (rounded - ROUNDER) * LN2, SERIES[0]) * np.int64(bits).view(
+        np.float64
+    )
     return answer
 
 
@@ -107,7 +112,7 @@ def complement(value: float) -> float:
     rising, shifted = 1.0 + 2.0 * value, value + MIDDLE
     reciprocal = 1.0 / (rising * shifted)
     place = (value - MIDDLE) * rising * reciprocal
-    answer: float = polynomial(LOW, place, polynomial(HIGH, place, 0.0)) * shifted * reciprocal
+    answer: float = polynomial(LOW, place, polynomial(HIGH[1:], place, HIGH[0])) * shifted * reciprocal
     return answer
 
 
@@ -116,7 +121,9 @@ def quick_exponential(value: Any) -> Any:
     """`exponential` in single precision, for x from -88 to 88: to a few units in the last place, or 0 below 1e-38."""
     rounded = value * QUICK_LOG2_E + QUICK_ROUNDER
     bits = np.int32((Real(rounded).view(np.int32) << np.int32(23)) + np.int32(0x3F800000))
-    return polynomial(QUICK_SERIES, value - (rounded - QUICK_ROUNDER) * QUICK_LN2, ZERO) * bits.view(Real)
+    return polynomial(QUICK_SERIES[1:], value - (rounded - QUICK_ROUNDER) * QUICK_LN2, QUICK_SERIES[0]) * bits.view(
+        Real
+    )
 
 
 @part
@@ -124,7 +131,11 @@ def quick_complement(value: Any) -> Any:
     """`complement` in single precision, for x from 0 to 6.5, to a relative error of 3e-7."""
     rising, shifted = ONE + value + value, value + THREE
     reciprocal = ONE / (rising * shifted)
-    return polynomial(QUICK_COMPLEMENT, (value - THREE) * rising * reciprocal, ZERO) * shifted * reciprocal
+    return (
+        polynomial(QUICK_COMPLEMENT[1:], (value - THREE) * rising * reciprocal, QUICK_COMPLEMENT[0])
+        * shifted
+        * reciprocal
+    )
 
 
 @part
@@ -132,4 +143,4 @@ def quick_softplus(value: Any) -> Any:
     """``log(1 + exp(x))`` to a relative error of 3e-7; ``log(1 + t)`` is ``2 artanh(t / (2 + t))``, by its series."""
     power = quick_exponential(-min(abs(value), QUICK_FURTHEST))
     place = power / (ONE + ONE + power)
-    return max(value, ZERO) + place * polynomial(ARTANH, place * place, ZERO)
+    return max(value, ZERO) + place * polynomial(ARTANH[1:], place * place, ARTANH[0])
