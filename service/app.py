@@ -16,45 +16,53 @@ from starlette.exceptions import HTTPException
 from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
-from murho.service.checkpoints.hangup import on_hangup
-from murho.service.checkpoints.loader import Loader
-from murho.service.checkpoints.loading import load_warm
-from murho.service.checkpoints.model_cache import ModelCache
-from murho.service.checkpoints.models import Models
-from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.source import seconds_between_looks, source_of
-from murho.service.checkpoints.watcher import Watcher
-from murho.service.codecs.decoding import Decoder
-from murho.service.lifecycle import Lifecycle
-from murho.service.memory import AnswerRoom, RequestRoom, keep_small
-from murho.service.middleware.direct_paths import DirectPaths
-from murho.service.middleware.front_door import FrontDoor, behind_proxies, shared_with
-from murho.service.middleware.guard import Guard
-from murho.service.middleware.head_requests import HeadRequests
-from murho.service.middleware.request_log import BodyLimit, RequestLog
-from murho.service.openapi import DESCRIPTION, install_openapi
+from murho.service.engine.heartbeat import Heartbeat
+from murho.service.engine.predictor import compute
+from murho.service.engine.scheduler import Scheduler
+from murho.service.engine.waiting import Waiting
+from murho.service.http import docs_routes as docs
+from murho.service.http import health_routes as health
+from murho.service.http.direct_paths import DirectPaths
+from murho.service.http.front_door import FrontDoor, behind_proxies, shared_with
+from murho.service.http.guard import Guard
+from murho.service.http.head_requests import HeadRequests
+from murho.service.http.lifecycle import Lifecycle
+from murho.service.http.openapi import DESCRIPTION, install_openapi
+from murho.service.http.request_log import BodyLimit, RequestLog
+from murho.service.http.responses import handle_error, handle_failure
+from murho.service.models import administration_routes as administration
+from murho.service.models import overview_routes as overview
+from murho.service.models import routes as models
+from murho.service.models.hangup import on_hangup
+from murho.service.models.held_models import Models
+from murho.service.models.loader import Loader
+from murho.service.models.loading import load_warm
+from murho.service.models.model_cache import ModelCache
+from murho.service.models.registry import Registry
+from murho.service.models.source import seconds_between_looks, source_of
+from murho.service.models.version_policy import VersionPolicy
+from murho.service.models.watcher import Watcher
+from murho.service.page import routes as page
 from murho.service.parts import Parts, State
-from murho.service.responses import handle_error, handle_failure
-from murho.service.routes import administration, docs, health, invocations, models, overview, page, predict, v2
-from murho.service.scheduling.heartbeat import Heartbeat
-from murho.service.scheduling.predictor import compute
-from murho.service.scheduling.scheduler import Scheduler
-from murho.service.scheduling.waiting import Waiting
+from murho.service.predict import routes as predict
+from murho.service.predict.decoding import Decoder
+from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
+from murho.service.protocols import invocations_routes as invocations
+from murho.service.protocols import v2_routes as v2
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
-from murho.service.spool import SpoolRoom
+from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.access_log import AccessLog
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
-from murho.service.version_policy import VersionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from murho.service.checkpoints.registry import Snapshot
-    from murho.service.checkpoints.source import CheckpointSource
+    from murho.service.models.registry import Snapshot
+    from murho.service.models.source import CheckpointSource
 
 __all__ = ["Application", "create_app"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from murho.service.checkpoints.on_demand import Served
-    from murho.service.checkpoints.registry import Snapshot
+    from murho.service.models.on_demand import Served
+    from murho.service.models.registry import Snapshot
     from murho.service.settings import Settings
 
 __all__ = ["serve"]
@@ -86,9 +86,9 @@ def serve(
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Prints the served and refused checkpoints, and a request to try."""
     from murho.model.errors import MurhoError
-    from murho.service.checkpoints.on_demand import at_hand
-    from murho.service.checkpoints.registry import first_of
-    from murho.service.examples import curl_line
+    from murho.service.models.on_demand import at_hand
+    from murho.service.models.registry import first_of
+    from murho.service.predict.examples import curl_line
     from murho.service.telemetry.log import escaped
 
     for item in snapshot.refused:
@@ -111,7 +111,7 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
 
 def _served(served: "Served") -> str:
     """Returns what is said of a version; what it predicts is known once it is in memory."""
-    from murho.service.checkpoints.on_demand import at_hand
+    from murho.service.models.on_demand import at_hand
 
     model = at_hand(served)
     predicts = "" if model is None else f", predicts {model.schema.target.name}"

@@ -5,19 +5,19 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
-from murho.service.checkpoints.models import Models
-from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.source import CheckpointSource
-from murho.service.checkpoints.watcher import Watcher
-from murho.service.codecs.decoding import Decoder
-from murho.service.lifecycle import Lifecycle
-from murho.service.memory import AnswerRoom, RequestRoom
-from murho.service.scheduling.heartbeat import Heartbeat
-from murho.service.scheduling.scheduler import Scheduler
-from murho.service.scheduling.waiting import Waiting
+from murho.service.engine.heartbeat import Heartbeat
+from murho.service.engine.scheduler import Scheduler
+from murho.service.engine.waiting import Waiting
+from murho.service.http.lifecycle import Lifecycle
+from murho.service.models.held_models import Models
+from murho.service.models.registry import Registry
+from murho.service.models.source import CheckpointSource
+from murho.service.models.watcher import Watcher
+from murho.service.predict.decoding import Decoder
+from murho.service.predict.memory import AnswerRoom, RequestRoom
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
-from murho.service.spool import SpoolRoom
+from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
 

@@ -17,11 +17,11 @@ import structlog
 import uvicorn
 
 from murho.service.app import create_app
-from murho.service.connections.gate import Gate
-from murho.service.connections.limits import ConnectionLimits, is_out_of_files
-from murho.service.connections.protocol import NEW_SECONDS, Connection
 from murho.service.errors import ServiceError
-from murho.service.lifecycle import Lifecycle
+from murho.service.http.gate import Gate
+from murho.service.http.lifecycle import Lifecycle
+from murho.service.http.limits import ConnectionLimits, is_out_of_files
+from murho.service.http.protocol import NEW_SECONDS, Connection
 from murho.service.telemetry.log_limit import LogLimit
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from murho.service.checkpoints.registry import Snapshot
+    from murho.service.models.registry import Snapshot
     from murho.service.parts import Parts
     from murho.service.settings import Settings
 

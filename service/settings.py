@@ -17,7 +17,7 @@ from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
-from murho.service.version_policy import PolicyName, VersionPolicy
+from murho.service.models.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
 
@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         description="The most seconds that requests in flight get to finish after SIGTERM.",
     )
 
-    # Connections: the HTTP protocol and the process (service/connections/protocol.py).
+    # Connections: the HTTP protocol and the process (service/http/protocol.py).
     max_connections: int = Field(
         default=10_000, ge=1, description="The most open connections; another one is answered 503 and closed."
     )

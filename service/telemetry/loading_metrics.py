@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from murho.service.checkpoints.model_cache import ModelCache, Noticed
+    from murho.service.models.model_cache import ModelCache, Noticed
 
 __all__ = ["LoadingMetrics"]
 

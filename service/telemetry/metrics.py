@@ -15,9 +15,9 @@ from murho.service.telemetry.served_versions import ServedVersions
 
 if TYPE_CHECKING:
     from murho.model.predictive.target_models import AnyPrediction
-    from murho.service.checkpoints.registry import Snapshot
-    from murho.service.scheduling.jobs import Answer, Timing
-    from murho.service.scheduling.scheduler import Scheduler
+    from murho.service.engine.jobs import Answer, Timing
+    from murho.service.engine.scheduler import Scheduler
+    from murho.service.models.registry import Snapshot
 
 __all__ = ["Telemetry"]
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from murho.service.checkpoints.on_demand import Served
-    from murho.service.scheduling.jobs import ModelLike, Slice, Timing
-    from murho.service.scheduling.scheduler import Outcome
+    from murho.service.engine.jobs import ModelLike, Slice, Timing
+    from murho.service.engine.scheduler import Outcome
+    from murho.service.models.on_demand import Served
 
 __all__ = ["ModelStatistics", "Sum", "Totals"]
 

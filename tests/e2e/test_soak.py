@@ -25,7 +25,7 @@ import pytest
 from benchmarks.service_parts.bodies import ARROW, records, rows_of
 from benchmarks.service_parts.posterior_rows import canonical
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.inference_protocol.binary import LENGTH_HEADER, encode_values
+from murho.service.protocols.binary import LENGTH_HEADER, encode_values
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
 from tests.service.support import ROW

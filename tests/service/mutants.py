@@ -29,13 +29,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from murho.model.errors import MurhoError
-from murho.service.codecs.compression import decompressed
-from murho.service.codecs.formats import reader_of
-from murho.service.codecs.json_pieces import parse_in_pieces
-from murho.service.inference_protocol.requests import read_request
-from murho.service.scoring import read_scoring
+from murho.service.predict.compression import decompressed
+from murho.service.predict.formats import reader_of
+from murho.service.predict.json_pieces import parse_in_pieces
+from murho.service.protocols.requests import read_request
+from murho.service.protocols.scoring import read_scoring
 from murho.service.settings import Settings
-from tests.service.inference_protocol.support import LENGTH, NUMBERS, row_tensors, text_bytes
+from tests.service.protocols.support import LENGTH, NUMBERS, row_tensors, text_bytes
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 
 if TYPE_CHECKING:

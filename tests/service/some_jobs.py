@@ -7,14 +7,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.scheduling.jobs import Answer, Job
+from murho.service.engine.jobs import Answer, Job
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.scheduling.jobs import ModelLike, Reservation, Slice
-    from murho.service.scheduling.scheduler import Outcome
+    from murho.service.engine.jobs import ModelLike, Reservation, Slice
+    from murho.service.engine.scheduler import Outcome
 
 MODEL = FakeModel()
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from murho.model.tables.schema import Columns, UnfamiliarValue
-    from murho.service.checkpoints.source import Stamp
-    from murho.service.scheduling.jobs import ModelLike
+    from murho.service.engine.jobs import ModelLike
+    from murho.service.models.source import Stamp
 
 SCHEMA = Schema(
     features=(

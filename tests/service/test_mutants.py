@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.service.inference_protocol.support import NUMBERS
 from tests.service.mutants import FORMS, Mutant, mutants, search
+from tests.service.protocols.support import NUMBERS
 from tests.service.support import AppClient, FakeModel, make_client
 
 if TYPE_CHECKING:

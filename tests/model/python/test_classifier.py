@@ -29,10 +29,10 @@ from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
-from murho.service.checkpoints.loader import Loader
-from murho.service.checkpoints.on_demand import at_hand
-from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.source import StoreSource
+from murho.service.models.loader import Loader
+from murho.service.models.on_demand import at_hand
+from murho.service.models.registry import Registry
+from murho.service.models.source import StoreSource
 from tests.model.conftest import Notes, make_table
 from tests.support import sealed_again
 

@@ -7,16 +7,16 @@ import numpy as np
 from prometheus_client import generate_latest
 
 from murho.model.predictive.prediction import Prediction
-from murho.service.scheduling.jobs import Timing
-from murho.service.scheduling.scheduler import Scheduler
+from murho.service.engine.jobs import Timing
+from murho.service.engine.scheduler import Scheduler
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_series import IDLE_SECONDS, OTHERS, ModelSeries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.scheduling.jobs import Slice
-    from murho.service.scheduling.scheduler import Outcome
+    from murho.service.engine.jobs import Slice
+    from murho.service.engine.scheduler import Outcome
 
 ONE = np.ones(1)
 ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from murho.service.scheduling.jobs import Slice, Timing
+from murho.service.engine.jobs import Slice, Timing
 from murho.service.telemetry.model_statistics import ModelStatistics
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.scheduling.scheduler import Outcome
+    from murho.service.engine.scheduler import Outcome
 
 
 class FakeJob:

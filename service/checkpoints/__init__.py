@@ -1,1 +1,0 @@
-"""Which checkpoints are served: where they come from, how they are loaded, watched and swapped."""

@@ -1,1 +1,0 @@
-"""Connections to clients: HTTP on top of uvicorn's protocol, its limits, and clients that leave."""

@@ -1,0 +1,1 @@
+"""From a job to its answer, pass by pass; it knows no protocol."""

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, middleware, limits, what paths share."""

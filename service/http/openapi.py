@@ -1,0 +1,201 @@
+"""`/openapi.json`: the framework's description of the paths, completed by the bodies of requests and answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, Field
+from pydantic.json_schema import models_json_schema
+
+from murho.service.models.on_demand import at_hand
+from murho.service.predict.answer_models import ClassPredictResponse, PredictResponse
+from murho.service.predict.envelope import EXAMPLE, PredictRequest
+from murho.service.predict.examples import example_row
+from murho.service.predict.formats import MEDIA_TYPES
+from murho.service.protocols.documents import InferenceError, InferRequest, InferResponse
+from murho.service.protocols.errors import is_inference_path
+from murho.service.protocols.scoring import ScoringRequest, ScoringResponse
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from murho.service.parts import Parts
+
+__all__ = ["DESCRIPTION", "install_openapi"]
+
+DESCRIPTION = """
+Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
+Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from
+the noise of the observations (aleatoric). Numbers are in the target's own unit. Where the target is a class, the answer
+has the probabilities of the classes, their entropy with the epistemic part of it, and a set of classes.
+
+Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell. Those of the
+Open Inference Protocol, below `/v2`, are `{"error": …}`.
+"""
+
+REFERENCE = "#/components/schemas/{model}"
+PROBLEMS = {
+    "400": "This is no HTTP request.",
+    "401": "There is no API key, or an unknown one.",
+    "403": "The API key may not do this, or a page of another site asks.",
+    "404": "There is no such model or version.",
+    "406": "The answer can't have the media type that `Accept` asks for.",
+    "408": "The headers or the body didn't arrive in time.",
+    "413": "The body, the rows or the work asked for are above a limit.",
+    "414": "Path and query are too long.",
+    "415": "The body's media type or compression isn't read.",
+    "421": "The request is to a host that isn't this service.",
+    "422": "The input can't be used; `errors` says where.",
+    "429": "The service is busy, or the caller has taken all that it may take; try again after `Retry-After` seconds.",
+    "431": "The headers are too large, or too many.",
+    "500": "The service failed.",
+    "501": "The body is in a transfer coding other than chunked.",
+    "503": "The service isn't ready; try again after `Retry-After` seconds.",
+    "504": "There was no answer in time.",
+}
+BODIES = {
+    "infer": ("InferRequest", "InferResponse"),
+    "infer_with_version": ("InferRequest", "InferResponse"),
+    "invocations": ("ScoringRequest", "ScoringResponse"),
+}
+"""Operations of other protocols, with the documents of their requests and answers."""
+PROBLEMS_BY_METHOD = {
+    "post": tuple(PROBLEMS),
+    "get": ("400", "401", "404", "408", "414", "421", "429", "431", "500", "501", "503"),
+}
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
+}
+
+
+class InputProblem(BaseModel):
+    """What is wrong, and where."""
+
+    pointer: str = Field(description="RFC 6901 JSON pointer, such as /inputs/3/Horsepower.")
+    message: str
+
+
+class ProblemDocument(BaseModel):
+    """An RFC 9457 problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[InputProblem] | None = None
+
+
+def install_openapi(app: FastAPI, parts: Parts) -> None:
+    """Installs the complete description, with an example request that works for the first model."""
+    described: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not described:
+            described.update(_describe(app, parts))
+        loaded = (at_hand(each.latest) for each in parts.registry.snapshot.models.values())
+        first = next((model for model in loaded if model is not None), None)
+        example = dict(EXAMPLE) if first is None else {"inputs": [example_row(first)], "samples": 256}
+        described["components"]["schemas"]["PredictRequest"]["example"] = example
+        return described
+
+    app.openapi = openapi  # type: ignore[method-assign]  # so FastAPI says to extend it
+
+
+def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+    )
+    _, schemas = models_json_schema(
+        [
+            (PredictRequest, "validation"),
+            (PredictResponse, "serialization"),
+            (ClassPredictResponse, "serialization"),
+            (ProblemDocument, "serialization"),
+            (InferRequest, "validation"),
+            (InferResponse, "serialization"),
+            (InferenceError, "serialization"),
+            (ScoringRequest, "validation"),
+            (ScoringResponse, "serialization"),
+        ],
+        ref_template=REFERENCE,
+    )
+    components = document.setdefault("components", {}).setdefault("schemas", {})
+    components.clear()
+    components.update(schemas["$defs"])
+    for choice in components["PredictRequest"]["properties"]["samples"]["anyOf"]:
+        if choice["type"] == "integer":
+            choice["maximum"] = parts.settings.max_samples
+    components["PredictRequest"]["properties"]["samples"]["description"] += (
+        f" {parts.settings.samples} by default, at most {parts.settings.max_samples}."
+    )
+    security = parts.security
+    if security.enabled:
+        document["components"]["securitySchemes"] = SCHEMES
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            guarded = not security.is_open(path)
+            _complete(method, operation, guarded=guarded, inference=is_inference_path(path))
+            if guarded:
+                operation["security"] = [{name: []} for name in SCHEMES]
+    return document
+
+
+def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inference: bool) -> None:
+    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer.
+
+    Args:
+        method: Its method in small letters.
+        operation: The operation.
+        guarded: Whether it needs a key.
+        inference: Whether its errors are those of the Open Inference Protocol.
+    """
+    responses = operation["responses"]
+    responses.pop("422", None)  # the framework's own form of 422, which this service never sends
+    for status in PROBLEMS_BY_METHOD[method]:
+        if status == "401" and not guarded:
+            continue
+        content = (
+            _json("InferenceError") if inference else _json("ProblemDocument", media_type="application/problem+json")
+        )
+        # The protocol has 400 for bad input, and the service 422.
+        if inference and status == "422":
+            continue
+        both = inference and status == "400"
+        responses[status] = {
+            "description": f"{PROBLEMS[status]} Or: {PROBLEMS['422']}" if both else PROBLEMS[status],
+            "content": content,
+        }
+    if (bodies := BODIES.get(operation["operationId"])) is not None:
+        asked, answered = bodies
+        responses["200"]["content"] = _json(answered)
+        operation["requestBody"] = {"required": True, "content": _json(asked)}
+    if "predict" in operation.get("tags", ()):
+        responses["200"]["content"] = _json("PredictResponse", "ClassPredictResponse") | _tables(
+            "mean, std, epistemic_std, aleatoric_std, p5, …; of a classifier prediction, p_CLASS, …, entropy, "
+            "epistemic_entropy, prediction_set, …"
+        )
+        operation["requestBody"] = {
+            "required": True,
+            "content": _json("PredictRequest") | _tables("One column a feature; options are query parameters."),
+        }
+
+
+def _tables(description: str) -> dict[str, Any]:
+    """Returns the bodies of the other formats."""
+    return {
+        media_type: {"schema": {"type": "string", "format": "binary", "description": description}}
+        for media_type in MEDIA_TYPES[1:]
+    }
+
+
+def _json(*models: str, media_type: str = "application/json") -> dict[str, Any]:
+    """Returns a body of one of these models."""
+    references = [{"$ref": REFERENCE.format(model=model)} for model in models]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {media_type: {"schema": schema}}

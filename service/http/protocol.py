@@ -1,0 +1,401 @@
+"""One connection: uvicorn's HTTP protocol with limits, with errors as problems, and with care for how it ends.
+
+What it adds to uvicorn's protocol over httptools:
+
+- The size of a request line and its headers, their number, and the time for them are bounded.
+- What can't be parsed is answered with a problem, after the answers that are still owed to this client.
+- A connection is closed gently: a client that still sends its body has time to read the answer before it is cut off.
+- A client that has shut down its side for sending gets its answers (see `ListenerProbe`). One that takes nothing of its
+  answer is cut off.
+- While the service drains, every answer closes its connection.
+
+The test `test_uvicorn_has_what_is_overridden` names the parts of uvicorn that are used here.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from murho.service.errors import (
+    MalformedRequestError,
+    NotReadyError,
+    SlowRequestError,
+    TooManyConnectionsError,
+)
+from murho.service.http.raw_http import (
+    AnswerTransport,
+    check_head,
+    head_without_offer,
+    problem_bytes,
+    refusal_of,
+    unread_bytes,
+)
+from murho.service.http.watch import ListenerProbe, SendWatch
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from uvicorn.config import Config
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
+
+    from murho.service.errors import ProblemDetails, ServiceError
+    from murho.service.http.gate import Gate
+    from murho.service.parts import Parts
+
+__all__ = ["NEW_SECONDS", "Connection"]
+
+# In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
+LINGER_SECONDS = 5.0
+# In this time a new connection's first request arrives, unless the client waits with it.
+NEW_SECONDS = 0.5
+# Requests that wait for the answer to an earlier one of their connection.
+MAX_PIPELINED = 100
+
+
+class Part(Enum):
+    """The part of a request that arrives now."""
+
+    NOTHING = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class Connection(HttpToolsProtocol):
+    """The protocol of one connection; uvicorn makes one for each.
+
+    Args:
+        config: uvicorn's configuration.
+        server_state: uvicorn's state, with all connections.
+        app_state: The state of the application's lifespan, with its parts.
+        _loop: The event loop.
+        gate: Shared by all connections.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        gate: Gate,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        parts: Parts = app_state["parts"]
+        self._gate = gate
+        self._limits = gate.limits
+        self._lifecycle = parts.lifecycle
+        self._telemetry = parts.telemetry
+        self.timeout_keep_alive = self._limits.idle_seconds  # type: ignore[assignment]  # uvicorn asks for whole ones
+        self._arriving = Part.NOTHING
+        self._running: RequestResponseCycle | None = None
+        # Bytes that were neither body nor the end of a head, since the last that were.
+        self._overhead = 0
+        self._progress = False
+        self._refusal: ServiceError | None = None
+        self._deaf = False  # what still arrives is dropped
+        self._offered = False  # a protocol to upgrade to
+        self._turned_away = False
+        self._stopping = False
+        self._half_closed = False
+        self._timer: asyncio.TimerHandle | None = None  # of the head, or of lingering
+
+    # The transport calls these.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begins, or refuses, if there are too many connections."""
+        super().connection_made(transport)
+        self._made = self.loop.time()
+        self._answer_transport = AnswerTransport(transport, self._close_gently)
+        self._send_watch = SendWatch(self.loop, transport, self._limits.send_seconds, self._is_stalled)
+        self._probe = ListenerProbe(self.loop, transport, lambda: self._running if self._answering else None)
+        if self._gate.is_full(len(self.connections)):
+            self._turned_away = True
+            self._gate.refused += 1
+            message = f"The service takes {self._limits.connections} connections at a time. Try again later."
+            self._refuse(TooManyConnectionsError(message, retry_after=1))
+        else:
+            self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends everything: nobody waits for the requests of this connection any more."""
+        self._disarm()
+        self._unset_keepalive_if_required()
+        self._probe.end()
+        self._send_watch.end()
+        if self._turned_away:
+            self._gate.refused -= 1
+        self.pipeline.clear()
+        # uvicorn tells the newest request alone, which may still wait for an earlier one.
+        self._cut_off_running()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what has arrived, within the limits."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        self._overhead += len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            self._refuse(refusal_of(error))
+            return
+        if self._progress:
+            self._progress = False
+            self._overhead = 0
+        elif self._overhead > self._limits.head_bytes:
+            self._refuse(self._limits.too_large(self.url))
+            return
+        if self._arriving is Part.HEAD:
+            if self._timer is None:
+                self._arm(self._limits.head_seconds, self._head_is_late)
+        elif self._arriving is Part.NOTHING and not self._answering:
+            self._await_request()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio keeps the transport open if it is true
+        """Goes on with the requests that have arrived in full, although no more can come."""
+        self._half_closed = True
+        if not self._deaf and self._arriving is not Part.NOTHING:
+            self._refuse(MalformedRequestError("The connection ended before the request did."))
+        if self._answering:
+            self._probe.begin()
+        return self._answering
+
+    def pause_writing(self) -> None:
+        """Waits until the client has taken more of its answer, but not forever."""
+        super().pause_writing()
+        self._send_watch.begin()
+
+    def resume_writing(self) -> None:
+        """Goes on with the answer."""
+        self._send_watch.end()
+        super().resume_writing()
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """Begins a request."""
+        self._arriving = Part.HEAD
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Hands a request on, if its head is within the limits.
+
+        Raises:
+            ServiceError: It isn't; or too many requests wait for an answer.
+        """
+        self._disarm()
+        self._progress = True
+        self._limits.check_head(self.url, self.headers, self._overhead)
+        check_head(self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers)
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._offered = True
+            return
+        super().on_headers_complete()
+        self._arriving = Part.BODY
+        # Trailers after a chunked body are no headers of the request.
+        self.headers = []
+        if self._lifecycle.draining or self.scope["method"] == "CONNECT":
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Takes a part of a body."""
+        self._progress = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Ends a request."""
+        if self._offered:
+            return
+        self._arriving = Part.NOTHING
+        self._disarm()
+        self.scope["state"]["arrived"] = True
+        super().on_message_complete()
+
+    # uvicorn calls these.
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        cycle.transport = cast("asyncio.Transport", self._answer_transport)
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Goes on after an answer: with the next request, or with what was put off until here."""
+        self._answer_transport.flush()
+        super().on_response_complete()
+        if self.transport.is_closing() or self._answering:
+            return
+        if self._deaf or self._half_closed or self._arriving is Part.BODY:
+            self._unset_keepalive_if_required()
+        if self._refusal is not None:
+            self._send_refusal()
+        elif self._half_closed:
+            self._close()
+        elif self._arriving is Part.BODY and not self._deaf:
+            # Nobody reads the rest of this body. If it is short, the connection can be used again.
+            self._arm(LINGER_SECONDS, self._close)
+        elif self._lifecycle.closing:
+            self.close_if_idle()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes an idle connection."""
+        self._close()
+
+    def shutdown(self) -> None:
+        """Ends the connection, after the answers that are owed; the server stops."""
+        self._stopping = True
+        if self._answering:
+            self.drain()
+            return
+        if self._arriving is Part.HEAD and not self._deaf:
+            self._refuse(NotReadyError("The service is shutting down.", retry_after=5))
+        self._close()
+
+    # The server calls these while it drains.
+
+    def drain(self) -> None:
+        """Lets the last answer that is owed close the connection."""
+        if self._answering and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no request has come so far, and the first may be on its way."""
+        return self._running is None and self.loop.time() < self._made + NEW_SECONDS
+
+    def close_if_idle(self) -> None:
+        """Closes the connection, unless a request is in progress or has just arrived."""
+        if self._answering or self.is_new or self._arriving is not Part.NOTHING or unread_bytes(self.transport):
+            return
+        self._close()
+
+    # Refusing
+
+    @property
+    def _answering(self) -> bool:
+        """Whether an answer is owed."""
+        return self._running is not None and not self._running.response_complete and not self._running.disconnected
+
+    def _feed(self, data: bytes) -> None:
+        """Parses, and goes on in HTTP/1.1 where a client offers another protocol, as Java's does with every request.
+
+        The parser takes what follows the headers of such a request for the other protocol. So it gets the headers once
+        more, without the offer.
+        """
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+                if self._offered:
+                    self._offered = False
+                    method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+                    data = head_without_offer(method, self.url, version, self.headers) + data
+                    # After an offer with `Connection: close`, or of HTTP/1.0, the parser would read nothing more.
+                    self.parser = httptools.HttpRequestParser(self)
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            else:
+                return
+
+    def _head_is_late(self) -> None:
+        self._timer = None
+        if self.flow.read_paused:  # it is late because nothing is read at the moment
+            self._arm(self._limits.head_seconds, self._head_is_late)
+            return
+        seconds = self._limits.head_seconds
+        self._refuse(SlowRequestError(f"The request's headers didn't arrive within {seconds:.3g} seconds."))
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Says what is wrong, after the answers that are still owed, and closes the connection."""
+        self._disarm()
+        self._deaf = True
+        self._refusal = error
+        if self._arriving is Part.BODY:
+            # The newest request will never be whole.
+            if self.pipeline:
+                self.pipeline.popleft()
+            elif self._running is None or self._running.response_started:
+                self._report(error)
+                self._cut_off_running()
+                self._close()
+                return
+            else:
+                self._cut_off_running()
+        if not self._answering:
+            self._send_refusal()
+
+    def _send_refusal(self) -> None:
+        error, self._refusal = self._refusal, None
+        if error is None or self.transport.is_closing():
+            return
+        problem, request_id = self._report(error)
+        self.transport.write(problem_bytes(problem, request_id, self.server_state.default_headers))
+        if self._turned_away and not self._gate.lingers:
+            self._close()
+        else:
+            self._linger()
+
+    def _report(self, error: ServiceError) -> tuple[ProblemDetails, str]:
+        return self._gate.report(error, self.client, self._telemetry)
+
+    # Closing
+
+    def _await_request(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self._limits.idle_seconds, self.timeout_keep_alive_handler)
+
+    def _cut_off_running(self) -> None:
+        """Tells the request in progress that nobody waits for it any more."""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+            self.flow.resume_writing()
+
+    def _close_gently(self) -> None:
+        """Closes the connection after an answer, and not before the client could read it."""
+        self._deaf = True
+        self.pipeline.clear()
+        if self._stopping:
+            self._close()
+        else:
+            self._linger()
+
+    def _linger(self) -> None:
+        """Ends the own side, and drops what still arrives, until the client has ended its side too.
+
+        To close while a client sends would reset the connection, and the answer would be lost.
+        """
+        if self._half_closed or not self.transport.can_write_eof():
+            self._close()
+            return
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._arm(LINGER_SECONDS, self.transport.abort)
+
+    def _close(self) -> None:
+        self._disarm()
+        self.transport.close()
+        self._send_watch.begin()
+
+    def _is_stalled(self) -> None:
+        seconds = self._limits.send_seconds
+        self._report(SlowRequestError(f"The client took nothing of its answer for {seconds:.3g} seconds."))
+        self.transport.abort()
+
+    def _arm(self, seconds: float, then: Callable[[], object]) -> None:
+        self._disarm()
+        self._timer = self.loop.call_later(seconds, then)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

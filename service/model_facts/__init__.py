@@ -1,1 +1,0 @@
-"""What the page and `GET /models/{name}` tell of a model."""

@@ -1,0 +1,1 @@
+"""Which versions are served: where they are kept, loading, swapping, and what the service tells of them."""

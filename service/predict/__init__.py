@@ -1,0 +1,1 @@
+"""One request for predictions: its body, its options, its answer."""

@@ -1,0 +1,282 @@
+"""One request for predictions, from its arrival to its answer: what every protocol does alike.
+
+A protocol reads the body and writes the answer. The model, the limits, the queue, the metrics and the log are here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from murho.model.errors import MurhoError, Problem
+from murho.model.predictive.prediction import level_hint
+from murho.service.engine.predictor import RowsNotFiniteError, predict
+from murho.service.errors import BadInputError
+from murho.service.http.exchange import headers_of, read_body, spool_body, timeout_said, wanted_within
+from murho.service.models.on_demand import ListedVersion
+from murho.service.predict.answer import MAX_WARNINGS, describe_outside
+from murho.service.predict.codec import Answered
+from murho.service.predict.decoding import answer_values
+from murho.service.predict.memory import SMALL_BYTES, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from starlette.types import Receive, Scope
+
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import UnfamiliarValue
+    from murho.service.engine.jobs import Answer, ModelLike, Reservation, Timing
+    from murho.service.models.model_cache import Held
+    from murho.service.models.on_demand import Served
+    from murho.service.models.registry import Snapshot
+    from murho.service.parts import Parts
+    from murho.service.predict.codec import Asked
+    from murho.service.predict.inputs import Inputs
+    from murho.service.security.callers import Caller
+    from murho.service.tables.spool import Spool
+
+__all__ = ["BYTES_PER_ROW_DRAW", "Call", "bad_rows", "warnings_of"]
+
+
+BYTES_PER_ROW_DRAW = 16
+"""Reading a body, which may be refused then, counts as so much work at least."""
+
+VALUE_BYTES = 32
+"""Of an answer, while its passes are put together and encoded."""
+
+
+class Call:
+    """One request for predictions; while it is entered, it is in flight.
+
+    Args:
+        parts: The parts of the service.
+        scope: The request.
+        receive: Its messages.
+
+    Attributes:
+        headers: Its headers by name in lower case.
+
+    Raises:
+        NotReadyError: On entering it: the service takes no new predictions.
+    """
+
+    def __init__(self, parts: Parts, scope: Scope, receive: Receive) -> None:
+        self.parts = parts
+        self.headers = headers_of(scope)
+        self._scope, self._receive = scope, receive
+        self._begin = parts.scheduler.clock()
+        self._served: Served | None = None
+        self._wanted: tuple[str | None, str | None] = (None, None)
+        self._held: Held | None = None
+        self._charged = 0.0
+        self._share, self._answer_bytes = Share(parts.request_room), 0
+
+    def __enter__(self) -> Self:
+        self.parts.lifecycle.enter()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self.parts.lifecycle.leave()
+        self._share.resize(0)
+        self.parts.answer_room.give_back(self._answer_bytes)
+        if self._held is not None:
+            self._held.release()
+        if isinstance(error, MurhoError) and self._served is not None:
+            self.parts.statistics.failed(self._served, self.parts.scheduler.clock() - self._begin)
+
+    def find(self, name: str | None = None, version: str | None = None) -> Served:
+        """Returns what is served under a name, before the body is read; it may not be in memory.
+
+        Args:
+            name: Its name; None for the default model.
+            version: Its version; None for the latest.
+
+        Raises:
+            NotReadyError: No model is loaded.
+            UnknownModelError: There is no such model or version.
+        """
+        self._wanted = name, version
+        self._served = served = self._choose(self.parts.registry.snapshot)
+        return served
+
+    def _choose(self, snapshot: Snapshot) -> Served:
+        name, version = self._wanted
+        default = self.parts.settings.default_model
+        return snapshot.find_default(default) if name is None else snapshot.find(name, version)
+
+    async def body(self) -> bytes:
+        """Returns the body as it was sent.
+
+        Raises:
+            QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
+            TooLargeError, SlowRequestError, ClientGoneError: The body doesn't come, or is too large.
+        """
+        self.parts.scheduler.require_room()
+        settings = self.parts.settings
+        arrived = self._scope["state"].get("arrived", False)  # `connections.protocol` says so
+        return await read_body(
+            self._receive,
+            self.headers,
+            settings.request_timeout,
+            settings.max_body_bytes,
+            self._share,
+            arrived=arrived,
+        )
+
+    async def spool(self, spool: Spool) -> None:
+        """Collects the body in a spool; see `body`."""
+        self.parts.scheduler.require_room()
+        settings = self.parts.settings
+        await spool_body(
+            self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, self._share, spool
+        )
+
+    async def until_gone(self) -> None:
+        """Waits until the client has closed the connection; once the body is read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def model(self, served: Served, body: bytes) -> ModelLike:
+        """Returns the model that is to answer, once the body is read; waits while it is loaded, if it isn't in memory.
+
+        Args:
+            served: What `find` has returned.
+            body: The body, for what reading it costs, and for the time in which the answer is wanted.
+
+        Raises:
+            MurhoError: As `Models.hold` does.
+            RateLimitError: The caller can't have such a body read now.
+        """
+        self.charge(len(body) / BYTES_PER_ROW_DRAW)
+        if not isinstance(served, ListedVersion):
+            return served
+        self._served = None  # what is refused has no statistics
+        said = timeout_said(body, self._scope["query_string"])
+        self._held = await self.parts.models.hold(served, self._choose, self.deadline(said), self._receive)
+        model = self._served = self._held.model
+        return model
+
+    async def predict(self, model: ModelLike, asked: Asked) -> Answered:
+        """Returns the answer.
+
+        Raises:
+            MurhoError: There is none; `errors.problem_details` has the HTTP status.
+        """
+        parts, inputs, options = self.parts, asked.inputs, asked.options
+        cost = model.cost(inputs.count, options)
+        parts.scheduler.require_room(cost, inputs.count)
+        self.charge(cost)
+        deadline = self.deadline(asked.timeout)
+        await self._take_memory(inputs, answer_values(inputs.count, options, model.schema), deadline)
+        try:
+            answer = await self.compute(model, inputs, options, cost, deadline, MAX_WARNINGS + 1)
+        except RowsNotFiniteError as error:
+            raise bad_rows(error, inputs) from None
+        parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
+        self.answered(model, inputs.count, options, answer.timing)
+        warnings = warnings_of(answer.outside, inputs, options)
+        return Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, warnings)
+
+    async def _take_memory(self, inputs: Inputs, values: int, deadline: float) -> None:
+        """Takes memory for rows, in place of the body that they were in, and for the values of their answer.
+
+        Raises:
+            QueueFullError: There is none for the rows.
+            DeadlineError: There was none for the answer in time.
+        """
+        rows, answer = 8 * inputs.count * len(inputs.columns), VALUE_BYTES * values
+        self._share.resize(rows if rows > SMALL_BYTES else 0)
+        if answer > SMALL_BYTES:
+            await self.parts.answer_room.take(answer, deadline - self.parts.scheduler.clock())
+            self._answer_bytes = answer
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        caller: Caller = self._scope["state"]["caller"]
+        return caller
+
+    def charge(self, cost: float) -> None:
+        """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
+
+        Raises:
+            RateLimitError: It is too much for now.
+        """
+        self.parts.security.admit(self.caller, cost - self._charged, requests=0)
+        self._charged = max(cost, self._charged)
+
+    def deadline(self, timeout: float | None) -> float:
+        """Returns the time on the scheduler's clock after which the answer is no longer wanted.
+
+        Args:
+            timeout: Seconds that the options of the request give; None: none.
+
+        Raises:
+            BadInputError: The header that gives seconds is wrong.
+        """
+        return self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
+
+    async def compute(
+        self,
+        model: ModelLike,
+        inputs: Inputs,
+        options: PredictOptions,
+        cost: float,
+        deadline: float,
+        most_outside: int,
+        reservation: Reservation | None = None,
+    ) -> Answer:
+        """Returns the prediction for some rows of the request; see `predictor.predict`."""
+        return await predict(
+            self.parts.scheduler,
+            self.parts.waiting,
+            model,
+            inputs.columns,
+            options,
+            cost=cost,
+            caller=self.caller.name,
+            max_outside=most_outside,
+            deadline=deadline,
+            receive=self._receive,
+            reservation=reservation,
+        )
+
+    def answered(self, model: ModelLike, rows: int, options: PredictOptions, timing: Timing) -> None:
+        """Counts the request as answered."""
+        self.parts.statistics.answered(model, rows, timing, self.parts.scheduler.clock() - self._begin)
+        self._scope["state"]["facts"] = _facts(self.caller.name, model, rows, options.samples, timing)
+
+
+def bad_rows(error: RowsNotFiniteError, inputs: Inputs, first: int = 0) -> BadInputError:
+    """Returns the error of rows without a finite answer; `first` rows of the request come before them."""
+    message = "The value is so far outside the training range that the prediction isn't finite."
+    return BadInputError(Problem(inputs.pointer(first + row, feature), message) for row, feature in error.cells)
+
+
+def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: PredictOptions) -> list[dict[str, str]]:
+    """Returns the warnings of an answer: its values unlike the training rows, and levels that may be meant otherwise.
+
+    Args:
+        outside: See `describe_outside`.
+        inputs: Gives pointers their form.
+        options: Options of the request.
+    """
+    warnings = describe_outside(outside, inputs) if outside else []
+    hint = level_hint(options.percentiles)
+    if hint is not None:
+        warnings.insert(0, {"pointer": "/percentiles", "message": hint})
+    return warnings
+
+
+def _facts(caller: str, model: ModelLike, rows: int, samples: int, timing: Timing) -> dict[str, Any]:
+    """Returns what the access log says of a prediction."""
+    return {
+        "caller": caller,
+        "model": model.name,
+        "version": model.version,
+        "rows": rows,
+        "samples": samples,
+        "queue_ms": round(1000 * timing.queue, 2),
+        "compute_ms": round(1000 * timing.compute, 2),
+    }

@@ -1,0 +1,101 @@
+"""The seam of formats: a `Codec` reads the bodies of one media type and writes answers in it.
+
+A new format is a new file with a codec, and its entry in `codecs.formats`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.tables.schema import Schema
+    from murho.service.predict.inputs import Inputs
+    from murho.service.settings import Settings
+    from murho.service.tables.block_codec import BlockCodec
+
+__all__ = ["Answered", "Asked", "Codec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        inputs: The rows.
+        options: The options, with the defaults filled in.
+        timeout: Seconds in which the answer is wanted; None: as the service has it.
+    """
+
+    inputs: Inputs
+    options: PredictOptions
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, ready to be encoded.
+
+    Attributes:
+        model: Name and version of the checkpoint.
+        target: The target's name.
+        options: The options of the request.
+        prediction: Finite arrays.
+        warnings: Values unlike the training rows: `pointer` and `message` each.
+    """
+
+    model: tuple[str, str]
+    target: str
+    options: PredictOptions
+    prediction: AnyPrediction
+    warnings: list[dict[str, str]]
+
+
+class Codec(Protocol):
+    """Reads requests and writes answers of one media type."""
+
+    media_type: str
+    """Of the answers, and the first of those that are read."""
+    blocks: BlockCodec | None
+    """Reads and writes large tables in bounded memory; None for a format that is read and written as a whole."""
+    unpacks: bool
+    """Whether some bytes of a body can stand for many more, so that a small one can take long."""
+
+    def reads(self, media_type: str) -> bool:
+        """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
+        ...
+
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+        """Returns the rows and the options of a request.
+
+        Args:
+            body: The whole body, not compressed.
+            query: The query parameters.
+            schema: The features of the model.
+            settings: The limits.
+
+        Raises:
+            BadInputError: A row or an option can't be used; every problem has its pointer.
+            TooLargeError: The request is above a limit.
+        """
+        ...
+
+    def require_place(self, options: PredictOptions) -> None:
+        """Checks that the format has a place for all that is asked for.
+
+        Raises:
+            BadInputError: It has not.
+        """
+        ...
+
+    def encode(self, answered: Answered) -> Iterable[bytes]:
+        """Returns the body of the answer, in pieces."""
+        ...
+
+    def headers(self, answered: Answered) -> Mapping[str, str]:
+        """Returns headers for what the body has no place for."""
+        ...

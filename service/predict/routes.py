@@ -1,0 +1,121 @@
+"""`POST /predict` and its longer paths that name the model.
+
+Requests come by `service.http.direct_paths`, ahead of the framework. The routes of the framework call the same
+`answer`: they are there for OpenAPI, and answer methods other than POST.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import QueryParams
+from starlette.types import Receive, Scope
+
+from murho.model.predictive.prediction import answer_size
+from murho.service.parts import Parts, PartsDependency
+from murho.service.predict.call import Call
+from murho.service.predict.compression import accepts_gzip
+from murho.service.predict.decoding import LARGE_ANSWER_VALUES, Coding
+from murho.service.predict.formats import reader_of, writer_of
+from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
+from murho.service.tables.spool import Spool
+from murho.service.tables.spooled_response import response_of
+
+if TYPE_CHECKING:
+    from murho.service.http.direct_paths import Found
+    from murho.service.predict.codec import Answered, Codec
+    from murho.service.tables.spool import SpoolRoom
+
+__all__ = ["answer", "find", "router"]
+
+TEMPLATES = ("/predict", "/models/{name}/predict", "/models/{name}/versions/{version}/predict")
+
+router = APIRouter(tags=["predict"])
+
+
+@router.post(TEMPLATES[0], summary="Predict with the only model, or the default one", name="predict")
+async def _predict(request: Request, parts: PartsDependency) -> Response:
+    """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive.
+
+    A classifier answers with the likeliest class, the probabilities of all classes and a set of classes.
+    """
+    return await answer(parts, request.scope, request.receive)
+
+
+@router.post(TEMPLATES[1], summary="Predict with the latest version of a model", name="predict_with_model")
+async def _predict_with_model(name: str, request: Request, parts: PartsDependency) -> Response:
+    """Answers like POST /predict, from the named model."""
+    return await answer(parts, request.scope, request.receive, name)
+
+
+@router.post(TEMPLATES[2], summary="Predict with one version of a model", name="predict_with_version")
+async def _predict_with_version(name: str, version: str, request: Request, parts: PartsDependency) -> Response:
+    """Answers like POST /predict, from the named version of the named model."""
+    return await answer(parts, request.scope, request.receive, name, version)
+
+
+def find(path: str) -> "Found | None":
+    """Returns the route template and the answer of a path for predictions; None for any other path."""
+    match path.split("/"):
+        case ["", "predict"]:
+            return TEMPLATES[0], answer
+        case ["", "models", name, "predict"] if name:
+            return TEMPLATES[1], partial(answer, name=name)
+        case ["", "models", name, "versions", version, "predict"] if name and version:
+            return TEMPLATES[2], partial(answer, name=name, version=version)
+    return None
+
+
+async def answer(
+    parts: Parts, scope: Scope, receive: Receive, name: str | None = None, version: str | None = None
+) -> Response:
+    """Answers one request for predictions.
+
+    Args:
+        parts: The parts of the service.
+        scope: The request.
+        receive: Its messages.
+        name: The model; None for the default one.
+        version: Its version; None for the latest.
+
+    Raises:
+        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
+    """
+    with Call(parts, scope, receive) as call:
+        found = call.find(name, version)
+        headers = call.headers
+        reader = reader_of(headers.get("content-type", ""))
+        writer = writer_of(headers.get("accept", ""), reader)
+        query = scope["query_string"]
+        coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
+        if may_be_large(coding, writer, headers):
+            with Spool(parts.spool_room) as spool:
+                await call.spool(spool)
+                model = await call.model(found, b"")
+                response = await answer_in_blocks(call, model, spool, coding, writer)
+                if response is not None:
+                    return response
+                body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
+        else:
+            body = await call.body()
+            model = await call.model(found, body)
+        asked = await parts.decoder.decode_request(body, coding, model.schema)
+        del body
+        writer.require_place(asked.options)
+        answered = await call.predict(model, asked)
+        return await encoded(parts, writer, answered, headers.get("accept-encoding", ""))
+
+
+async def encoded(parts: Parts, writer: "Codec", answered: "Answered", accept_encoding: str) -> Response:
+    """Returns the answer in the format of a codec, compressed if the client accepts that."""
+    large = answer_size(answered.prediction) > LARGE_ANSWER_VALUES
+    coding = "gzip" if accepts_gzip(accept_encoding) else None
+    return await parts.decoder.in_thread_if(
+        large, partial(_encode, writer, answered, parts.spool_room if large else None, coding)
+    )
+
+
+def _encode(writer: "Codec", answered: "Answered", room: "SpoolRoom | None", coding: str | None) -> Response:
+    """Returns the answer in the format of a codec."""
+    headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+    return response_of(writer.encode(answered), room, headers, writer.media_type, coding)

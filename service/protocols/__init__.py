@@ -1,0 +1,1 @@
+"""Protocols of others: the Open Inference Protocol, MLflow and SageMaker."""

@@ -1,0 +1,180 @@
+"""The Open Inference Protocol V2: `/v2/…`. Its bodies are in `service.protocols`.
+
+Requests for inference come by `service.http.direct_paths`, ahead of the framework; so do those of
+`routes.predict`.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+from starlette.types import Receive, Scope
+
+from murho.service.http.exchange import headers_of, read_body
+from murho.service.http.guard import AdminDependency
+from murho.service.http.responses import JSONBytes
+from murho.service.parts import Parts, PartsDependency
+from murho.service.predict.call import Call
+from murho.service.predict.decoding import LARGE_ANSWER_VALUES
+from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.protocols.answers import infer_response, values_in
+from murho.service.protocols.binary import LENGTH_HEADER
+from murho.service.protocols.metadata import model_configuration, model_metadata, server_metadata
+from murho.service.protocols.repository import index_body, load_body, repository_index, unload_body
+from murho.service.protocols.requests import read_request
+from murho.service.protocols.statistics import statistics_document
+
+if TYPE_CHECKING:
+    from murho.service.http.direct_paths import Found
+
+__all__ = ["find", "infer", "router"]
+
+MODEL = "/v2/models/{name}"
+VERSION = "/v2/models/{name}/versions/{version}"
+
+router = APIRouter(tags=["open inference protocol"])
+
+
+def find(path: str) -> "Found | None":
+    """Returns the route template and the answer of a path for inference; None for any other path."""
+    match path.split("/"):
+        case ["", "v2", "models", name, "infer"] if name:
+            return f"{MODEL}/infer", partial(infer, name=name)
+        case ["", "v2", "models", name, "versions", version, "infer"] if name and version:
+            return f"{VERSION}/infer", partial(infer, name=name, version=version)
+    return None
+
+
+async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version: str | None = None) -> Response:
+    """Answers one request for inference.
+
+    Raises:
+        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
+    """
+    with Call(parts, scope, receive) as call:
+        found = call.find(name, version)
+        body = await call.body()
+        model = await call.model(found, body)
+        length = call.headers.get(LENGTH_HEADER.lower())
+        read = partial(read_request, length=length, model=model, settings=parts.settings)
+        asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
+        del body
+        answered = await call.predict(model, asked)
+        large = values_in(asked) > LARGE_ANSWER_VALUES
+        room = parts.spool_room if large else None
+        encode = partial(infer_response, asked, answered, call.headers.get("accept-encoding", ""), room)
+        return await parts.decoder.in_thread_if(large, encode)
+
+
+@router.post(f"{MODEL}/infer", summary="Predict with the latest version of a model", name="infer")
+async def _infer(name: str, request: Request, parts: PartsDependency) -> Response:
+    """Answers with the tensors mean, std, epistemic_std, aleatoric_std and percentiles."""
+    return await infer(parts, request.scope, request.receive, name)
+
+
+@router.post(f"{VERSION}/infer", summary="Predict with one version of a model", name="infer_with_version")
+async def _infer_with_version(name: str, version: str, request: Request, parts: PartsDependency) -> Response:
+    """Answers like the latest version."""
+    return await infer(parts, request.scope, request.receive, name, version)
+
+
+@router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
+async def _live(parts: PartsDependency) -> JSONBytes:
+    """Answers 200 as long as the process can answer at all; 503 if the engine shows no sign of life."""
+    parts.heartbeat.require_alive(parts.settings.engine_silence)
+    return JSONBytes({"live": True})
+
+
+@router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
+async def _ready(parts: PartsDependency) -> JSONBytes:
+    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
+    parts.lifecycle.require_not_draining()
+    parts.registry.snapshot.require_models()
+    return JSONBytes({"ready": True})
+
+
+@router.get("/v2", summary="The server and its extensions", name="v2_server")
+@router.get("/v2/", include_in_schema=False, name="v2_server_slash")
+async def _server(request: Request) -> JSONBytes:
+    """Describes the server."""
+    return JSONBytes(server_metadata(request.app.version))
+
+
+# Ahead of the models: /v2/models/stats is no model of this name.
+@router.get("/v2/models/stats", summary="The statistics of all models", name="v2_all_statistics")
+async def _all_statistics(parts: PartsDependency) -> JSONBytes:
+    """Says what each served version has done since it was loaded."""
+    snapshot = parts.registry.snapshot
+    snapshot.require_models()
+    served = [model for loaded in snapshot.models.values() for model in loaded.versions.values()]
+    return JSONBytes(statistics_document(served, parts.statistics))
+
+
+@router.get(MODEL, summary="The inputs and outputs of a model", name="v2_model")
+@router.get(VERSION, summary="The inputs and outputs of a version", name="v2_version")
+async def _model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+    """Describes inputs and outputs: names, datatypes and shapes, -1 for any size."""
+    model = await parts.models.find(name, version)
+    return JSONBytes(model_metadata(model, list(parts.registry.snapshot.served_beside(model).versions)))
+
+
+@router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
+@router.get(f"{VERSION}/ready", summary="Whether a version is ready", name="v2_version_ready")
+async def _model_ready(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+    """Answers 200 if the model is served, else 404 or 503."""
+    parts.lifecycle.require_not_draining()
+    model = parts.registry.snapshot.find(name, version)
+    return JSONBytes({"name": model.name, "ready": True})
+
+
+@router.get(f"{MODEL}/config", summary="The configuration of a model", name="v2_model_config")
+@router.get(f"{VERSION}/config", summary="The configuration of a version", name="v2_version_config")
+async def _configuration(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+    """Describes inputs and outputs in the form of Triton's configurations."""
+    return JSONBytes(model_configuration(await parts.models.find(name, version)))
+
+
+@router.get(f"{MODEL}/stats", summary="The statistics of a model", name="v2_model_statistics")
+@router.get(f"{VERSION}/stats", summary="The statistics of a version", name="v2_version_statistics")
+async def _statistics(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+    """Says what the served versions of a model, or one of them, have done since they were loaded."""
+    snapshot = parts.registry.snapshot
+    model = snapshot.find(name, version)
+    models = [model] if version is not None else list(snapshot.models[name].versions.values())
+    return JSONBytes(statistics_document(models, parts.statistics))
+
+
+@router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
+async def _index(request: Request, parts: PartsDependency) -> JSONBytes:
+    """Lists every version that is there, with its state, and the reason why one isn't served."""
+    ready = index_body(await _body(request, parts))
+    return JSONBytes(repository_index(parts.registry.snapshot, ready=ready))
+
+
+@router.post("/v2/repository/models/{name}/load", summary="Load a model now", name="v2_load")
+async def _load(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
+    """Does what `POST /models/{name}/load` does; answers once it is done."""
+    version = load_body(await _body(request, parts))
+    parts.lifecycle.require_not_draining()
+    await asyncio.wrap_future(parts.watcher.load(name, version))
+    return Response()
+
+
+@router.post("/v2/repository/models/{name}/unload", summary="Take a model out of service", name="v2_unload")
+async def _unload(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
+    """Does what `POST /models/{name}/unload` does; answers once it is done."""
+    unload_body(await _body(request, parts))
+    parts.lifecycle.require_not_draining()
+    await asyncio.wrap_future(parts.watcher.unload(name))
+    return Response()
+
+
+async def _body(request: Request, parts: Parts) -> bytes:
+    headers, settings, share = headers_of(request.scope), parts.settings, Share(parts.request_room)
+    try:
+        return await read_body(
+            request.receive, headers, settings.request_timeout, min(SMALL_BYTES, settings.max_body_bytes), share
+        )
+    finally:
+        share.resize(0)

@@ -1,1 +1,0 @@
-"""Thin HTTP routes: parse, call the core, encode."""

@@ -1,1 +1,0 @@
-"""From a job to its answer: admission, whose turn it is, the compute thread and its passes."""

@@ -1,0 +1,1 @@
+"""Tables as bodies: CSV, Arrow, Parquet and NumPy arrays, in blocks."""

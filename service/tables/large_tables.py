@@ -1,0 +1,204 @@
+"""Large CSV and Arrow tables: read, computed and written a block of rows at a time, so that memory is bounded.
+
+The body is collected first, in a file if it is large (`service.tables.spool`): usual clients read nothing of an answer
+before they have sent all of their request. Then each block is decoded, is a job of the scheduler, and is encoded, while
+the next one is decoded already. The answer is collected in a file, too, and sent when its last block is there. So the
+status says the truth: what is wrong in any row, and a deadline that passes at any time, are answered as for a small
+request, and 200 stands for a whole answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from murho.service.engine.jobs import Timing
+from murho.service.engine.predictor import RowsNotFiniteError
+from murho.service.errors import ClientGoneError, DeadlineError
+from murho.service.predict.answer import MAX_WARNINGS
+from murho.service.predict.call import BYTES_PER_ROW_DRAW, bad_rows, warnings_of
+from murho.service.predict.codec import Answered
+from murho.service.predict.compression import accepts_gzip, decompressed_pieces, is_plain
+from murho.service.predict.decoding import require_place
+from murho.service.tables.spool import Spool
+from murho.service.tables.spooled_response import SpooledResponse, response_of, sent_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.responses import Response
+
+    from murho.model.tables.schema import UnfamiliarValue
+    from murho.service.engine.jobs import ModelLike, Reservation
+    from murho.service.predict.call import Call
+    from murho.service.predict.codec import Codec
+    from murho.service.predict.decoding import Coding
+    from murho.service.predict.inputs import Inputs
+    from murho.service.tables.block_codec import AskedInBlocks, BlockCodec
+
+__all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
+
+LARGE_BYTES = 2**22
+"""Larger bodies are taken in blocks."""
+EXPANSION = 64
+"""A compressed body that is so many times smaller may be large."""
+
+Result = TypeVar("Result")
+
+
+def may_be_large(coding: Coding, writer: Codec, headers: dict[str, str]) -> bool:
+    """Returns whether a body may be large, and of formats that are read and written in blocks."""
+    if coding.reader.blocks is None or writer.blocks is None:
+        return False
+    announced = headers.get("content-length", "")
+    large = LARGE_BYTES if is_plain(coding.encoding) else LARGE_BYTES // EXPANSION
+    return not announced.isdecimal() or int(announced) > large
+
+
+async def answer_in_blocks(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
+    """Answers a request for predictions block by block.
+
+    Args:
+        call: The request.
+        model: Its model.
+        body: Its body, collected.
+        coding: What the request says about it.
+        writer: The codec of the answer.
+
+    Returns:
+        The answer; None if this body is small, or can only be read as a whole.
+
+    Raises:
+        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
+    """
+    if is_plain(coding.encoding):
+        return await _answer(call, model, body, coding, writer)
+    with Spool(call.parts.spool_room) as plain:
+        await call.parts.decoder.in_thread_if(
+            True, partial(_decompress, body, coding.encoding, call.parts.settings.max_body_bytes, plain)
+        )
+        return await _answer(call, model, plain, coding, writer)
+
+
+def _decompress(body: Spool, encoding: str, most: int, plain: Spool) -> None:
+    for piece in decompressed_pieces(body.view(), encoding, most):
+        plain.write(piece)
+
+
+async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
+    """Answers a request whose body isn't compressed any more; see `answer_in_blocks`."""
+    reader, blocks = coding.reader.blocks, writer.blocks
+    if reader is None or blocks is None or body.size <= LARGE_BYTES:
+        return None
+    parts, schema = call.parts, model.schema
+    call.charge(body.size / BYTES_PER_ROW_DRAW)
+    read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
+    asked = await parts.decoder.in_thread_if(True, read)
+    if asked is None:
+        return None
+    writer.require_place(asked.options)
+    require_place(asked.rows, asked.options, schema, parts.settings)
+    cost = model.cost(asked.rows, asked.options)
+    parts.scheduler.require_room(cost, asked.rows)
+    call.charge(cost)
+    answer = Spool(parts.spool_room)
+    try:
+        with parts.scheduler.reserved(model, cost, asked.rows) as reservation:
+            work = _Work(call, model, asked, reservation)
+            await _through(work, body, blocks, answer)
+        answered = work.finished()
+        head, tail = blocks.ends(answered)
+        headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+        if not accepts_gzip(call.headers.get("accept-encoding", "")):
+            return SpooledResponse(answer, headers, writer.media_type, head, tail)
+        pieces = chain([head], sent_pieces(answer), [tail])
+        compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, "gzip")
+        response = await parts.decoder.in_thread_if(True, compress)
+    except BaseException:
+        answer.close()
+        raise
+    answer.close()
+    return response
+
+
+class _Work:
+    """The blocks of one request, computed one after the other."""
+
+    def __init__(self, call: Call, model: ModelLike, asked: AskedInBlocks, reservation: Reservation) -> None:
+        self.call = call
+        self.asked = asked
+        self._model, self._reservation = model, reservation
+        self._deadline = call.deadline(asked.timeout)
+        self._done = 0
+        self._timing = Timing()
+        self._outside: list[UnfamiliarValue] = []
+        self._last: tuple[Inputs, Answered] | None = None
+
+    async def compute(self, inputs: Inputs) -> Answered:
+        """Returns the answer for the next block, without warnings."""
+        model, options, first = self._model, self.asked.options, self._done
+        most_outside = MAX_WARNINGS + 1 - len(self._outside)
+        cost = model.cost(inputs.count, options)
+        try:
+            answer = await self.call.compute(
+                model, inputs, options, cost, self._deadline, most_outside, self._reservation
+            )
+        except RowsNotFiniteError as error:
+            raise bad_rows(error, inputs, first) from None
+        except DeadlineError:
+            raise DeadlineError(
+                f"There was no answer in time: {first} of {self.asked.rows} rows were computed. Send fewer rows, ask "
+                "for fewer samples, or allow more time."
+            ) from None
+        self.call.parts.telemetry.record_rows(
+            model.name, model.version, inputs.count, answer.prediction, noise=options.noise
+        )
+        self._timing.queue += answer.timing.queue
+        self._timing.compute += answer.timing.compute
+        self._outside += [replace(value, row=value.row + first) for value in answer.outside]
+        self._done += inputs.count
+        answered = Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, [])
+        self._last = inputs, answered
+        return answered
+
+    def finished(self) -> Answered:
+        """Counts the request as answered; returns the answer for the last block, with the warnings of all."""
+        inputs, answered = cast("tuple[Inputs, Answered]", self._last)
+        model, telemetry = self._model, self.call.parts.telemetry
+        telemetry.record_timing(model.name, model.version, self._timing, warned=bool(self._outside))
+        self.call.answered(model, self._done, self.asked.options, self._timing)
+        return replace(answered, warnings=warnings_of(self._outside, inputs, self.asked.options))
+
+
+async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) -> None:
+    """Takes all blocks through decoding, computation and encoding; at any time at most one is in each."""
+    in_thread = work.call.parts.decoder.in_thread_if
+
+    def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
+        return asyncio.ensure_future(in_thread(True, step))
+
+    def read() -> Inputs | None:
+        body.forget_pages()
+        return next(work.asked.blocks, None)
+
+    def write(answered: Answered) -> None:
+        answer.write(writer.encode(answered, first=answer.size == 0))
+
+    reading, writing = begin(read), begin(lambda: None)
+    # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
+    leaving = asyncio.ensure_future(work.call.until_gone())
+    try:
+        while (inputs := await reading) is not None:
+            if leaving.done():
+                raise ClientGoneError("The client closed the connection before the answer.")
+            reading = begin(read)
+            answered = await work.compute(inputs)
+            await writing
+            writing = begin(partial(write, answered))
+        await writing
+    finally:
+        leaving.cancel()
+        await asyncio.gather(leaving, reading, writing, return_exceptions=True)

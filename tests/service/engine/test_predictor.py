@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, number_arrays
+from murho.model.tables.schema import UnfamiliarValue
+from murho.service.engine import predictor, scheduler
+from murho.service.engine.jobs import Answer, Job, Slice
+from murho.service.engine.predictor import RowsNotFiniteError, compute
+from murho.service.engine.scheduler import Scheduler
+from murho.service.engine.waiting import Waiting
+from murho.service.errors import ComputationError, NotReadyError
+from tests.service.classifiers import Classifier
+from tests.service.support import FakeModel
+
+if TYPE_CHECKING:
+    from murho.model.tables.schema import Columns
+
+ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike", "told")
+
+
+def columns(weights: list[float]) -> Columns:
+    size = len(weights)
+    return {
+        "Weight": np.array(weights),
+        "Horsepower": np.full(size, 100.0),
+        "Automatic": np.ones(size),
+        "Year": np.zeros(size),
+        "Origin/plant": np.array(["USA"] * size, dtype=object),
+    }
+
+
+def predict(model: FakeModel, rows: Columns, options: PredictOptions | None = None, **arguments: Any) -> Answer:
+    queue = Scheduler(compute, 10, 10_000_000)
+    queue.start()
+
+    async def ask() -> Answer:
+        options_or_default = options or PredictOptions(samples=4)
+        return await predictor.predict(queue, Waiting(queue), model, rows, options_or_default, **arguments)
+
+    try:
+        return asyncio.run(ask())
+    finally:
+        queue.close()
+
+
+class Broken(FakeModel):
+    """Answers NaN for heavy rows, in one of the arrays."""
+
+    def __init__(self, field: str, above: float) -> None:
+        super().__init__()
+        self.field = field
+        self.above = above
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+        prediction = super().predict(columns, options)
+        array = np.array(getattr(prediction, self.field))
+        array[columns["Weight"] > self.above] = np.nan
+        changed: dict[str, Any] = {self.field: array}
+        return replace(prediction, **changed)
+
+
+def test_values_outside_the_training_range_come_with_the_answer() -> None:
+    answer = predict(FakeModel(), columns([3000.0, 9000.0, 9500.0]), max_outside=1)
+    assert [(item.row, item.feature) for item in answer.outside] == [(1, "Weight")]
+
+
+@pytest.mark.parametrize("field", ["mean", "std", "percentiles", "exceedance", "draws"])
+def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
+    options = PredictOptions(samples=4, thresholds=(1.0,), draws=True)
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(Broken(field, above=2500.0), columns([2000.0, 3000.0]), options)
+
+
+def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
+    class InGap(Broken):
+        def input_warnings(self, columns: Columns, limit: int | None = None, **_: Any) -> list[UnfamiliarValue]:
+            found = [UnfamiliarValue(row, "Weight", "in a gap") for row in range(len(columns["Weight"]))]
+            return found[:limit]
+
+    with pytest.raises(ComputationError, match="within the training range"):
+        predict(InGap("mean", above=2500.0), columns([3000.0]))
+
+
+@pytest.mark.parametrize("part", ["mean", "std", "percentiles"])
+def test_a_monte_carlo_error_that_is_not_finite_is_never_given(part: str) -> None:
+    class BrokenError(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            prediction = super().predict(columns, options)
+            assert prediction.mc_error is not None
+            changed: dict[str, Any] = {part: getattr(prediction.mc_error, part) * np.nan}
+            return replace(prediction, mc_error=replace(prediction.mc_error, **changed))
+
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(BrokenError(), columns([2000.0]), PredictOptions(samples=4, mc_error=True))
+
+
+def test_overflow_far_outside_the_training_range_names_the_cells() -> None:
+    with pytest.raises(RowsNotFiniteError) as caught:
+        predict(Broken("mean", above=5000.0), columns([2000.0, 1e300, 3000.0, 1e300]))
+    assert caught.value.cells == [(1, "Weight"), (3, "Weight")]
+
+
+@pytest.mark.parametrize("samples", [0, 4])
+def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
+    rows = columns([float(weight) for weight in range(995, 1045)])
+    options = PredictOptions(samples=samples, thresholds=(1.0,), draws=True, mc_error=True)
+    whole = predict(FakeModel(), rows, options, max_outside=3)
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    model = FakeModel()
+    model.rows_of_pass = 7
+    parts = predict(model, rows, options, max_outside=3)
+    assert len(model.calls) == 8
+    for field in ARRAYS:
+        assert np.array_equal(getattr(whole.prediction, field), getattr(parts.prediction, field))
+    assert whole.outside == parts.outside
+    assert [value.row for value in parts.outside] == [0, 1, 2]
+    errors, joined = whole.prediction.mc_error, parts.prediction.mc_error
+    assert (errors is None) == (joined is None) == (samples == 0)
+    if errors is not None:
+        for name in ("mean", "std", "percentiles"):
+            assert np.array_equal(getattr(errors, name), getattr(joined, name))
+
+
+@pytest.mark.parametrize("samples", [0, 4])
+def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
+    rows = columns([float(weight) for weight in range(1000, 1030)])
+    options = PredictOptions(samples=samples, draws=True, mc_error=True)
+    whole = predict(Classifier(), rows, options).prediction
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    model = Classifier()
+    model.rows_of_pass = 7
+    parts = predict(model, rows, options).prediction
+    assert model.passes > 1
+    assert len(parts) == 30
+    found = number_arrays(parts)
+    for one, other in zip(number_arrays(whole), found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("field", ["probabilities", "epistemic_std", "entropy", "percentiles", "draws"])
+def test_an_answer_about_classes_that_is_not_finite_is_never_given(field: str) -> None:
+    class BrokenClassifier(Classifier):
+        def predict_questions(self, columns: Columns, questions: Any) -> list[Any]:
+            (prediction,) = super().predict_questions(columns, questions)
+            return [replace(prediction, **{field: getattr(prediction, field) * np.nan})]
+
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(BrokenClassifier(), columns([2000.0]), PredictOptions(samples=4, draws=True))
+
+
+def answers(jobs: list[Job]) -> list[Any]:
+    return list(compute([Slice(job, 0, job.rows) for job in jobs]))
+
+
+def job_about(model: FakeModel, weights: list[float], options: PredictOptions, *, max_outside: int = 2) -> Job:
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    return Job(model, columns(weights), options, len(weights), 1.0, "", float("inf"), max_outside, future)
+
+
+MIXED = [
+    PredictOptions(samples=4),
+    PredictOptions(samples=4, percentiles=(1.0, 99.0)),
+    PredictOptions(samples=4, draws=True, thresholds=(30.0, 40.0)),
+    PredictOptions(samples=4, mc_error=True),
+]
+
+
+def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() -> None:
+    model = FakeModel()
+    asked = [MIXED[index] for index in (0, 1, 0, 2, 3, 1, 0)]
+    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
+
+    async def test() -> list[Any]:
+        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
+
+    found = asyncio.run(test())
+    assert model.passes == 1
+    for rows, options, answer in zip(weights, asked, found, strict=True):
+        alone = predict(FakeModel(), columns(rows), options, max_outside=2)
+        for field in ARRAYS:
+            assert np.array_equal(getattr(answer.prediction, field), getattr(alone.prediction, field))
+        assert (answer.prediction.mc_error is None) == (alone.prediction.mc_error is None)
+        assert answer.outside == alone.outside
+
+
+def test_jobs_about_classes_with_different_options_share_a_pass_too() -> None:
+    model = Classifier()
+    asked = [
+        PredictOptions(samples=4, coverage=coverage, calibrated=calibrated, draws=True, mc_error=calibrated)
+        for coverage, calibrated in ((0.9, True), (0.5, True), (0.9, False), (0.9, True))
+    ]
+    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
+
+    async def test() -> list[Any]:
+        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
+
+    found = asyncio.run(test())
+    assert model.passes == 1
+    for rows, options, answer in zip(weights, asked, found, strict=True):
+        alone: Any = predict(Classifier(), columns(rows), options).prediction
+        assert answer.prediction.calibrated == alone.calibrated == options.calibrated
+        assert np.array_equal(answer.prediction.prediction_set, alone.prediction_set)
+        for one, other in zip(number_arrays(alone), number_arrays(answer.prediction), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
+
+
+def test_bad_rows_of_one_job_harm_no_other() -> None:
+    async def test() -> None:
+        model = Broken("mean", above=5000.0)
+        good, bad, far = ([2000.0], [2000.0, 4000.0, 1e300], [1e300])
+        found = answers([job_about(model, rows, MIXED[0]) for rows in (good, bad, far)])
+        assert found[0].prediction.mean.tolist() == [120.0]
+        assert found[1].cells == [(2, "Weight")]
+        assert found[2].cells == [(0, "Weight")]
+
+    asyncio.run(test())
+
+
+def test_a_job_that_makes_the_model_fail_harms_no_other() -> None:
+    class Failing(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            if (columns["Weight"] == 3000.0).any():
+                raise ZeroDivisionError
+            return super().predict(columns, options)
+
+    async def test() -> None:
+        model = Failing()
+        found = answers([job_about(model, [weight], MIXED[0]) for weight in (2000.0, 3000.0, 4000.0)])
+        assert [type(answer) for answer in found] == [Answer, ZeroDivisionError, Answer]
+        assert found[2].prediction.mean.tolist() == [140.0]
+
+    asyncio.run(test())
+
+
+def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
+    class Marking(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
+
+    async def test() -> None:
+        weights = [[9000.0] * 3, [2000.0], [2000.0, 9500.0]]
+        found = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
+        assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
+
+    asyncio.run(test())
+
+
+def test_unlike_rows_of_several_jobs_are_searched_together_as_many_as_are_listed() -> None:
+    class Marking(FakeModel):
+        searched: ClassVar[list[list[float]]] = []
+
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
+
+        def input_warnings(self, columns: Columns, limit: int | None = None, **rows: Any) -> list[UnfamiliarValue]:
+            self.searched.append(columns["Weight"].tolist())
+            return super().input_warnings(columns, limit, **rows)
+
+    async def test() -> list[Any]:
+        weights = [[9000.0], [2000.0], [2000.0] * 50 + [9500.0], [9100.0] * 30]
+        model = Marking()
+        return answers([job_about(model, rows, MIXED[0], max_outside=20) for rows in weights])
+
+    found = asyncio.run(test())
+    assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [50], list(range(20))]
+    assert Marking.searched == [[9000.0, 9500.0, *[9100.0] * 20]]
+    assert found[2].outside == predict(FakeModel(), columns([2000.0] * 50 + [9500.0]), max_outside=20).outside
+
+
+def test_a_full_device_is_a_passing_state() -> None:
+    import torch
+
+    def run_out_of_memory() -> None:
+        raise torch.OutOfMemoryError
+
+    model = FakeModel()
+    model.before = run_out_of_memory
+    with pytest.raises(NotReadyError, match="memory is full"):
+        predict(model, columns([2000.0]))
+
+
+def test_full_memory_is_a_passing_state() -> None:
+    def run_out_of_memory() -> None:
+        raise MemoryError
+
+    model = FakeModel()
+    model.before = run_out_of_memory
+    with pytest.raises(NotReadyError, match="memory is full"):
+        predict(model, columns([2000.0]))

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+import resource
+
+import pytest
+
+from murho.service.errors import HeadersTooLargeError, TargetTooLongError
+from murho.service.http.limits import RESERVED_FILES, ConnectionLimits, files_for, is_out_of_files
+from murho.service.settings import Settings
+
+
+class Limit:
+    """A process's limit of open files."""
+
+    def __init__(self, soft: int, hard: int) -> None:
+        self.now = (soft, hard)
+
+    def get(self, _: int) -> tuple[int, int]:
+        return self.now
+
+    def set(self, _: int, wanted: tuple[int, int]) -> None:
+        self.now = wanted
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "connections", "raised"),
+    [
+        (1024, 1_000_000, 10_000, 10_000 + RESERVED_FILES),
+        (1024, resource.RLIM_INFINITY, 10_000, 10_000 + RESERVED_FILES),
+        (1024, 4096, 4096 - RESERVED_FILES, 4096),
+        (256, 256, 128, 256),
+        (50_000, 60_000, 10_000, 50_000),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_as_needed(
+    soft: int, hard: int, connections: int, raised: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = Limit(soft, hard)
+    monkeypatch.setattr(resource, "getrlimit", limit.get)
+    monkeypatch.setattr(resource, "setrlimit", limit.set)
+    assert files_for(10_000) == connections
+    assert limit.now == (raised, hard)
+    assert ConnectionLimits.of(Settings(max_connections=50)).connections == 50
+
+
+def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", Limit(1024, 4096).get)
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert files_for(10_000) == 1024 - RESERVED_FILES
+
+
+def test_a_head_is_measured_by_itself() -> None:
+    limits = ConnectionLimits(head_bytes=1000, headers=3, target_bytes=100)
+    small, large = (b"name", b"x" * 290), (b"name", b"x" * 400)
+    limits.check_head(b"/" * 100, [small] * 3, received=10**6)
+    with pytest.raises(HeadersTooLargeError):
+        limits.check_head(b"/", [large] * 3, received=1213)
+    with pytest.raises(HeadersTooLargeError):
+        limits.check_head(b"/", [(b"a", b"b")] * 4, received=30)
+    with pytest.raises(TargetTooLongError):
+        limits.check_head(b"/" * 101, [], received=110)
+
+
+def test_files_that_run_out_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_out_of_files()
+
+    def fail(_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "dup", fail)
+    assert is_out_of_files()

@@ -1,0 +1,534 @@
+"""What one connection may do, over loopback with raw sockets."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import Server, ServerState
+
+from tests.service.support import ROW
+from tests.service.wire import GET, HOST, Served, Wire, served, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BODY = json.dumps({"inputs": [ROW]}).encode()
+POST = b"POST /predict HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+PREDICT = POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Served]:
+    with served(max_body_bytes=100_000) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Served]:
+    """A service with short times."""
+    with served(header_timeout=0.3, idle_timeout=0.3, request_timeout=1.0, send_timeout=2.0) as service:
+        yield service
+
+
+@pytest.fixture
+def slow_model(service: Served) -> Iterator[Callable[[float], None]]:
+    """Makes the answers of the service take some seconds, and counts them in `service.model.calls`."""
+
+    def take(seconds: float) -> None:
+        service.model.before = lambda: time.sleep(seconds)
+
+    service.model.calls.clear()
+    yield take
+    service.model.before = lambda: None
+
+
+def test_uvicorn_has_what_is_overridden() -> None:
+    message = "uvicorn has no {} any more; the connection and the server rely on it. See what came instead."
+    used: dict[type, tuple[str, ...]] = {
+        HttpToolsProtocol: (
+            *("connection_made", "connection_lost", "data_received", "eof_received", "pause_writing", "resume_writing"),
+            *("on_message_begin", "on_headers_complete", "on_body", "on_message_complete", "on_response_complete"),
+            *("_start_asgi_task", "_unset_keepalive_if_required", "timeout_keep_alive_handler", "shutdown"),
+        ),
+        FlowControl: ("resume_reading", "resume_writing"),
+        Server: ("startup", "on_tick", "capture_signals", "handle_exit", "serve"),
+    }
+    for kind, names in used.items():
+        for name in names:
+            assert hasattr(kind, name), message.format(f"{kind.__name__}.{name}")
+    sources: dict[type, tuple[str, ...]] = {
+        HttpToolsProtocol: (
+            *("parser", "transport", "flow", "connections", "server_state", "pipeline", "cycle", "headers", "url"),
+            *("client", "loop", "scope", "timeout_keep_alive", "timeout_keep_alive_task"),
+        ),
+        RequestResponseCycle: (
+            *("transport", "scope", "disconnected", "keep_alive", "message_event"),
+            *("response_started", "response_complete"),
+        ),
+        FlowControl: ("read_paused",),
+        ServerState: ("connections", "default_headers"),
+        Server: ("lifespan", "should_exit", "force_exit", "started", "server_state"),
+    }
+    for kind, names in sources.items():
+        source = inspect.getsource(kind)
+        for name in names:
+            assert f"self.{name}" in source, message.format(f"{kind.__name__}.{name}")
+    assert list(inspect.signature(HttpToolsProtocol._start_asgi_task).parameters) == ["self", "cycle", "app"]
+
+
+def test_the_event_loop_is_uvloop(service: Served) -> None:
+    assert isinstance(service.loop, uvloop.Loop)
+
+
+# What is no request
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"nonsense\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost\r\n\r\n",
+        b"GET /healthz\xff HTTP/1.1\r\n" + HOST + b"\r\n",
+        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        PREDICT.replace(b"HTTP/1.1", b"HTTP/9.1"),
+        GET.replace(b" HTTP/1.1", b""),
+        GET.replace(b"HTTP/1.1", b"HTTP/0.9"),
+        GET.replace(b"HTTP/1.1", b"HTTP/2.0"),
+        GET.replace(HOST, b""),
+        GET.replace(HOST, HOST + HOST),
+        GET.replace(b"/healthz", b"*"),
+        GET.replace(b"/healthz", b"http://other.example/healthz"),
+        GET.replace(b"/healthz", b"ftp://localhost/healthz"),
+        GET.replace(b"GET /healthz", b"CONNECT localhost:443"),
+        POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        GET[:-2] + b"X-Folded: a\r\n b\r\n\r\n",
+        GET[:-2] + b"X-Null: a\0b\r\n\r\n",
+        GET.replace(b"\r\n", b"\n"),
+        POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+def test_what_is_no_request_is_answered_with_a_problem_and_closed(service: Served, sent: bytes) -> None:
+    before = service.errors("malformed-request")
+    with service.wire() as wire:
+        wire.send(sent)
+        reply = wire.read()
+        assert reply.status == 400
+        assert "no HTTP" in reply.problem()["detail"]
+        assert reply.headers["connection"] == "close"
+        assert reply.headers["x-request-id"]
+        assert wire.end() == b""
+    assert service.errors("malformed-request") == before + 1
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked", b"gzip\r\nTransfer-Encoding: chunked"])
+def test_a_transfer_coding_other_than_chunked_is_refused(service: Served, coding: bytes) -> None:
+    with service.wire() as wire:
+        wire.send(POST + b"Transfer-Encoding: " + coding + b"\r\n\r\n0\r\n\r\n")
+        assert wire.read().status == 501
+        assert wire.end() == b""
+
+
+def test_the_target_may_name_the_host_once_more(service: Served) -> None:
+    assert service.ask(GET.replace(b"/healthz", b"http://LOCALHOST/healthz")).status == 200
+
+
+def test_the_answers_before_nonsense_come_first(service: Served, slow_model: Callable[[float], None]) -> None:
+    slow_model(0.1)
+    with service.wire() as wire:
+        wire.send(PREDICT, PREDICT, b"nonsense\r\n\r\n")
+        assert [wire.read().status for _ in range(3)] == [200, 200, 400]
+        assert wire.end() == b""
+
+
+def test_a_body_that_breaks_off_in_nonsense_is_answered_once(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(GET, POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+        assert wire.read().status == 200
+        wire.send(b"xyz\r\n")
+        assert wire.read().status == 400
+        assert wire.end() == b""
+
+
+# Sizes
+
+
+def test_headers_up_to_the_limit_are_taken(service: Served) -> None:
+    padding = b"X-Padding: " + b"x" * 32_000 + b"\r\n"
+    assert service.ask(GET[:-2], padding, b"\r\n").status == 200
+
+
+@pytest.mark.parametrize("pieces", [1, 40])
+def test_too_large_headers_are_refused_also_when_they_never_end(service: Served, pieces: int) -> None:
+    before = service.errors("headers-too-large")
+    with service.wire() as wire:
+        wire.send(GET[:-2] + b"X-Padding: ", *[b"x" * (40_000 // pieces)] * pieces)
+        reply = wire.read()
+        assert reply.status == 431
+        assert "32768 bytes" in reply.problem()["detail"]
+    assert service.errors("headers-too-large") == before + 1
+
+
+def test_a_client_that_sends_endless_headers_reads_the_refusal(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(GET[:-2] + b"X-Padding: ", *[b"x" * 100_000] * 100)
+        assert wire.read().status == 431
+
+
+def test_too_many_headers_are_refused(service: Served) -> None:
+    lines = [b"X-%d: y\r\n" % number for number in range(100)]
+    assert service.ask(GET[:-2], *lines, b"\r\n").status == 431
+    assert service.ask(GET[:-2], *lines[:98], b"\r\n").status == 200
+
+
+@pytest.mark.parametrize("length", [20_000, 1_000_000])
+def test_a_target_that_is_too_long_is_refused(service: Served, length: int) -> None:
+    reply = service.ask(b"GET /healthz?" + b"x" * length + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert reply.status == 414
+    assert "16384 bytes" in reply.problem()["detail"]
+
+
+def test_trailers_are_bounded_and_no_headers_of_the_request(service: Served) -> None:
+    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n"
+    assert service.ask(chunked, b"Accept: text/csv\r\n\r\n").headers["content-type"] == "application/json"
+    assert service.ask(chunked, *[b"X: " + b"y" * 10_000 + b"\r\n"] * 100).status == 431
+
+
+def test_a_flood_of_requests_on_one_connection_is_bounded(service: Served, slow_model: Callable[[float], None]) -> None:
+    slow_model(0.3)
+    with service.wire() as wire:
+        wire.send(PREDICT + GET * 150)
+        statuses = [wire.read().status for _ in range(102)]
+        assert statuses == [200] * 101 + [400]
+        assert wire.end() == b""
+
+
+# Times
+
+
+def test_headers_that_come_slowly_are_answered_408(hasty: Served) -> None:
+    before = hasty.errors("slow-request")
+    with hasty.wire() as wire:
+        begin = time.monotonic()
+        done = threading.Event()
+
+        def drip() -> None:
+            for byte in GET[:-4]:
+                if done.wait(0.05):
+                    return
+                try:
+                    wire.send(bytes([byte]))
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        reply = wire.read()
+        done.set()
+        thread.join()
+        assert reply.status == 408
+        assert "0.3 seconds" in reply.problem()["detail"]
+        assert 0.2 < time.monotonic() - begin < 10
+    assert hasty.errors("slow-request") == before + 1
+
+
+def test_a_body_that_comes_slowly_is_answered_408_and_cut_off(hasty: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("murho.service.http.protocol.LINGER_SECONDS", 0.3)
+    with hasty.wire() as wire:
+        wire.send(POST + b"Content-Length: 1000\r\n\r\n")
+        reply: list[int] = []
+        thread = threading.Thread(target=lambda: reply.append(wire.read().status))
+        thread.start()
+        begin = time.monotonic()
+        wait_until(lambda: not sends_a_byte(wire))
+        thread.join()
+        assert reply == [408]
+        assert time.monotonic() - begin < 15
+
+
+def sends_a_byte(wire: Wire) -> bool:
+    time.sleep(0.05)
+    try:
+        wire.send(b" ")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("first", [b"", GET, b"\r\n", GET + b"\r\n"])
+def test_an_idle_connection_is_closed(hasty: Served, first: bytes) -> None:
+    with hasty.wire() as wire:
+        begin = time.monotonic()
+        wire.send(first)
+        if first.startswith(b"GET"):
+            assert wire.read().status == 200
+        assert wire.end() == b""
+        assert 0.2 < time.monotonic() - begin < 10
+
+
+def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(hasty: Served) -> None:
+    before = hasty.errors("slow-request")
+    script = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
+    with hasty.wire() as wire:
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.send(script * 20)
+        wait_until(lambda: hasty.errors("slow-request") == before + 1)
+    wait_until(lambda: len(hasty.server.server_state.connections) <= 1)
+
+
+def test_a_client_that_takes_its_answer_slowly_gets_it(hasty: Served) -> None:
+    script = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
+    with hasty.wire() as wire:
+        wire.send(script * 8)
+        size = 0
+        for _ in range(10):
+            time.sleep(0.2)
+            size += len(wire.socket.recv(300_000))
+        assert size > 1_000_000
+    assert hasty.ask(GET).status == 200
+
+
+# Bodies
+
+
+def test_a_body_in_chunks_and_after_100_continue(service: Served) -> None:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY)
+    with service.wire() as wire:
+        wire.send(POST + b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert wire.status_line() == 100
+        wire._file.readline()
+        wire.send(chunks + b"0\r\n\r\n")
+        assert wire.read().status == 200
+        wire.send(GET)
+        assert wire.read().status == 200
+
+
+@pytest.mark.parametrize("header", [b"", b"Connection: close\r\n"])
+def test_an_answer_before_the_end_of_the_body_can_be_read(service: Served, header: bytes) -> None:
+    with service.wire() as wire:
+        wire.send(POST + header + b"Content-Length: 5000000\r\n\r\n", *[b" " * 100_000] * 50)
+        assert wire.read().status == 413
+        if not header:
+            wire.send(GET)
+            assert wire.read().status == 200
+
+
+def test_a_body_that_nobody_reads_any_more_ends_in_time(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("murho.service.http.protocol.LINGER_SECONDS", 0.2)
+    with service.wire() as wire:
+        wire.send(POST + b"Content-Length: 5000000\r\n\r\n")
+        assert wire.read().status == 413
+        assert wire.end() == b""
+
+
+def test_a_client_that_offers_another_protocol_is_served_in_this_one(service: Served) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"
+    with service.wire() as wire:
+        wire.send((GET[:-2] + offer + b"\r\n") * 2)
+        assert [wire.read().status for _ in range(2)] == [200, 200]
+        wire.send(POST + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
+        assert wire.read().status == 200
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
+@pytest.mark.parametrize("connection", [b"close, Upgrade", b"Upgrade", b"close\r\nConnection: Upgrade"])
+def test_so_is_one_that_closes_its_connection_after_the_answer(
+    service: Served, version: bytes, connection: bytes
+) -> None:
+    offer = b"Connection: " + connection + b"\r\nUpgrade: h2c\r\n"
+    for request in (GET[:-2] + offer + b"\r\n", POST + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY):
+        with service.wire() as wire:
+            wire.send(request.replace(b"HTTP/1.1", version))
+            assert wire.read().status == 200
+            if b"close" in connection or version == b"HTTP/1.0":
+                assert wire.end() == b""
+
+
+def test_however_a_request_is_cut_into_pieces_the_answers_are_the_same(service: Served) -> None:
+    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
+    whole = GET + PREDICT + b"\r\n" + chunked + GET
+    for size in (1, 2, 7, 50, 1000):
+        with service.wire() as wire:
+            wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire.send(*[whole[start : start + size] for start in range(0, len(whole), size)])
+            assert [wire.read().status for _ in range(4)] == [200] * 4
+
+
+def test_an_answer_can_be_read_although_the_client_sends_more_than_it_may(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(GET[:-2] + b"Connection: close\r\n\r\n", *[b"x" * 100_000] * 20)
+        assert wire.read().headers["connection"] == "close"
+        assert wire.end() == b""
+
+
+# HEAD
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/models", "/models/cars", "/docs", "/openapi.json", "/"])
+def test_head_is_get_without_a_body(service: Served, path: str) -> None:
+    rest = f" {path} HTTP/1.1\r\n".encode() + HOST + b"\r\n"
+    whole = service.ask(b"GET" + rest)
+    with service.wire() as wire:
+        wire.send(b"HEAD" + rest)
+        head = wire.read(bodiless=True)
+        wire.send(GET)
+        assert wire.read().status == 200
+    assert head.status == whole.status == 200
+    assert head.headers["content-length"] == str(len(whole.body))
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_head_of_what_takes_no_get_is_405(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(b"HEAD /predict HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert wire.read(bodiless=True).status == 405
+
+
+# Clients that leave
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+def test_a_half_closed_client_gets_its_answer(
+    service: Served, slow_model: Callable[[float], None], version: bytes
+) -> None:
+    slow_model(0.5)
+    with service.wire() as wire:
+        wire.send(PREDICT.replace(b"HTTP/1.1", b"HTTP/" + version))
+        wire.socket.shutdown(socket.SHUT_WR)
+        assert wire.read().status == 200
+        assert wire.end() == b""
+
+
+def test_a_half_closed_client_gets_all_its_answers(service: Served, slow_model: Callable[[float], None]) -> None:
+    slow_model(0.2)
+    with service.wire() as wire:
+        wire.send(PREDICT * 5 + GET)
+        wire.socket.shutdown(socket.SHUT_WR)
+        assert [wire.read().status for _ in range(6)] == [200] * 6
+        assert wire.end() == b""
+
+
+def test_a_half_closed_client_is_told_that_its_request_is_not_whole(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(PREDICT[:-1])
+        wire.socket.shutdown(socket.SHUT_WR)
+        reply = wire.read()
+        assert reply.status == 400
+        assert "ended before" in reply.problem()["detail"]
+        assert wire.end() == b""
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("pipelined", [1, 3])
+def test_work_of_a_client_that_is_gone_is_dropped(
+    service: Served, slow_model: Callable[[float], None], reset: bool, pipelined: int
+) -> None:
+    free = threading.Event()
+    service.model.before = lambda: assert_free(free)
+    blocker, gone = service.wire(), service.wire()
+    try:
+        blocker.send(PREDICT)  # takes the compute thread
+        wait_until(lambda: len(service.model.calls) == 1)
+        gone.send(PREDICT * pipelined)
+        wait_until(lambda: service.metric("murho_pending_requests") == 2)
+        if reset:
+            gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.close()
+        wait_until(lambda: len(service.server.server_state.connections) == 1)
+        wait_until(lambda: service.metric("murho_pending_requests") == 1)
+        free.set()
+        assert blocker.read().status == 200
+        blocker.send(PREDICT)
+        assert blocker.read().status == 200
+        assert len(service.model.calls) == 2
+    finally:
+        free.set()
+        blocker.close()
+
+
+def assert_free(event: threading.Event) -> None:
+    assert event.wait(20)
+
+
+# The number of connections
+
+
+def test_above_the_number_of_connections_a_client_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    with served(max_connections=3) as service:
+        wait_until(lambda: not service.server.server_state.connections)
+        held = [service.wire() for _ in range(3)]
+        for wire in held:
+            wire.send(GET)
+            assert wire.read().status == 200
+        for _ in range(5):
+            with service.wire() as refused:
+                refused.send(GET)
+                reply = refused.read()
+                assert reply.status == 503
+                assert reply.headers["retry-after"] == "1"
+                assert "3 connections" in reply.problem()["detail"]
+                assert refused.end() == b""
+        for wire in held:
+            wire.send(GET)
+            assert wire.read().status == 200
+            wire.close()
+        wait_until(lambda: not service.server.server_state.connections)
+        assert service.ask(GET).status == 200
+        assert service.errors("too-many-connections") == 5
+        assert service.metric("murho_connections") >= 1
+
+
+# Draining
+
+
+def test_while_draining_each_answer_closes_and_no_request_is_lost() -> None:
+    with served(drain_delay=2.0) as service:  # far longer than a thread of this test may be held up
+        statuses: list[int] = []
+        closed: list[bool] = []
+        idle = service.wire()
+        idle.send(GET)
+        assert idle.read().status == 200
+
+        def ask_until_closed() -> None:
+            with service.wire() as wire:
+                while True:
+                    wire.send(PREDICT)
+                    reply = wire.read()
+                    statuses.append(reply.status)
+                    if reply.headers.get("connection") == "close":
+                        closed.append(wire.end() == b"")
+                        return
+
+        threads = [threading.Thread(target=ask_until_closed) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        service.call(service.server.stop, 15)
+        for thread in threads:
+            thread.join(20)
+        assert closed == [True] * 24
+        assert set(statuses) == {200}
+        assert idle.end() == b""
+        idle.close()
+
+
+def test_a_client_in_the_middle_of_its_headers_is_told_that_the_service_stops() -> None:
+    with served() as service, service.wire() as wire:
+        wire.send(GET[:-4])
+        wait_until(lambda: len(service.server.server_state.connections) > 0)
+        time.sleep(0.3)  # until the headers are read, too
+        service.call(service.server.stop, 15)
+        assert wire.read().status == 503
+        assert wire.end() == b""

@@ -1,0 +1,233 @@
+"""The service over object storage: a bad version is refused, a network that is gone changes nothing that is served."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
+from murho.model.errors import StorageError
+from murho.service.app import create_app
+from murho.service.models.loader import Loader
+from murho.service.models.on_demand import at_hand
+from murho.service.models.registry import Registry
+from murho.service.models.source import StoreSource, seconds_between_looks, source_of
+from murho.service.settings import Settings
+from tests.service.support import AppClient
+from tests.support import ROOT
+
+RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.checkpoint.checkpoint import CheckpointReference
+    from murho.model.checkpoint.stores import Lease
+
+
+class Bench:
+    """A storage in memory, and a loader of what is in it."""
+
+    def __init__(self, cache: Path, most_bytes: int = 2**30) -> None:
+        self.store = ObjectStore(f"memory://{uuid.uuid4().hex}/models", CheckpointCache(cache, most_bytes))
+        self.source = StoreSource(self.store, "cpu")
+        self.registry = Registry("here")
+        self.loader = Loader(self.source, self.registry)
+        self.publish()
+
+    def publish(self) -> None:
+        self.store.publish(RENTS, "rents")
+
+    def look(self) -> None:
+        self.loader.refresh(retry=False, patient=True)
+
+    def served(self) -> list[str]:
+        model = self.registry.snapshot.models.get("rents")
+        return [] if model is None else list(model.versions)
+
+    def refused(self) -> dict[str, str]:
+        return {item.version: item.reason for item in self.registry.snapshot.refused}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path / "cache")
+    bench.look()
+    return bench
+
+
+def test_a_new_version_takes_over(bench: Bench) -> None:
+    assert bench.served() == ["1"]
+    bench.publish()
+    bench.look()
+    assert bench.served() == ["2"]
+    assert bench.registry.snapshot.models["rents"].latest.version == "2"
+
+
+def test_a_version_without_its_manifest_is_not_there_yet(bench: Bench) -> None:
+    bench.store.storage.upload(RENTS / "model.safetensors", "rents/2/model.safetensors")
+    bench.look()
+    assert (bench.served(), bench.refused()) == (["1"], {})
+    bench.store.storage.upload(RENTS / "model.json", "rents/2/model.json")
+    bench.look()
+    assert (bench.served(), bench.refused()) == (["2"], {})
+
+
+def test_a_version_that_lies_is_refused_and_serves_once_it_is_restored(bench: Bench) -> None:
+    bench.publish()
+    path = "rents/2/model.safetensors"
+    good = (RENTS / "model.safetensors").read_bytes()
+    bench.store.storage.write(path, b"x" + good[1:])
+    bench.look()
+    bench.look()  # the first look gives a version time that is perhaps being replaced
+    assert bench.served() == ["1"]
+    assert "sha256 is" in bench.refused()["2"]
+    assert bench.store.storage.address(path) in bench.refused()["2"]
+    bench.store.storage.write(path, good)
+    bench.look()
+    assert (bench.served(), bench.refused()) == (["2"], {})
+
+
+def test_a_damaged_manifest_is_refused_by_its_address(bench: Bench) -> None:
+    bench.publish()
+    bench.store.storage.write("rents/2/model.json", (RENTS / "model.json").read_bytes()[:-20])
+    bench.look()
+    bench.look()
+    assert bench.served() == ["1"]
+    assert bench.refused()["2"].startswith(f"{bench.store.place}/rents/2/model.json: ")
+
+
+def test_what_cannot_be_fetched_now_is_told_at_once_and_tried_at_every_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.publish()
+    tried = []
+
+    def fail(reference: CheckpointReference) -> Lease:
+        tried.append(reference.version)
+        raise StorageError("no answer within 30 s")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store, "fetch", fail)
+        for _ in range(3):
+            bench.look()
+            assert (bench.served(), bench.refused()) == (["1"], {"2": "no answer within 30 s"})
+    assert tried == ["2"] * 3
+    bench.look()
+    assert (bench.served(), bench.refused()) == (["2"], {})
+
+
+def test_a_storage_that_is_gone_leaves_what_is_served(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: str = "") -> dict[str, Any]:
+        raise StorageError("memory:// can't be listed: Connection refused")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store.storage, "list", fail)
+        for _ in range(3):
+            bench.look()
+            assert bench.served() == ["1"]
+            assert bench.registry.snapshot.unreachable
+            assert bench.refused() == {"": "memory:// can't be listed: Connection refused"}
+    bench.publish()
+    bench.look()
+    assert (bench.served(), bench.refused()) == (["2"], {})
+    assert not bench.registry.snapshot.unreachable
+
+
+def test_what_is_served_stays_in_a_full_cache_and_leaves_with_its_model(tmp_path: Path) -> None:
+    size = sum(path.stat().st_size for path in RENTS.iterdir())
+    bench = Bench(tmp_path / "cache", most_bytes=size + 10)
+    bench.look()
+    (entry,) = (tmp_path / "cache" / "versions").iterdir()
+    bench.publish()
+    bench.look()
+    assert bench.served() == ["2"]
+    assert entry.exists()  # it was in use when room was made
+    gc.collect()
+    bench.publish()
+    bench.look()
+    assert bench.served() == ["3"]
+    assert not entry.exists()
+
+
+def test_facts_of_a_report_come_from_the_copy_of_a_loaded_version(tmp_path: Path) -> None:
+    shutil.copytree(RENTS, tmp_path / "made" / "rents" / "1")
+    report = tmp_path / "made" / "rents" / "1" / "report"
+    report.mkdir()
+    (report / "facts.json").write_bytes(orjson.dumps({"format": 2, "rows_are": "held out"}))
+    bench = Bench(tmp_path / "cache")
+    bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
+    bench.look()
+    model = at_hand(bench.registry.snapshot.find("rents"))
+    assert model is not None
+    assert bench.source.report_facts(model) == {"format": 2, "rows_are": "held out"}
+
+
+def test_a_model_on_demand_is_fetched_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path / "cache")
+    bench.store.publish(RENTS, "flats")
+    settings = Settings(loaded_models=1, watch_seconds=0, log_level="error")
+
+    def fetched() -> set[str]:
+        return {path.name for path in (tmp_path / "cache" / "versions").glob("*/*")}
+
+    with AppClient(create_app(settings, source=bench.source)) as client:
+        client.wait_until_loaded()
+        assert fetched() == {"flats"}
+        with monkeypatch.context() as broken:
+            broken.setattr(bench.store.storage, "read", _gone)
+            answer = client.get("/models/rents")
+            assert (answer.status_code, "the storage is gone" in answer.json()["detail"]) == (503, True)
+        assert client.get("/models/rents").json()["loaded_since"] is not None
+        assert fetched() == {"flats", "rents"}
+        assert [model["loaded"] for model in client.get("/models").json()["models"]] == [False, True]
+
+
+def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Settings(checkpoints=tmp_path)
+    assert source_of(directory).place == str(tmp_path)
+    assert seconds_between_looks(directory) == 1.0
+    monkeypatch.setenv("MURHO_CHECKPOINTS", "memory://bucket/models/")
+    stored = Settings(checkpoint_cache=tmp_path)
+    source = source_of(stored)
+    assert isinstance(source, StoreSource)
+    assert source.place == "memory://bucket/models"
+    assert seconds_between_looks(stored) == 10.0
+    assert seconds_between_looks(Settings(watch_seconds=0)) == 0.0
+
+
+def test_a_url_with_a_password_is_no_setting() -> None:
+    with pytest.raises(ValueError, match="has a password") as refused:
+        Settings(checkpoints="sftp://me:secret@host/models")
+    assert "secret@" not in str(refused.value).partition("[type=")[0]
+
+
+def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path / "cache")
+    settings = Settings(watch_seconds=0, log_level="error")
+    with AppClient(create_app(settings, source=bench.source)) as client:
+        client.wait_until_loaded()
+        watcher = client.state["parts"].watcher
+        assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
+        monkeypatch.setattr(bench.store, "list", _gone)
+        watcher.reload().result(20)
+        assert "murho_checkpoints_listed 0.0" in client.get("/metrics").text
+        assert client.get("/readyz").status_code == 200
+        models = client.get("/models").json()
+        assert [model["name"] for model in models["models"]] == ["rents"]
+        assert models["refused"] == [{"name": "", "version": "", "reason": "the storage is gone"}]
+        monkeypatch.undo()
+        watcher.reload().result(20)
+        assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
+        assert client.get("/models").json()["refused"] == []
+
+
+def _gone(*_: object, **__: object) -> list[CheckpointReference]:
+    raise StorageError("the storage is gone")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from murho.service.errors import MediaTypeError, TooLargeError
+from murho.service.predict.decoding import SMALL_BODY_BYTES, Coding, Decoder
+from murho.service.predict.formats import CODECS
+from murho.service.predict.json_codec import JSONCodec
+from murho.service.settings import Settings
+from tests.service.support import ROW, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from murho.model.tables.schema import Schema
+    from murho.service.predict.codec import Asked
+
+
+class Watched(JSONCodec):
+    """Notes the thread that decodes."""
+
+    thread = ""
+
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+        self.thread = threading.current_thread().name
+        return super().decode(body, query, schema, settings)
+
+
+def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings: Any) -> str:
+    """Returns the name of the thread that has decoded a body."""
+    reader, decoder = Watched(), Decoder(Settings(**settings))
+    reader.unpacks = unpacks
+
+    async def ask() -> None:
+        await decoder.decode_request(body, Coding(reader, encoding, {}), SCHEMA)
+
+    try:
+        anyio.run(ask)
+    finally:
+        decoder.close()
+    return reader.thread
+
+
+def body_of(rows: int, **options: Any) -> bytes:
+    return json.dumps({"inputs": [ROW] * rows, **options}).encode()
+
+
+def test_small_bodies_are_decoded_at_once_and_others_in_a_thread() -> None:
+    small, large = body_of(1), body_of(500)
+    assert len(small) < SMALL_BODY_BYTES < len(large)
+    assert decode(small) == "MainThread"
+    assert decode(large).startswith("codec")
+    assert decode(gzip.compress(small), "gzip").startswith("codec")
+    assert decode(small, "Identity") == "MainThread"
+    assert decode(small, unpacks=True).startswith("codec")
+
+
+def test_what_unpacks_to_more_is_not_decoded_at_once_however_small_it_is() -> None:
+    assert {codec.media_type.rpartition(".")[2] for codec in CODECS if codec.unpacks} == {"stream", "parquet"}
+
+
+def test_the_limits_of_the_settings_hold() -> None:
+    with pytest.raises(TooLargeError, match="500 rows"):
+        decode(body_of(500), max_rows=499)
+    with pytest.raises(TooLargeError, match="are 800 numbers"):
+        decode(body_of(8, samples=100, include=["draws"]), max_draw_values=799)
+    with pytest.raises(TooLargeError, match="more than 1000 bytes"):
+        decode(gzip.compress(b" " * 1001), "gzip", max_body_bytes=1000)
+    with pytest.raises(MediaTypeError):
+        decode(b"{}", "br")

@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.service.errors import MediaTypeError, NotAcceptableError
+from murho.service.predict.formats import CODECS, MEDIA_TYPES, reader_of, writer_of
+from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import httpx
+
+    from murho.model.predictive.prediction import Prediction, PredictOptions
+    from murho.model.tables.schema import Columns
+
+ARROW, PARQUET, CSV, NPY = (
+    "application/vnd.apache.arrow.stream",
+    "application/vnd.apache.parquet",
+    "text/csv",
+    "application/x-npy",
+)
+ROWS = [ROW, {**ROW, "Weight": 2000.0, "Horsepower": None}]
+TABLE = pa.table({name: [row[name] for row in ROWS] for name in ROW})
+NUMBERS = Schema(
+    (
+        Feature("Weight", FeatureKind.NUMERIC, None, False, 1000.0, 5000.0, ()),
+        Feature("Horsepower", FeatureKind.NUMERIC, None, True, 40.0, 230.0, ()),
+    ),
+    Target("Consumption", None),
+    {},
+)
+
+
+def arrow(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+def csv(table: pa.Table) -> bytes:
+    lines = [",".join(table.column_names)]
+    lines += [",".join("" if cell is None else str(cell) for cell in row.values()) for row in table.to_pylist()]
+    return "\n".join(lines).encode()
+
+
+def npy(matrix: Any) -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, np.asarray(matrix))
+    return sink.getvalue()
+
+
+WRITERS: dict[str, Callable[[pa.Table], bytes]] = {ARROW: arrow, PARQUET: parquet, CSV: csv}
+
+
+def read_table(response: httpx.Response) -> pa.Table:
+    kind = response.headers["content-type"].partition(";")[0]
+    if kind == ARROW:
+        return pa.ipc.open_stream(response.content).read_all()
+    if kind == PARQUET:
+        return pa.parquet.read_table(io.BytesIO(response.content))
+    assert kind == CSV
+    return pa.csv.read_csv(io.BytesIO(response.content))
+
+
+@pytest.fixture
+def numeric_client() -> Iterator[AppClient]:
+    with make_client(FakeModel(schema=NUMBERS)) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+def post(client: AppClient, body: bytes, kind: str, query: str = "", **headers: str) -> httpx.Response:
+    return client.post(f"/predict{query}", content=body, headers={"content-type": kind, **headers})
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_table_is_answered_with_a_table_of_the_numbers_of_json(client: AppClient, kind: str) -> None:
+    options = {"samples": 8, "seed": 3, "percentiles": [5, 97.5], "thresholds": [100.0], "include": ["mc_error"]}
+    expected = client.post("/predict", {"inputs": ROWS, **options}).json()
+    query = "?samples=8&seed=3&percentiles=5,97.5&thresholds=100&include=mc_error"
+    table = read_table(post(client, WRITERS[kind](TABLE), kind, query))
+    assert table.column_names == [
+        *("mean", "std", "epistemic_std", "aleatoric_std", "p5", "p97.5", "exceedance_100"),
+        *("mean_mc_error", "std_mc_error", "p5_mc_error", "p97.5_mc_error"),
+    ]
+    for name in ("mean", "std", "epistemic_std", "aleatoric_std"):
+        np.testing.assert_allclose(table[name].to_numpy(), expected[name], rtol=1e-12)
+    percentiles = np.array(expected["percentiles"]["values"])
+    np.testing.assert_allclose(table["p97.5"].to_numpy(), percentiles[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(table["exceedance_100"].to_numpy(), np.ravel(expected["exceedance"]["values"]))
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
+def test_arrow_and_parquet_tell_the_facts_and_list_the_draws(client: AppClient, kind: str) -> None:
+    far = TABLE.set_column(0, "Weight", pa.array([3000.0, 9000.0]))
+    table = read_table(post(client, WRITERS[kind](far), kind, "?samples=4&include=draws"))
+    facts = json.loads(table.schema.metadata[b"murho"])
+    assert facts["model"] == {"name": "cars", "version": "1"}
+    assert (facts["target"], facts["samples"], facts["seed"], facts["calibrated"]) == ("Consumption", 4, 7, True)
+    assert [warning["pointer"] for warning in facts["warnings"]] == ["/inputs/Weight/1"]
+    assert table["draws"].to_pylist()[0] == [128.5, 129.5, 130.5, 131.5]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_without_draws_only_the_mean_has_numbers(client: AppClient, kind: str) -> None:
+    table = read_table(post(client, WRITERS[kind](TABLE), kind, "?samples=0"))
+    assert table["mean"].to_pylist() == [130.0, 20.0]
+    assert table["std"].null_count == 2
+
+
+def test_csv_tells_the_facts_in_headers(client: AppClient) -> None:
+    headers = post(client, csv(TABLE), CSV, "?samples=4&seed=3").headers
+    facts = {name: headers[f"murho-{name}"] for name in ("model", "version", "samples", "seed", "calibrated")}
+    assert facts == {"model": "cars", "version": "1", "samples": "4", "seed": "3", "calibrated": "true"}
+
+
+@pytest.mark.parametrize("kind", [*WRITERS, NPY])
+def test_a_missing_cell_is_accepted_where_it_can_be_imputed(kind: str) -> None:
+    """As in JSON: `Feature.missing` only says whether training rows lacked such cells."""
+    features = tuple(replace(feature, imputed=not feature.missing) for feature in NUMBERS.features)
+    columns = {"Weight": [3000.0, None], "Horsepower": [100.0, 50.0]}
+    body = npy([[3000.0, 100.0], [np.nan, 50.0]]) if kind == NPY else WRITERS[kind](pa.table(columns))
+    model = FakeModel(schema=NUMBERS)
+    model.schema = replace(NUMBERS, features=features)
+    asked: list[list[float]] = []
+    plain = model.predict
+
+    def predict(columns: Columns, options: PredictOptions) -> Prediction:
+        asked.append(columns["Weight"].tolist())
+        return plain({**columns, "Weight": np.nan_to_num(columns["Weight"])}, options)
+
+    model.predict = predict  # type: ignore[method-assign]
+    with make_client(model) as client:
+        client.wait_until_loaded()
+        assert post(client, body, kind).status_code == 200
+    assert asked[0][0] == 3000.0
+    assert np.isnan(asked[0][1])
+
+
+def test_target_and_columns_left_out_in_training_may_be_there(client: AppClient) -> None:
+    more = TABLE.append_column("Consumption", pa.array([1.0, 2.0])).append_column("Wheels", pa.array([4, 4]))
+    assert post(client, arrow(more), ARROW).status_code == 200
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        (lambda table: table.drop_columns("Weight"), "/inputs/Weight"),
+        (lambda table: table.append_column("Colour", pa.array(["red", "blue"])), "/inputs/Colour"),
+        (lambda table: table.set_column(0, "Weight", pa.array([3000.0, None])), "/inputs/Weight/1"),
+        (lambda table: table.set_column(0, "Weight", pa.array(["3000", "heavy"])), "/inputs/Weight/1"),
+        (lambda table: table.slice(0, 0), "/inputs"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_422_with_its_cell(
+    client: AppClient, kind: str, change: Callable[[pa.Table], pa.Table], pointer: str
+) -> None:
+    response = post(client, WRITERS[kind](change(TABLE)), kind)
+    assert response.status_code == 422
+    assert pointers(response) == [pointer]
+
+
+@pytest.mark.parametrize("kind", [*WRITERS, NPY])
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"\x00" * 50, b"ARROW1", b"\xff\xff\xff\xff\x10", b"PAR1PAR1", b"a\n\xff"]
+)
+def test_other_bytes_are_422(client: AppClient, kind: str, body: bytes) -> None:
+    assert post(client, body, kind).status_code == 422
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_body_that_is_cut_is_422(client: AppClient, kind: str) -> None:
+    whole = WRITERS[kind](TABLE)
+    for size in range(1, len(whole) - 25, max(1, len(whole) // 20)):
+        assert post(client, whole[:size], kind).status_code in ({200, 422} if kind == CSV else {422})
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("?sample=8", "/sample"),
+        ("?samples=-1", "/samples"),
+        ("?samples=few", "/samples"),
+        ("?samples=1e3", "/samples"),
+        ("?percentiles=5,100", "/percentiles/1"),
+        ("?noise=yes", "/noise"),
+        ("?include=everything", "/include/0"),
+    ],
+)
+def test_a_wrong_query_parameter_is_422(client: AppClient, query: str, pointer: str) -> None:
+    response = post(client, csv(TABLE), CSV, query)
+    assert response.status_code == 422
+    assert pointers(response) == [pointer]
+
+
+def test_query_parameters_beside_a_json_body_are_refused_not_ignored(client: AppClient) -> None:
+    response = client.post("/predict?samples=0", {"inputs": ROWS})
+    assert response.status_code == 422
+    assert pointers(response) == ["/samples"]
+
+
+def test_csv_has_no_place_for_draws(client: AppClient) -> None:
+    assert pointers(post(client, csv(TABLE), CSV, "?include=draws")) == ["/include"]
+    assert post(client, csv(TABLE), CSV, "?include=draws", accept="application/json").status_code == 200
+
+
+def test_accept_picks_the_form_of_the_answer(client: AppClient) -> None:
+    body = json.dumps({"inputs": ROWS}).encode()
+    for kind in MEDIA_TYPES:
+        response = post(client, body, "application/json", accept=kind)
+        assert response.headers["content-type"].partition(";")[0] == kind
+        assert "accept" in response.headers["vary"]
+    assert post(client, body, "application/json", accept="image/png").status_code == 406
+    assert post(client, csv(TABLE), CSV, accept="application/json").json()["mean"] == [130.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", CSV),
+        ("*/*", CSV),
+        ("text/*", CSV),
+        ("application/*;q=0.5, text/csv;q=0.4", "application/json"),
+        ("application/json;q=0.2, */*;q=0.1", "application/json"),
+        ("application/json, text/csv", CSV),
+        (f"{ARROW}, */*;q=0.5", ARROW),
+    ],
+)
+def test_the_heaviest_accepted_type_wins_and_the_requests_own_wins_ties(accept: str, expected: str) -> None:
+    assert writer_of(accept, reader_of(CSV)).media_type == expected
+
+
+def test_nothing_acceptable_is_an_error() -> None:
+    with pytest.raises(NotAcceptableError, match="Accept one of application/json"):
+        writer_of("text/csv;q=0, image/png", CODECS[0])
+    with pytest.raises(MediaTypeError, match="Send one of application/json"):
+        reader_of("text/plain; charset=utf-8")
+
+
+def test_a_matrix_of_numbers_is_answered_with_a_structured_array(numeric_client: AppClient) -> None:
+    response = post(numeric_client, npy([[3000, 100.0], [2000, np.nan]]), NPY, "?samples=4&include=draws")
+    answer = np.load(io.BytesIO(response.content), allow_pickle=False)
+    assert answer["mean"].tolist() == [130.0, 20.0]
+    assert answer["draws"].shape == (2, 4)
+    assert answer.dtype.names[:4] == ("mean", "std", "epistemic_std", "aleatoric_std")
+    fortran = np.asfortranarray([[3000, 100], [2000, 50]])
+    assert np.load(io.BytesIO(post(numeric_client, npy(fortran), NPY).content))["mean"].tolist() == [130.0, 70.0]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "pointer"),
+    [
+        ([[3000.0]], "/inputs"),
+        ([3000.0, 100.0], "/inputs"),
+        ([["3000", "100"]], "/inputs"),
+        (np.empty((0, 2)), "/inputs"),
+        ([[3000.0, 1.0], [np.nan, 1.0]], "/inputs/1/0"),
+        ([[3000.0, np.inf]], "/inputs/0/1"),
+    ],
+)
+def test_what_is_wrong_in_a_matrix_is_422(numeric_client: AppClient, matrix: Any, pointer: str) -> None:
+    assert pointers(post(numeric_client, npy(matrix), NPY)) == [pointer]
+
+
+def test_a_header_that_promises_more_than_there_is_takes_no_memory(numeric_client: AppClient) -> None:
+    body = npy(np.zeros((2, 2))).replace(b"(2, 2)", b"(9999999999999, 2)".ljust(6))
+    assert post(numeric_client, body, NPY).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b"(2, 2), }", b"(2, 2        ", "its header can't be read"),
+        (b"'<f8'", b"'|O8'", "holds |O8"),
+        (b"'<f8'", b"'|m8'", "holds |m8"),
+        (b"(2, 2)", b"(2,-2)", "no order and shape"),
+        (b"False", b"     ", "its header can't be read"),
+        (b"\x01\x00", b"\x09\x00", "doesn't begin as numpy.save begins"),
+        (b"v\0", b"\xff\xff", "at most 4096 bytes"),
+        (b"{'descr'", b"(((((((((", "its header can't be read"),
+    ],
+)
+def test_a_broken_header_is_422(numeric_client: AppClient, old: bytes, new: bytes, words: str) -> None:
+    body = npy(np.ones((2, 2)))
+    assert old in body
+    response = post(numeric_client, body.replace(old, new, 1), NPY)
+    assert pointers(response) == ["/inputs"]
+    assert words in response.json()["errors"][0]["message"]
+
+
+def test_a_nan_that_signals_is_a_missing_cell(numeric_client: AppClient) -> None:
+    matrix = np.array([[3000.0, 1.0]], "<f4")
+    matrix.view("<u4")[0, 1] = 0x7F800001
+    assert post(numeric_client, npy(matrix), NPY).status_code == 200
+
+
+def test_a_model_with_categories_takes_no_matrix(client: AppClient) -> None:
+    assert pointers(post(client, npy(np.zeros((1, 5))), NPY)) == ["/inputs"]
+
+
+def test_gzip_is_read_and_written(client: AppClient) -> None:
+    body = gzip.compress(json.dumps({"inputs": ROWS * 200, "samples": 4}).encode())
+    headers = {"content-encoding": "gzip", "accept-encoding": "gzip"}
+    response = post(client, body, "application/json", **headers)
+    assert response.headers["content-encoding"] == "gzip"
+    assert len(response.json()["mean"]) == 400
+    plain = post(client, body, "application/json", **(headers | {"accept-encoding": "gzip;q=0"}))
+    assert "content-encoding" not in plain.headers
+    assert plain.json() == response.json()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", gzip.compress(b"{}", mtime=0)[:-3], gzip.compress(b"{}", mtime=0) + b"more"],
+    ids=["nothing", "plain", "cut", "more"],
+)
+def test_broken_gzip_data_are_422(client: AppClient, body: bytes) -> None:
+    assert post(client, body, "application/json", **{"content-encoding": "gzip"}).status_code == 422
+
+
+def test_a_small_body_that_grows_beyond_the_limit_is_413() -> None:
+    with make_client(FakeModel(), max_body_bytes=10_000) as client:
+        client.wait_until_loaded()
+        body = gzip.compress(b" " * 5_000_000)
+        assert len(body) < 10_000
+        response = post(client, body, "application/json", **{"content-encoding": "gzip"})
+        assert response.status_code == 413
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_more_rows_than_the_limit_are_413(kind: str) -> None:
+    with make_client(FakeModel(), max_rows=5) as client:
+        client.wait_until_loaded()
+        many = pa.concat_tables([TABLE] * 3)
+        assert post(client, WRITERS[kind](many), kind).status_code == 413
+
+
+def test_models_tell_the_formats(client: AppClient) -> None:
+    assert client.get("/models").json()["formats"] == list(MEDIA_TYPES)

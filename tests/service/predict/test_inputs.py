@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.inputs import Form, parse_inputs
+from tests.service.support import NAMES, ROW, SCHEMA
+
+OTHER: dict[str, Any] = {**ROW, "Weight": 2000, "Horsepower": None, "Origin/plant": "Japan"}
+FORMS = {
+    Form.RECORDS: [ROW, dict(reversed(OTHER.items()))],
+    Form.MATRIX: [list(ROW.values()), list(OTHER.values())],
+    Form.COLUMNS: {name: [ROW[name], OTHER[name]] for name in NAMES},
+}
+
+
+def problems(inputs: object) -> dict[str, str]:
+    with pytest.raises(BadInputError) as caught:
+        parse_inputs(inputs, SCHEMA, 1000)
+    return {problem.pointer: problem.message for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize("form", Form)
+def test_the_three_forms_say_the_same(form: Form) -> None:
+    inputs = parse_inputs(FORMS[form], SCHEMA, 1000)
+    assert (inputs.form, inputs.count) == (form, 2)
+    assert list(inputs.columns) == NAMES
+    assert inputs.columns["Weight"].tolist() == [3000.0, 2000.0]
+    assert np.isnan(inputs.columns["Horsepower"][1])
+    assert inputs.columns["Automatic"].tolist() == [1.0, 1.0]
+    assert inputs.columns["Origin/plant"].tolist() == ["USA", "Japan"]
+
+
+@pytest.mark.parametrize(
+    ("form", "pointer"),
+    [
+        (Form.RECORDS, "/inputs/1/Origin~1plant"),
+        (Form.MATRIX, "/inputs/1/4"),
+        (Form.COLUMNS, "/inputs/Origin~1plant/1"),
+    ],
+)
+def test_pointers_are_in_the_form_of_the_request(form: Form, pointer: str) -> None:
+    assert parse_inputs(FORMS[form], SCHEMA, 1000).pointer(1, "Origin/plant") == pointer
+
+
+@pytest.mark.parametrize(
+    ("inputs", "pointer"),
+    [
+        ([ROW, {**ROW, "Weight": "3"}], "/inputs/1/Weight"),
+        ([list(ROW.values()), ["3", 1.0, True, None, "USA"]], "/inputs/1/0"),
+        ({**{name: [ROW[name]] * 2 for name in NAMES}, "Weight": [1, "3"]}, "/inputs/Weight/1"),
+    ],
+)
+def test_a_wrong_cell_is_named(inputs: object, pointer: str) -> None:
+    assert problems(inputs) == {pointer: "Expected a number, not the string '3'."}
+
+
+@pytest.mark.parametrize("inputs", [[], {}, None, 3, "rows", True, [[]], [{}], {"Weight": []}])
+def test_no_rows_are_an_error(inputs: object) -> None:
+    assert problems(inputs)
+
+
+def test_empty_columns_are_an_error() -> None:
+    assert "at least one row" in problems({name: [] for name in NAMES})["/inputs"]
+
+
+def test_an_absent_feature_is_named_in_every_form() -> None:
+    row = {name: cell for name, cell in ROW.items() if name != "Horsepower"}
+    assert "send null" in problems([ROW, row])["/inputs/1/Horsepower"]
+    assert "send null" in problems({name: [cell] for name, cell in row.items()})["/inputs/Horsepower"]
+
+
+def test_ragged_rows_are_named() -> None:
+    found = problems([list(ROW.values()), [1, 2], [1, 2, 3, 4, 5, 6]])
+    assert set(found) == {"/inputs/1", "/inputs/2"}
+    assert "2 values" in found["/inputs/1"]
+    assert "Weight, Horsepower" in found["/inputs/1"]
+
+
+def test_ragged_columns_are_named() -> None:
+    found = problems({**{name: [ROW[name]] * 2 for name in NAMES}, "Year": [None]})
+    assert "1 values, but 'Weight' has 2" in found["/inputs/Year"]
+
+
+@pytest.mark.parametrize("rows", [[ROW, list(ROW.values())], [ROW, 3], [ROW, None]])
+def test_rows_in_mixed_forms_are_named(rows: list[object]) -> None:
+    assert set(problems(rows)) == {"/inputs/1"}
+
+
+def test_a_single_record_outside_a_list_is_explained() -> None:
+    assert "Expected a list" in problems(ROW)["/inputs/Weight"]
+
+
+def test_unknown_features_are_explained() -> None:
+    found = problems([{**ROW, "weight": 3, "Wheels": 4, "Consumption": 20.0, "zzz": 1}])
+    assert "Did you mean 'Weight'" in found["/inputs/0/weight"]
+    assert "left out in training (constant)" in found["/inputs/0/Wheels"]
+    assert "is the target" in found["/inputs/0/Consumption"]
+    assert "no feature" in found["/inputs/0/zzz"]
+    assert len(found) == 4
+
+
+def test_an_unknown_name_in_the_place_of_a_feature_is_found() -> None:
+    row = {("Weigth" if name == "Weight" else name): cell for name, cell in ROW.items()}
+    assert set(problems([ROW, row])) == {"/inputs/1/Weight", "/inputs/1/Weigth"}
+
+
+def test_too_many_rows_are_too_large() -> None:
+    for inputs in ([ROW] * 1001, [[1]] * 1001, {name: [ROW[name]] * 1001 for name in NAMES}):
+        with pytest.raises(TooLargeError, match="1001 rows"):
+            parse_inputs(inputs, SCHEMA, 1000)
+
+
+@pytest.mark.parametrize("form", ["columns", "records"])
+def test_hundreds_of_thousands_of_unknown_columns_are_refused(form: str) -> None:
+    # Work that grows with the square of their number would run into the test's time limit.
+    unknown: dict[str, Any] = {f"column {index}": [1] for index in range(300_000)}
+    with pytest.raises(BadInputError) as caught:
+        parse_inputs(unknown if form == "columns" else [unknown], SCHEMA, 1000)
+    assert len(caught.value.problems) == 50
+    assert caught.value.total == 300_005
+
+
+def test_many_wrong_rows_are_counted_and_the_first_listed() -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_inputs([{**ROW, "Weight": None, "x": 1}] * 1000, SCHEMA, 1000)
+    assert caught.value.total == 2000
+    assert [problem.pointer for problem in caught.value.problems[:3]] == [
+        "/inputs/0/Weight",
+        "/inputs/0/x",
+        "/inputs/1/Weight",
+    ]

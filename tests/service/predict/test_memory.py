@@ -1,0 +1,192 @@
+"""What requests in flight take is bounded for all of them together, and freed memory goes back to the system."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+
+from murho.model.predictive.draw_room import DrawRoom
+from murho.service.engine.scheduler import Scheduler
+from murho.service.errors import DeadlineError, QueueFullError
+from murho.service.predict import memory
+from murho.service.predict.memory import SMALL_BYTES, AnswerRoom, RequestRoom, Share, keep_small
+from tests.service.support import ROW, FakeModel, make_client
+from tests.service.wire import served, wait_until
+
+if TYPE_CHECKING:
+    from tests.service.wire import Served, Wire
+
+PIECE = b"[1,2],\n" * 9362  # a little less than 64 KiB
+PIECES = 48
+
+
+def test_small_requests_have_a_quarter_for_themselves() -> None:
+    room = RequestRoom(16 * SMALL_BYTES)
+    large, small, more = Share(room), Share(room), Share(room)
+    large.add(12 * SMALL_BYTES)
+    with pytest.raises(QueueFullError) as refused:
+        more.add(SMALL_BYTES + 1)
+    assert refused.value.retry_after
+    more.add(SMALL_BYTES)
+    small.add(SMALL_BYTES)
+    with pytest.raises(QueueFullError):
+        small.add(1)
+    for share in (large, small, more):
+        share.resize(0)
+    assert room.taken == 0
+
+
+def test_what_is_alone_has_room() -> None:
+    room = RequestRoom(10)
+    share = Share(room)
+    share.add(5)
+    share.add(100)
+    assert room.taken == 105
+    with pytest.raises(QueueFullError):
+        Share(room).add(1)
+    share.resize(3)
+    assert room.taken == 3
+
+
+def test_large_answers_wait_for_their_turn() -> None:
+    asyncio.run(_waiting())
+
+
+async def _waiting() -> None:
+    room = AnswerRoom(10)
+    await room.take(30, 1.0)
+    waiting = [asyncio.ensure_future(room.take(6, 30.0)) for _ in range(2)]
+    with pytest.raises(DeadlineError):
+        await room.take(1, 0.02)
+    assert not any(task.done() for task in waiting)
+    room.give_back(30)
+    await waiting[0]
+    assert room.taken == 6
+    room.give_back(6)
+    await waiting[1]
+    room.give_back(6)
+    assert room.taken == 0
+
+
+def test_freed_memory_is_given_back_and_draws_leave_when_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sizes = iter([0])
+    monkeypatch.setattr(memory, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(memory, "_resident", lambda: next(sizes, 2**26 if done else 2**27))
+    monkeypatch.setattr(memory, "give_back", lambda: done.append("memory"))
+    monkeypatch.setattr(DrawRoom, "make_room", lambda _, most: done.append(f"draws {most}"))
+    keeping = keep_small(Scheduler(lambda _: [], 1, 1.0), DrawRoom(160))
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(keeping, 0.5))
+    assert done == ["memory", "draws 10", "memory"]
+
+
+def begin(service: Served, head: bytes, *, chunked: bool) -> Wire:
+    """Sends 3 MiB of a body that never ends."""
+    wire = service.wire()
+    size = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % (60 * 2**20)
+    wire.send(b"POST %b\r\nHost: localhost\r\n%b\r\n\r\n" % (head, size))
+    for _ in range(PIECES):
+        wire.send(b"%x\r\n%b\r\n" % (len(PIECE), PIECE) if chunked else PIECE)
+    return wire
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"/predict HTTP/1.1", "requests"),
+        (b"/invocations HTTP/1.1", "requests"),
+        (b"/v2/models/cars/infer HTTP/1.1", "requests"),
+        (b"/predict?samples=4 HTTP/1.1\r\nContent-Type: text/csv", "spools"),
+    ],
+)
+def test_bodies_that_never_end_share_a_budget_and_small_requests_go_on(head: bytes, kind: str, chunked: bool) -> None:
+    metric = f'murho_in_flight_bytes{{kind="{kind}"}}'
+    with served(request_bytes=2**22, spool_bytes=2**21) as service, ExitStack() as stack:
+        stack.enter_context(begin(service, head, chunked=chunked))
+        # All of it: otherwise the second body could take the room that the first one is still to ask for.
+        arrived = PIECES * len(PIECE) if kind == "requests" else 2**21
+        wait_until(lambda: service.metric(metric) >= arrived)
+        reply = stack.enter_context(begin(service, head, chunked=chunked)).read()
+        assert reply.status == 429
+        assert int(reply.headers["retry-after"]) >= 1
+        assert service.metric(metric) < 2**22
+        body = orjson.dumps({"inputs": [ROW]})
+        asked = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        assert service.ask(asked, body).status == 200
+        stack.close()
+        wait_until(lambda: service.metric(metric) == 0)
+
+
+def test_the_bodies_of_administration_are_small() -> None:
+    with served() as service, service.wire() as wire:
+        wire.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537\r\n\r\n")
+        assert wire.read().status == 413
+
+
+@pytest.mark.parametrize("path", ["/predict", "/invocations", "/v2/models/cars/infer"])
+@pytest.mark.parametrize("accept", ["gzip", "identity"])
+def test_an_answer_of_draws_is_spooled_and_leaves_nothing_behind(path: str, accept: str) -> None:
+    rows, options = [ROW] * 300, {"samples": 500}
+    body: dict[str, Any] = {"inputs": rows, "include": ["draws"], **options}
+    if path == "/invocations":
+        body = {"instances": rows, "params": {"include": ["draws"], **options}}
+    elif path != "/predict":
+        inputs = [
+            {
+                "name": name,
+                "shape": [300],
+                "datatype": {str: "BYTES", bool: "BOOL"}.get(type(cell), "FP64"),
+                "data": [cell] * 300,
+            }
+            for name, cell in ROW.items()
+        ]
+        body = {"inputs": inputs, "parameters": options, "outputs": [{"name": "draws"}]}
+    with make_client(FakeModel()) as client:
+        client.wait_until_loaded()
+        parts = client.state["parts"]
+        taken: list[int] = []
+        parts.scheduler.noticed = lambda *_: taken.append(parts.answer_room.taken)
+        response = client.post(path, body, headers={"accept-encoding": accept})
+        assert response.status_code == 200, response.text
+        assert int(response.headers["content-length"]) > 2**13
+        answered = response.json()
+        if path == "/predict":
+            assert np.shape(answered["draws"]) == (300, 500)
+        elif path == "/invocations":
+            assert len(answered["predictions"]) == 300
+        else:
+            assert answered["outputs"][0]["shape"] == [300, 500]
+        assert taken[-1] > 8 * 300 * 500
+        assert (parts.answer_room.taken, parts.request_room.taken, parts.spool_room.taken) == (0, 0, 0)
+
+
+def test_no_room_for_an_answer_is_told_before_its_status() -> None:
+    with make_client(FakeModel(), spool_bytes=2**20) as client:
+        client.wait_until_loaded()
+        room = client.state["parts"].spool_room
+        room.take(2**20, 0)
+        response = client.post("/predict", {"inputs": [ROW] * 300, "samples": 500, "include": ["draws"]})
+        assert response.status_code == 429
+        assert room.taken == 2**20
+
+
+@pytest.mark.parametrize(
+    "where", ["murho.service.predict.json_codec.encode_answer", "murho.service.predict.call.answer_values"]
+)
+def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    with make_client(FakeModel()) as client:
+        client.wait_until_loaded()
+        monkeypatch.setattr(where, full)
+        response = client.post("/predict", {"inputs": [ROW]})
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) >= 1

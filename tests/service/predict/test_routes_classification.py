@@ -1,0 +1,353 @@
+"""The answers of a classifier, as the contract has them."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.service.app import create_app
+from murho.service.predict.formats import MEDIA_TYPES
+from murho.service.settings import Settings
+from tests.service.classifiers import CLASSES, Classifier, write_classifier
+from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, pointers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROWS = [ROW, {**ROW, "Weight": 1200.0, "Origin/plant": "Europe"}, {**ROW, "Weight": 9000.0, "Automatic": False}]
+KEYS = [
+    *("model", "target", "samples", "seed", "classes", "prediction", "probabilities", "epistemic_std", "entropy"),
+    *("epistemic_entropy", "percentiles", "prediction_set", "calibrated", "warnings"),
+]
+NEED_DRAWS = ("epistemic_std", "entropy", "epistemic_entropy", "percentiles", "prediction_set")
+CSV, ARROW, PARQUET, NPY = (
+    "text/csv",
+    "application/vnd.apache.arrow.stream",
+    "application/vnd.apache.parquet",
+    "application/x-npy",
+)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[AppClient]:
+    with make_client(Classifier()) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+def ask(service: AppClient, rows: list[Any] | None = None, **options: Any) -> dict[str, Any]:
+    response = service.post("/predict", {"inputs": ROWS if rows is None else rows, **options})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def test_the_answer_has_the_keys_of_the_contract_in_their_order(service: AppClient) -> None:
+    answer = ask(service)
+    assert list(answer) == KEYS
+    assert (answer["target"], answer["classes"], answer["calibrated"]) == ("Body", list(CLASSES), True)
+    assert answer["percentiles"]["levels"] == [5, 50, 95]
+    assert np.shape(answer["percentiles"]["values"]) == (3, 3, 3)
+    assert answer["prediction_set"]["coverage"] == 0.9
+    assert [warning["pointer"] for warning in answer["warnings"]] == ["/inputs/2/Weight"]
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize("samples", [1, 2, 64])
+def test_probabilities_entropies_and_sets_agree(service: AppClient, calibrated: bool, samples: int) -> None:
+    answer = ask(service, samples=samples, calibrated=calibrated, include=["draws"])
+    probabilities = np.array(answer["probabilities"])
+    assert answer["calibrated"] is calibrated
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+    assert answer["prediction"] == [CLASSES[index] for index in probabilities.argmax(axis=1)]
+    entropy, epistemic = np.array(answer["entropy"]), np.array(answer["epistemic_entropy"])
+    np.testing.assert_allclose(entropy, -(probabilities * np.log(probabilities)).sum(axis=1), rtol=1e-9)
+    assert (entropy >= epistemic).all()
+    assert (epistemic >= 0).all()
+    for members, likeliest in zip(answer["prediction_set"]["values"], answer["prediction"], strict=True):
+        assert likeliest in members
+        assert members == [name for name in CLASSES if name in members]
+    draws = np.array(answer["draws"])
+    assert draws.shape == (3, samples, 3)
+    np.testing.assert_allclose(draws.sum(axis=2), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(draws.mean(axis=1), probabilities, rtol=1e-6)
+    np.testing.assert_allclose(draws.std(axis=1), answer["epistemic_std"], rtol=1e-6, atol=1e-12)
+    of_draws = -(draws * np.log(np.maximum(draws, 1e-300))).sum(axis=2).mean(axis=1)
+    np.testing.assert_allclose(entropy - of_draws, epistemic, rtol=1e-6, atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(coverage=st.floats(0.0, 1.0, exclude_min=True, exclude_max=True), calibrated=st.booleans())
+def test_sets_are_never_empty_and_grow_with_the_coverage(service: AppClient, coverage: float, calibrated: bool) -> None:
+    small, usual = (
+        ask(service, coverage=level, calibrated=calibrated)["prediction_set"] for level in sorted((coverage, 0.9))
+    )
+    assert coverage in (small["coverage"], usual["coverage"])
+    for fewer, more in zip(small["values"], usual["values"], strict=True):
+        assert fewer
+        assert set(fewer) <= set(more)
+
+
+def test_without_draws_there_are_prediction_and_probabilities_alone(service: AppClient) -> None:
+    answer = ask(service, samples=0, include=["mc_error"])
+    assert list(answer) == [*KEYS[:-2], "mc_error", *KEYS[-2:]]
+    assert all(answer[key] is None for key in (*NEED_DRAWS, "mc_error"))
+    np.testing.assert_allclose(np.sum(answer["probabilities"], axis=1), 1.0)
+    assert answer["calibrated"] is False
+    assert answer == ask(service, samples=0, include=["mc_error"])
+
+
+def test_what_is_not_asked_for_is_absent(service: AppClient) -> None:
+    assert "percentiles" not in ask(service, percentiles=[])
+    answer = ask(service, percentiles=[2.5, 50], include=["mc_error"])
+    assert np.shape(answer["percentiles"]["values"]) == (3, 3, 2)
+    assert list(answer["mc_error"]) == ["probabilities"]
+    assert np.shape(answer["mc_error"]["probabilities"]) == (3, 3)
+    assert (np.array(answer["mc_error"]["probabilities"]) >= 0).all()
+
+
+def test_an_answer_does_not_depend_on_the_other_rows(service: AppClient) -> None:
+    together = ask(service, include=["draws"], samples=16)
+    for index, row in enumerate(ROWS):
+        alone = ask(service, [row], include=["draws"], samples=16)
+        for key in ("probabilities", "epistemic_std", "entropy", "epistemic_entropy", "draws"):
+            np.testing.assert_allclose(alone[key][0], together[key][index], rtol=1e-5, atol=1e-7)
+        assert alone["prediction_set"]["values"][0] == together["prediction_set"]["values"][index]
+
+
+def test_the_first_draws_are_those_of_more_draws(service: AppClient) -> None:
+    # Raw, and like the training rows: other draws keep to the mean of all of them.
+    few, many = (ask(service, ROWS[:2], samples=samples, include=["draws"], calibrated=False) for samples in (4, 8))
+    few_draws, many_draws = np.array(few["draws"]), np.array(many["draws"])
+    np.testing.assert_allclose(few_draws.mean(axis=1), few["probabilities"], rtol=1e-6)
+    np.testing.assert_allclose(np.abs(few_draws - many_draws[:, :4]).max(), 0.0, atol=0.02)
+
+
+@pytest.mark.parametrize("model", [Classifier(calibrated=False)])
+def test_a_checkpoint_without_a_calibration_says_so(model: Classifier) -> None:
+    with make_client(model) as service:
+        service.wait_until_loaded()
+        answer = ask(service)
+    assert answer["calibrated"] is False
+    assert all(answer["prediction_set"]["values"])
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"noise": False}, ["/noise"]),
+        ({"noise": True}, ["/noise"]),
+        ({"thresholds": [1.0]}, ["/thresholds"]),
+        ({"thresholds": [], "noise": True}, ["/noise", "/thresholds"]),
+        ({"coverage": 0}, ["/coverage"]),
+        ({"coverage": 1.0}, ["/coverage"]),
+        ({"coverage": "0.9"}, ["/coverage"]),
+        ({"coverage": [0.9]}, ["/coverage"]),
+        ({"coverage": True}, ["/coverage"]),
+    ],
+)
+def test_options_that_make_no_sense_for_classes_are_refused(
+    service: AppClient, options: dict[str, Any], where: list[str]
+) -> None:
+    response = service.post("/predict", {"inputs": ROWS, **options})
+    assert response.status_code == 422
+    assert pointers(response) == where
+
+
+@pytest.mark.parametrize(
+    ("query", "where"), [("noise=true", "/noise"), ("thresholds=", "/thresholds"), ("coverage=1", "/coverage")]
+)
+def test_they_are_refused_as_query_parameters_too(service: AppClient, query: str, where: str) -> None:
+    response = service.post(f"/predict?{query}", content=csv_of(ROWS), headers={"content-type": CSV})
+    assert (response.status_code, pointers(response)) == (422, [where])
+
+
+def test_coverage_is_refused_for_a_number() -> None:
+    with make_client(FakeModel()) as service:
+        service.wait_until_loaded()
+        response = service.post("/predict", {"inputs": [ROW], "coverage": 0.9})
+        assert (response.status_code, pointers(response)) == (422, ["/coverage"])
+        assert "percentiles" in response.json()["detail"]
+        assert service.post("/predict", {"inputs": [ROW], "coverage": None}).status_code == 200
+
+
+def csv_of(rows: list[dict[str, Any]]) -> bytes:
+    lines = [",".join(NAMES), *(",".join(str(cell) for cell in row.values()) for row in rows)]
+    return "\n".join(lines).encode()
+
+
+def test_tables_have_the_columns_of_murho_predict_first_and_the_values_of_json(service: AppClient) -> None:
+    answer = ask(service, samples=8, coverage=0.6, percentiles=[5, 97.5], include=["mc_error"])
+    query = "/predict?samples=8&coverage=0.6&percentiles=5,97.5&include=mc_error"
+    names = [
+        "prediction",
+        *(f"p_{name}" for name in CLASSES),
+        *("entropy", "epistemic_entropy", "prediction_set"),
+        *(f"epistemic_std_{name}" for name in CLASSES),
+        *(f"p{level}_{name}" for name, level in itertools.product(CLASSES, ("5", "97.5"))),
+        *(f"mc_error_{name}" for name in CLASSES),
+    ]
+    for kind in (CSV, ARROW, PARQUET):
+        response = service.post(query, content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
+        table = read_table(response.content, kind)
+        assert table.column_names == names
+        assert table["prediction"].to_pylist() == answer["prediction"]
+        sets = table["prediction_set"].to_pylist()
+        assert (list(map(json.loads, sets)) if kind == CSV else sets) == answer["prediction_set"]["values"]
+
+        def same(column: str, values: Any, table: pa.Table = table) -> None:
+            np.testing.assert_allclose(table[column].to_numpy(), values, rtol=1e-12)
+
+        same("entropy", answer["entropy"])
+        same("epistemic_entropy", answer["epistemic_entropy"])
+        for index, name in enumerate(CLASSES):
+            same(f"p_{name}", np.array(answer["probabilities"])[:, index])
+            same(f"epistemic_std_{name}", np.array(answer["epistemic_std"])[:, index])
+            same(f"mc_error_{name}", np.array(answer["mc_error"]["probabilities"])[:, index])
+            same(f"p97.5_{name}", np.array(answer["percentiles"]["values"])[:, index, 1])
+
+
+def read_table(body: bytes, kind: str) -> pa.Table:
+    if kind == ARROW:
+        return pa.ipc.open_stream(body).read_all()
+    if kind == PARQUET:
+        return pa.parquet.read_table(io.BytesIO(body))
+    return pa.csv.read_csv(io.BytesIO(body))
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
+@pytest.mark.parametrize("samples", [0, 4])
+def test_arrow_and_parquet_tell_the_facts_and_list_the_draws(service: AppClient, kind: str, samples: int) -> None:
+    answer = ask(service, samples=samples, include=["draws"])
+    query = f"/predict?samples={samples}&include=draws"
+    response = service.post(query, content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
+    table = read_table(response.content, kind)
+    facts = json.loads(table.schema.metadata[b"murho"])
+    assert (facts["classes"], facts["coverage"], facts["levels"]) == (list(CLASSES), 0.9, [5, 50, 95])
+    np.testing.assert_allclose(table["draws"].to_pylist(), answer["draws"], rtol=1e-12)
+    if not samples:
+        assert table["prediction_set"].to_pylist() == [None] * 3 == table["entropy"].to_pylist()
+
+
+def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
+    numbers = tuple(Feature(name, FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()) for name in "ab")
+    schema = Schema(numbers, Target("y", None, CLASSES), {})
+    sink = io.BytesIO()
+    np.save(sink, np.array([[0.1, 0.2], [0.8, 0.3]]))
+    with make_client(Classifier(schema=schema)) as service:
+        service.wait_until_loaded()
+        answer = ask(service, [[0.1, 0.2], [0.8, 0.3]], samples=4, include=["draws"])
+        for samples in (4, 0):
+            response = service.post(
+                f"/predict?samples={samples}&include=draws",
+                content=sink.getvalue(),
+                headers={"content-type": NPY},
+            )
+            array = np.load(io.BytesIO(response.content), allow_pickle=False)
+            assert array["draws"].shape == (2, samples, 3)
+            assert array["prediction_set"].shape == (2, 3)
+            if samples:
+                assert array["prediction"].tolist() == answer["prediction"]
+                sets = [[CLASSES[index] for index in np.flatnonzero(row)] for row in array["prediction_set"]]
+                assert sets == answer["prediction_set"]["values"]
+                np.testing.assert_allclose(array["draws"], answer["draws"], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "names", [("ほほ", "ネコ"), tuple(f"a class with the number {index:04d}" for index in range(300))]
+)
+def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> None:
+    schema = Schema(Classifier().schema.features, Target("y", None, names), {})
+    with make_client(Classifier(schema=schema)) as service:
+        service.wait_until_loaded()
+        headers = {"content-type": CSV, "accept": NPY}
+        response = service.post("/predict?samples=2", content=csv_of(ROWS), headers=headers)
+    array = np.load(io.BytesIO(response.content), allow_pickle=False, max_header_size=10**6)
+    assert array.dtype.names is not None
+    assert array.dtype.names[1] == f"p_{names[0]}"
+    assert set(array["prediction"].tolist()) <= set(names)
+
+
+def test_every_format_answers(service: AppClient) -> None:
+    for kind in MEDIA_TYPES:
+        response = service.post("/predict", content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith(kind)
+
+
+def test_a_large_answer_is_written_as_a_small_one(service: AppClient) -> None:
+    rows = [{**ROW, "Weight": 1000.0 + index} for index in range(2000)]
+    large = ask(service, rows, samples=4)
+    small = ask(service, rows[-3:], samples=4)
+    assert len(large["prediction"]) == 2000
+    assert large["prediction"][-3:] == small["prediction"]
+    assert large["prediction_set"]["values"][-3:] == small["prediction_set"]["values"]
+    np.testing.assert_allclose(large["probabilities"][-3:], small["probabilities"], rtol=1e-5, atol=1e-7)
+
+
+def test_more_numbers_than_a_service_lists_are_413(monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_client(Classifier(), max_draw_values=30) as service:
+        service.wait_until_loaded()
+        assert service.post("/predict", {"inputs": ROWS, "samples": 3, "include": ["draws"]}).status_code == 200
+        response = service.post("/predict", {"inputs": ROWS, "samples": 4, "include": ["draws"]})
+        assert response.status_code == 413
+        assert "3 classes" in response.json()["detail"]
+        monkeypatch.setattr("murho.service.predict.decoding.MOST_CLASS_VALUES", 50)
+        response = service.post("/predict", {"inputs": ROWS})
+        assert response.status_code == 413
+        assert "fewer percentiles" in response.json()["detail"]
+
+
+def test_two_classes_have_two_probabilities() -> None:
+    schema = Schema(Classifier().schema.features, Target("Automatic?", None, ("false", "true")), {})
+    with make_client(Classifier(schema=schema)) as service:
+        service.wait_until_loaded()
+        answer = ask(service)
+    np.testing.assert_allclose(np.sum(answer["probabilities"], axis=1), 1.0)
+    assert set(answer["prediction"]) <= {"false", "true"}
+
+
+def test_the_model_is_described_with_its_classes_and_without_a_unit(service: AppClient) -> None:
+    described = service.get("/models/cars").json()
+    listed = service.get("/models").json()["models"][0]
+    for told in (described, listed):
+        assert told["task"] == "classification"
+        assert told["target"] == {"name": "Body", "classes": list(CLASSES)}
+    assert described["calibration"]["method"] == "class"
+
+
+def test_the_overview_counts_the_classes(service: AppClient) -> None:
+    shown = service.get("/models/cars/overview").json()
+    assert shown["task"] == "classification"
+    assert shown["target"]["classes"] == list(CLASSES)
+    assert shown["target"]["levels"] == [{"value": name, "rows": 90} for name in CLASSES]
+    assert shown["reliability"] is None
+    assert shown["calibration"] == {"method": "vector scaling", "rows": 400}
+    assert service.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
+
+
+def test_a_checkpoint_is_loaded_and_proves_itself(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    damaged = write_classifier(tmp_path, "damaged") / "model.json"
+    damaged.write_bytes(damaged.read_bytes().replace(b"na\\u00efve", b"native").replace("naïve".encode(), b"native"))
+    with AppClient(create_app(Settings(checkpoints=tmp_path, device="cpu"))) as service:
+        service.wait_until_loaded()
+        listed = service.get("/models").json()
+        assert [model["name"] for model in listed["models"]] == ["cars"]
+        assert [refused["name"] for refused in listed["refused"]] == ["damaged"]
+        answer = ask(service, samples=16)
+    fake = Classifier().posterior
+    assert answer["classes"] == list(fake.schema.target.classes or ())
+    np.testing.assert_allclose(np.sum(answer["probabilities"], axis=1), 1.0)

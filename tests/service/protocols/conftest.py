@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.service.protocols.support import NUMBERS
+from tests.service.support import AppClient, FakeModel, make_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[AppClient]:
+    """A service of ``cars``, with every kind of feature, and of ``numbers``."""
+    with make_client(FakeModel(), FakeModel("numbers", schema=NUMBERS), max_rows=1000, samples=4) as client:
+        client.wait_until_loaded()
+        yield client

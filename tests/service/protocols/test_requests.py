@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.service.protocols.support import (
+    LENGTH,
+    binary,
+    error_of,
+    infer,
+    outputs,
+    row_tensors,
+    tensor,
+    with_blobs,
+)
+from tests.service.support import ROW
+
+if TYPE_CHECKING:
+    from tests.service.support import AppClient
+
+MATRIX = np.array([[3000.0, 100.0, 1.0], [2000.0, np.nan, 0.0]])
+PATH = "/v2/models/numbers/infer"
+
+
+def test_the_answer_is_that_of_predict(client: AppClient) -> None:
+    answer = outputs(infer(client, row_tensors(2), parameters={"samples": 5, "seed": 3, "percentiles": "10,90"}))
+    same = client.post("/models/cars/predict", {"inputs": [ROW] * 2, "samples": 5, "seed": 3, "percentiles": [10, 90]})
+    document = same.json()
+    for name in ("mean", "std", "epistemic_std", "aleatoric_std"):
+        np.testing.assert_array_equal(answer.pop(name), document[name])
+    np.testing.assert_array_equal(answer.pop("percentiles"), document["percentiles"]["values"])
+    assert answer == {}
+
+
+def test_the_facts_of_the_answer_are_its_parameters(client: AppClient) -> None:
+    parameters = {"samples": 3, "seed": 9, "percentiles": "2.5, 50", "thresholds": 20, "calibrated": True}
+    document = infer(client, row_tensors(Weight={"data": [9000.0]}), id="a", parameters=parameters).json()
+    warnings = document["parameters"].pop("warnings")
+    assert "/inputs/Weight/0" in warnings
+    assert document["id"] == "a"
+    assert document["model_name"] == "cars"
+    assert document["model_version"] == "1"
+    assert document["parameters"] == {
+        "target": "Consumption",
+        "samples": 3,
+        "seed": 9,
+        "calibrated": True,
+        "percentiles": "2.5,50",
+        "thresholds": "20",
+    }
+    assert [output["name"] for output in document["outputs"]][-2:] == ["percentiles", "exceedance"]
+    assert "id" not in infer(client, row_tensors()).json()
+
+
+def test_outputs_come_as_asked_for(client: AppClient) -> None:
+    wanted = [
+        {"name": "draws"},
+        {"name": "mean", "parameters": {"binary_data": True}},
+        {"name": "percentiles_mc_error", "parameters": {"binary_data": False}},
+    ]
+    response = infer(client, row_tensors(2), outputs=wanted, parameters={"binary_data_output": True})
+    assert response.headers["content-type"] == "application/octet-stream"
+    found = outputs(response)
+    assert {name: values.shape for name, values in found.items()} == {
+        "draws": (2, 4),
+        "mean": (2,),
+        "percentiles_mc_error": (2, 3),
+    }
+    response = infer(client, row_tensors(2), outputs=[{"name": "mean"}])
+    assert LENGTH not in response.headers
+    assert response.headers["content-type"] == "application/json"
+    assert list(outputs(response)) == ["mean"]
+    assert len(outputs(infer(client, row_tensors(), outputs=[]))) == 5
+
+
+def test_without_draws_there_is_the_mean_alone(client: AppClient) -> None:
+    assert list(outputs(infer(client, row_tensors(), parameters={"samples": 0}))) == ["mean"]
+    error = error_of(infer(client, row_tensors(), parameters={"samples": 0}, outputs=[{"name": "std"}]))
+    assert error == "/outputs/0/name: The output 'std' needs draws, and the parameter samples is 0."
+
+
+def test_without_levels_there_are_no_percentiles(client: AppClient) -> None:
+    assert "percentiles" not in outputs(infer(client, row_tensors(), parameters={"percentiles": ""}))
+    for name, parameters in (("percentiles", {"percentiles": " "}), ("exceedance", {})):
+        response = infer(client, row_tensors(), parameters=parameters, outputs=[{"name": name}])
+        assert f"The output '{name}' needs the parameter" in error_of(response)
+
+
+def test_one_matrix_has_all_features_that_are_numbers(client: AppClient) -> None:
+    as_json = {"name": "x", "shape": [2, 3], "datatype": "FP64", "data": [3000, 100, 1, 2000, None, 0]}
+    nested = as_json | {"data": [[3000, 100, 1], [2000, None, 0]]}
+    expected = [130.0, 20.0]
+    for sent in (as_json, nested):
+        np.testing.assert_array_equal(outputs(infer(client, [sent], "numbers"))["mean"], expected)
+    for datatype, dtype in (("FP64", "<f8"), ("FP32", "<f4"), ("FP16", "<f2")):
+        values = MATRIX.astype(dtype)
+        response = client.post(PATH, **with_blobs({"inputs": [binary("x", values, datatype)]}, values.tobytes()))
+        np.testing.assert_array_equal(outputs(response)["mean"], expected)
+    upper = (MATRIX.astype("<f4").view("<u4") >> 16).astype("<u2")
+    response = client.post(PATH, **with_blobs({"inputs": [binary("x", upper, "BF16")]}, upper.tobytes()))
+    assert outputs(response)["mean"] == pytest.approx(expected, rel=0.01)
+
+
+def test_a_model_of_numbers_takes_one_tensor_a_feature_too(client: AppClient) -> None:
+    power = np.array([[100], [90]], "<i2")
+    inputs = [
+        tensor("Automatic", [True, False], "BOOL"),
+        binary("Horsepower", power, "INT16"),
+        tensor("Weight", [[3000], [2000]], "UINT32", shape=[2, 1]),
+    ]
+    response = client.post(PATH, **with_blobs({"inputs": inputs}, power.tobytes()))
+    np.testing.assert_array_equal(outputs(response)["mean"], [130.0, 110.0])
+
+
+def test_a_body_may_be_the_matrix_alone(client: AppClient) -> None:
+    response = client.post(PATH, content=MATRIX.tobytes(), headers={LENGTH: "0"})
+    assert response.headers["content-type"] == "application/octet-stream"
+    np.testing.assert_array_equal(outputs(response)["mean"], [130.0, 20.0])
+    error = error_of(client.post(PATH, content=MATRIX.tobytes()[:-1], headers={LENGTH: "0"}))
+    assert error == "The body has 47 bytes; a row of 3 FP64 takes 24."
+    error = error_of(client.post("/v2/models/cars/infer", content=MATRIX.tobytes(), headers={LENGTH: "0"}))
+    assert "models with one input" in error
+    assert "isn't valid JSON" in error_of(client.post(PATH, content=b"", headers={LENGTH: "0"}))
+
+
+def test_nan_in_json_is_a_missing_value(client: AppClient) -> None:
+    inputs = b'[{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [3000, NaN, 1]}]'
+    text = b'{"id": "NaN \\" NaN", "inputs": ' + inputs + b"}"
+    response = client.post(PATH, content=text)
+    assert response.json()["id"] == 'NaN " NaN'
+    assert outputs(response)["mean"] == [30.0]
+    for broken in (text.replace(b"NaN, 1", b"Infinity, 1"), text[:-1], b'{"inputs": [NaN, "' + b'\\"' * 100_000):
+        assert "isn't valid JSON" in error_of(client.post(PATH, content=broken))
+
+
+def test_a_missing_text_is_null_or_empty(client: AppClient) -> None:
+    for missing in (None, ""):
+        found = outputs(infer(client, row_tensors(Year={"data": [missing]})))
+        np.testing.assert_array_equal(found["mean"], [130.0])
+        error = error_of(infer(client, row_tensors(1, **{"Origin/plant": {"data": [missing]}})))
+        assert error.startswith("/inputs/Origin~1plant/0: null isn't accepted")
+
+
+def test_a_number_is_a_category(client: AppClient) -> None:
+    for data, datatype, named in (([0.1], "FP32", "'0.1'"), ([4.0], "FP64", "'4'"), ([7], "INT8", "'7'")):
+        sent = {"Origin/plant": {"data": data, "datatype": datatype}}
+        assert named in infer(client, row_tensors(1, **sent)).json()["parameters"]["warnings"]
+
+
+TOO_MANY = [tensor("x", [1.0])] * 2
+GOOD = {"name": "x", "shape": [1, 3], "datatype": "FP64", "data": [3000, 100, 1]}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ([], "Expected a JSON object, not a list."),
+        ({}, "/inputs: Expected a list of tensors, not null. The inputs of this model: 'x'."),
+        ({"inputs": []}, "/inputs: Expected a list of tensors, not an empty list."),
+        ({"inputs": [GOOD], "input": 1}, "/input: There is no key 'input'"),
+        ({"inputs": [3]}, "/inputs/0: Expected an object, not a number."),
+        ({"inputs": [GOOD | {"size": 3}]}, "/inputs/0/size: There is no key"),
+        ({"inputs": [{**GOOD, "name": 3}]}, "/inputs/0/name: Expected the name"),
+        ({"inputs": [{**GOOD, "shape": 3}]}, "/inputs/x/shape: Expected a shape"),
+        ({"inputs": [{**GOOD, "shape": []}]}, "/inputs/x/shape: Expected a shape"),
+        ({"inputs": [{**GOOD, "shape": [1, 1, 3]}]}, "/inputs/x/shape: Expected a shape"),
+        (
+            {"inputs": [{**GOOD, "shape": [-1, 3]}]},
+            "/inputs/x/shape/0: Expected a size, a whole number from 0, not -1.",
+        ),
+        ({"inputs": [{**GOOD, "shape": [True, 3]}]}, "/inputs/x/shape/0: Expected a size"),
+        ({"inputs": [{**GOOD, "shape": [2**62, 3]}]}, "/inputs/x/shape/0: Expected a size"),
+        ({"inputs": [{**GOOD, "shape": [1.0, 3]}]}, "/inputs/x/shape/0: Expected a size"),
+        ({"inputs": [{**GOOD, "shape": [3]}]}, "/inputs/x: The shape is [3]; this model takes [rows, 3]"),
+        ({"inputs": [{**GOOD, "shape": [0, 3], "data": []}]}, "/inputs: The tensors have no rows"),
+        ({"inputs": [{**GOOD, "shape": [2, 3]}]}, "/inputs/x: There are 3 values, where the shape [2, 3] has 6."),
+        ({"inputs": [{**GOOD, "data": [[1, 2, 3], [4, 5, 6]]}]}, "/inputs/x: There are 2 values"),
+        ({"inputs": [{**GOOD, "data": [[1, 2]]}]}, "/inputs/x/0: Expected a list of 3 values"),
+        (
+            {"inputs": [{**GOOD, "data": [[1, 2, [3]]]}]},
+            "/inputs/x/2: Expected a number for FP64, or null, not a list.",
+        ),
+        ({"inputs": [{**GOOD, "data": "abc"}]}, "/inputs/x: Expected a list of values, not a string."),
+        (
+            {"inputs": [{**GOOD, "data": [1, 2, True]}]},
+            "/inputs/x/2: Expected a number for FP64, or null, not a boolean.",
+        ),
+        ({"inputs": [{**GOOD, "data": [1, 2, 3]}]}, "/inputs/x/0/2: Expected 0 or 1, not 3."),
+        ({"inputs": [{**GOOD, "datatype": "INT8"}]}, "/inputs/x/0: INT8 goes from -128 to 127."),
+        ({"inputs": [{**GOOD, "datatype": "INT64", "data": [1, 2, 1.5]}]}, "/inputs/x/2: Expected a whole number"),
+        ({"inputs": [{**GOOD, "datatype": "FP16", "data": [1e6, 2, 1]}]}, "/inputs/x/0/0: Expected a finite number"),
+        ({"inputs": [{**GOOD, "datatype": "BF16"}]}, "/inputs/x: BF16 tensors have to be sent as binary data."),
+        ({"inputs": [{**GOOD, "datatype": "BYTES", "data": ["a"] * 3}]}, "/inputs/x: The datatype is BYTES"),
+        ({"inputs": [{**GOOD, "datatype": "FP8"}]}, "/inputs/x/datatype: Expected one of BOOL"),
+        ({"inputs": [{**GOOD, "datatype": ["FP64"]}]}, "/inputs/x/datatype: Expected one of BOOL"),
+        ({"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP64"}]}, "/inputs/x: The input has neither data"),
+        ({"inputs": TOO_MANY}, "/inputs/x: 'x' is no feature of this model."),
+        ({"inputs": [GOOD | {"name": "Weigth"}]}, "/inputs/Weigth: 'Weigth' is no feature of this model. Did you mean"),
+        ({"inputs": [GOOD], "id": 3}, "/id: Expected a string"),
+        ({"inputs": [GOOD], "parameters": 3}, "/parameters: Expected an object, not a number."),
+        ({"inputs": [GOOD], "parameters": {"sample": 3}}, "/parameters/sample: There is no parameter 'sample'"),
+        ({"inputs": [GOOD], "parameters": {"samples": "3"}}, "/parameters/samples: Expected an integer"),
+        ({"inputs": [GOOD], "parameters": {"samples": 10**6}}, "/parameters/samples: This service draws at most"),
+        ({"inputs": [GOOD], "parameters": {"percentiles": "5;50"}}, "/parameters/percentiles/0: Expected a number"),
+        ({"inputs": [GOOD], "parameters": {"percentiles": 100}}, "/parameters/percentiles/0: Expected a number above"),
+        ({"inputs": [GOOD], "parameters": {"noise": 1}}, "/parameters/noise: Expected true or false"),
+        ({"inputs": [GOOD], "parameters": {"timeout": 0.5}}, "/parameters/timeout: Expected a number of microseconds"),
+        (
+            {"inputs": [GOOD], "parameters": {"sequence_id": 3}},
+            "/parameters/sequence_id: This service has no sequences",
+        ),
+        ({"inputs": [GOOD], "parameters": {"priority": 3}}, "/parameters/priority: This service has no priorities"),
+        ({"inputs": [GOOD], "parameters": {"binary_data_output": 1}}, "/parameters/binary_data_output: Expected true"),
+        ({"inputs": [GOOD | {"parameters": {"a": 1}}]}, "/inputs/x/parameters/a: There is no parameter 'a'"),
+        (
+            {"inputs": [GOOD | {"parameters": {"shared_memory_region": "a"}}]},
+            "/inputs/x/parameters/shared_memory_region: This service has no shared memory",
+        ),
+        ({"inputs": [GOOD | {"parameters": {"binary_data_size": 24}}]}, "/inputs/x: The input has data, and the"),
+        ({"inputs": [GOOD], "outputs": {}}, "/outputs: Expected a list of outputs, not an object."),
+        ({"inputs": [GOOD], "outputs": ["mean"]}, "/outputs/0: Expected an object, not a string."),
+        (
+            {"inputs": [GOOD], "outputs": [{"name": "median"}]},
+            "/outputs/0/name: There is no output 'median'; there are",
+        ),
+        ({"inputs": [GOOD], "outputs": [{"name": ["mean"]}]}, "/outputs/0/name: There is no output a list"),
+        ({"inputs": [GOOD], "outputs": [{"name": "mean"}] * 2}, "/outputs/1/name: The output 'mean' is there twice."),
+        ({"inputs": [GOOD], "outputs": [{"name": "mean", "data": 3}]}, "/outputs/0/data: There is no key"),
+        (
+            {"inputs": [GOOD], "outputs": [{"name": "mean", "parameters": {"classification": 3}}]},
+            "/outputs/0/parameters/classification: This service has no classification",
+        ),
+        (
+            {"inputs": [GOOD], "outputs": [{"name": "mean", "parameters": {"binary_data": "no"}}]},
+            "/outputs/0/parameters/binary_data: Expected true or false, not a string.",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(client: AppClient, document: Any, said: str) -> None:
+    error = error_of(client.post(PATH, document))
+    assert error.startswith(said), error
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"Weight": {"datatype": "BYTES", "data": ["3000"]}},
+            "/inputs/Weight: 'Weight' is numeric: it takes a datatype",
+        ),
+        ({"Weight": {"datatype": "BOOL", "data": [True]}}, "/inputs/Weight: 'Weight' is numeric: it takes"),
+        ({"Weight": {"data": [None]}}, "/inputs/Weight/0: null isn't accepted"),
+        ({"Weight": {"shape": [1, 2], "data": [1, 2]}}, "/inputs/Weight: The shape is [1, 2]; a feature takes [1] or"),
+        ({"Weight": {"shape": [2], "data": [1, 2]}}, "/inputs/Horsepower: The shape is [1], and 'Weight' has 2 rows."),
+        ({"Automatic": {"datatype": "BYTES", "data": ["true"]}}, "/inputs/Automatic: 'Automatic' is boolean"),
+        ({"Year": {"datatype": "FP64", "data": [1975]}}, "/inputs/Year: 'Year' is date: it takes BYTES"),
+        ({"Year": {"data": ["1975-02-30"]}}, "/inputs/Year/0: Expected an ISO 8601 date"),
+        (
+            {"Origin/plant": {"datatype": "BOOL", "data": [True]}},
+            "/inputs/Origin~1plant: 'Origin/plant' is categorical",
+        ),
+        (
+            {"Weight": {"name": "Weights"}},
+            "/inputs/Weights: 'Weights' is no feature of this model. Did you mean 'Weight'",
+        ),
+        ({"Weight": {"name": "Consumption"}}, "/inputs/Consumption: 'Consumption' is the target"),
+        ({"Weight": {"name": "Year"}}, "/inputs/Year: There is more than one input of this name."),
+    ],
+)
+def test_a_tensor_that_does_not_fit_its_feature_is_refused(
+    client: AppClient, changes: dict[str, Any], said: str
+) -> None:
+    error = error_of(infer(client, row_tensors(**changes)))
+    assert said in error, error
+
+
+def test_absent_features_are_named(client: AppClient) -> None:
+    error = error_of(infer(client, row_tensors()[:3]))
+    assert "The feature 'Year' is absent" in error
+    assert "The feature 'Origin/plant' is absent" in error
+
+
+def test_values_far_outside_are_pointed_at(client: AppClient) -> None:
+    far = 1.79e308
+    matrix = {"name": "x", "shape": [2, 3], "datatype": "FP64", "data": [3000, 100, 1, 3000, 1e300, 1]}
+    assert "/inputs/x/1/1" in infer(client, [matrix], "numbers").json()["parameters"]["warnings"]
+    error = error_of(infer(client, [matrix | {"data": [3000, 100, 1, far, far, 1]}], "numbers"))
+    assert "/inputs/x/1/0: The value is so far outside" in error
+    error = error_of(infer(client, row_tensors(2, Weight={"data": [far, 1]}, Horsepower={"data": [far, 1]})))
+    assert "/inputs/Weight/0: The value is so far outside" in error
+
+
+def test_limits_are_those_of_predict(client: AppClient) -> None:
+    row = [3000.0, 100.0, 1.0]
+    many = {"name": "x", "shape": [1001, 3], "datatype": "FP64", "data": row * 1001}
+    assert "at most 1000" in error_of(infer(client, [many], "numbers"), 413)
+    huge = {"name": "x", "shape": [10**11, 3], "datatype": "FP64", "data": row}
+    assert "at most 1000" in error_of(infer(client, [huge], "numbers"), 413)
+    long = b'{"inputs": [' + b"[]," * 2_000_000 + b"[]]}"
+    assert "binary tensors" in error_of(client.post(PATH, content=long), 413)
+    deep = b'{"inputs": ' + b"[" * 40_000 + b"]" * 40_000 + b"}"
+    assert "isn't valid JSON" in error_of(client.post(PATH, content=deep))
+
+
+def test_what_clients_of_other_servers_add_is_no_error(client: AppClient) -> None:
+    inputs = row_tensors(Weight={"parameters": {"content_type": "np"}})
+    assert infer(client, inputs, parameters={"content_type": "pd", "timeout": 0}).status_code == 200

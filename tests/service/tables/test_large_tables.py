@@ -1,0 +1,299 @@
+"""Tests of `service.tables.large_tables`: what is taken in blocks is answered as what is taken as a whole."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from murho.service.tables import block_codec, large_tables, table_inputs
+from murho.service.tables.table_answers import FACTS
+from tests.service.classifiers import Classifier
+from tests.service.support import ROW, AppClient, FakeModel, make_client
+from tests.service.wire import served, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
+ROWS = 23
+BLOCK = 5
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every table in blocks of five rows."""
+    monkeypatch.setattr(large_tables, "LARGE_BYTES", 0)
+    monkeypatch.setattr(block_codec, "BLOCK_ROWS", BLOCK)
+
+
+def table(rows: int = ROWS, **cells: dict[int, Any]) -> dict[str, list[Any]]:
+    """Columns of different rows; `cells` replaces some, by feature and row."""
+    columns = {name: [value] * rows for name, value in ROW.items()}
+    columns["Weight"] = [1500.0 + 37 * row for row in range(rows)]
+    columns["Horsepower"] = [None if row % 4 == 3 else 50.0 + row for row in range(rows)]
+    for name, changed in cells.items():
+        for row, value in changed.items():
+            columns[name.replace("_", "/")][row] = value
+    return columns
+
+
+def body_of(columns: dict[str, list[Any]], media_type: str, batch: int | None = None) -> bytes:
+    sink = io.BytesIO()
+    if media_type == CSV:
+        rows = zip(*columns.values(), strict=True)
+        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+        return "\n".join([",".join(columns), *lines, ""]).encode()
+    made = pa.table(columns)
+    with pa.ipc.new_stream(sink, made.schema) as writer:
+        writer.write_table(made, max_chunksize=batch)
+    return sink.getvalue()
+
+
+def ask(client: AppClient, body: bytes, media_type: str, accept: str = "", query: str = "", **headers: str) -> Any:
+    given = {"content-type": media_type, "accept-encoding": "identity", **headers} | (
+        {"accept": accept} if accept else {}
+    )
+    return client.post(f"/predict?samples=8&{query}", content=body, headers=given)
+
+
+def answer_of(response: httpx.Response) -> pa.Table:
+    assert response.status_code == 200, response.text
+    if response.headers["content-type"].startswith(CSV):
+        return pa.csv.read_csv(io.BytesIO(response.content))
+    read = pa.ipc.open_stream(response.content)
+    answer = read.read_all()
+    answer.validate(full=True)
+    return answer
+
+
+@pytest.fixture
+def model() -> FakeModel:
+    return FakeModel()
+
+
+@pytest.fixture
+def client(model: FakeModel) -> Iterator[AppClient]:
+    with make_client(model, max_pending_cost=100_000) as client:
+        client.wait_until_loaded()
+        yield client
+        scheduler, room = client.state["parts"].scheduler, client.state["parts"].spool_room
+        assert (scheduler.pending, room.taken) == (0, 0)
+        assert scheduler.pending_cost == pytest.approx(0.0)
+
+
+QUERIES = ["", "samples=0", "percentiles=1,99&thresholds=20,30&include=mc_error", "percentiles="]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("accept", [ARROW, CSV])
+@pytest.mark.parametrize("media_type", [ARROW, CSV])
+def test_the_answer_is_that_of_the_whole_table(
+    client: AppClient, model: FakeModel, media_type: str, accept: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = body_of(table(Weight={2: 9000.0, 17: 9001.0}), media_type, batch=3)
+    url = f"/predict?{query or 'samples=8'}"
+    headers = {"content-type": media_type, "accept": accept, "accept-encoding": "identity"}
+    whole = client.post(url, content=body, headers=headers)
+    assert model.passes == 1
+    monkeypatch.setattr(large_tables, "LARGE_BYTES", 0)
+    monkeypatch.setattr(block_codec, "BLOCK_ROWS", BLOCK)
+    inside = client.post(url, content=body, headers=headers)
+    assert model.passes == 1 + -(-ROWS // BLOCK)
+    assert answer_of(inside).equals(answer_of(whole))
+    if accept == ARROW:
+        facts = [json.loads(answer_of(answer).schema.metadata[FACTS]) for answer in (whole, inside)]
+        assert facts[0] == facts[1]
+        assert [warning["pointer"] for warning in facts[0]["warnings"]] == ["/inputs/Weight/2", "/inputs/Weight/17"]
+    else:
+        assert inside.content == whole.content
+    assert int(inside.headers["content-length"]) == len(inside.content)
+    for name in ("content-type", "vary", "murho-warnings", "murho-samples", "murho-model"):
+        assert inside.headers[name] == whole.headers[name]
+
+
+@pytest.mark.parametrize("accept", [ARROW, CSV])
+@pytest.mark.usefixtures("blocks")
+def test_classes_and_draws_are_answered(accept: str) -> None:
+    with make_client(Classifier()) as client:
+        client.wait_until_loaded()
+        query = "include=draws" if accept == ARROW else ""
+        answer = answer_of(ask(client, body_of(table(), CSV), CSV, accept, query))
+        assert answer.num_rows == ROWS
+        assert answer.column_names[0] == "prediction"
+
+
+BAD = {
+    "a word": ({"Weight": {18: "heavy"}}, "/inputs/Weight/18"),
+    "a missing cell": ({"Origin_plant": {21: None}}, "/inputs/Origin~1plant/21"),
+    "an infinite number": ({"Weight": {22: float("inf")}}, "/inputs/Weight/22"),
+    "an answer without end": ({"Weight": {16: 1.79e308}, "Horsepower": {16: 1.79e308}}, "/inputs/Weight/16"),
+}
+
+
+@pytest.mark.parametrize(("cells", "pointer"), BAD.values(), ids=BAD)
+@pytest.mark.usefixtures("blocks")
+def test_a_bad_row_is_named_by_its_place_in_the_whole_table(
+    client: AppClient, cells: dict[str, Any], pointer: str
+) -> None:
+    response = ask(client, body_of(table(**cells), CSV), CSV)
+    assert response.status_code == 422
+    error = response.json()["errors"][0]
+    assert error["pointer"] == pointer
+    if "row" in error["message"]:
+        assert f"row {int(pointer.rpartition('/')[2]) + 1}:" in error["message"]
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_ragged_line_is_named_by_its_number_in_the_whole_body(client: AppClient) -> None:
+    lines = body_of(table(), CSV).split(b"\n")
+    lines[12] += b",1"
+    response = ask(client, b"\n".join(lines), CSV)
+    assert response.status_code == 422
+    assert "line 13: 6 cells where the header has 5" in response.text
+    lines[12] = b"\xff" + lines[12][1:-2]
+    assert "line 13: byte 0xff is not UTF-8" in ask(client, b"\n".join(lines), CSV).text
+
+
+@pytest.mark.usefixtures("blocks")
+def test_names_and_options_are_checked_before_any_row_is_computed(client: AppClient, model: FakeModel) -> None:
+    for query, columns in (("samples=-1", table()), ("", {**table(), "Wings": [2] * ROWS}), ("include=draws", table())):
+        response = ask(client, body_of(columns, CSV), CSV, query=query)
+        assert response.status_code == 422, response.text
+    assert model.passes == 0
+    cut = body_of(table(), ARROW, batch=7)[:-200]
+    assert "not a whole Arrow stream" in ask(client, cut, ARROW).text
+
+
+@pytest.mark.usefixtures("blocks")
+def test_line_ends_of_returns_alone_and_other_formats_are_taken_as_a_whole(client: AppClient, model: FakeModel) -> None:
+    old = body_of(table(), CSV).replace(b"\n", b"\r")
+    assert answer_of(ask(client, old, CSV)).num_rows == ROWS
+    assert len(ask(client, body_of(table(), CSV), CSV, "application/json").json()["mean"]) == ROWS
+    assert model.passes == 2
+    assert ask(client, b"\n" * 300, CSV).status_code == 422
+
+
+@pytest.mark.usefixtures("blocks")
+def test_an_answer_is_compressed_where_that_is_accepted(client: AppClient) -> None:
+    body = body_of(table(), CSV)
+    plain, small = ask(client, body, CSV), ask(client, body, CSV, **{"accept-encoding": "gzip"})
+    assert small.headers["content-encoding"] == "gzip"
+    assert small.content == plain.content
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_compressed_body_is_taken_in_blocks(client: AppClient, model: FakeModel) -> None:
+    body = body_of(table(), CSV)
+    plain, packed = ask(client, body, CSV), ask(client, gzip.compress(body), CSV, **{"content-encoding": "gzip"})
+    assert packed.content == plain.content
+    assert model.passes == 2 * -(-ROWS // BLOCK)
+    broken = ask(client, gzip.compress(body)[:-4], CSV, **{"content-encoding": "gzip"})
+    assert "gzip data in the body are cut" in broken.text
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_table_is_admitted_by_the_cost_of_all_its_rows(client: AppClient, model: FakeModel) -> None:
+    response = client.post("/predict?samples=4096", content=body_of(table(60), CSV), headers={"content-type": CSV})
+    assert response.status_code == 413
+    assert "60 rows cost 245760 row-draws" in response.text
+    assert model.passes == 0
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: AppClient, model: FakeModel) -> None:
+    held = threading.Event()
+    # Time enough for the two blocks before on a busy machine, too.
+    model.before = lambda: held.wait(2.2) if model.passes == 3 else None  # type: ignore[assignment]
+    response = ask(client, body_of(table(), CSV), CSV, query="timeout=2")
+    assert response.status_code == 504
+    assert "10 of 23 rows were computed" in response.text
+    wait_until(lambda: client.state["parts"].scheduler.pending == 0)
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_bounded_number_of_blocks_is_read_ahead(
+    client: AppClient, model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    ahead: list[int] = []
+    through = large_tables._Work.compute
+
+    async def watched(self: large_tables._Work, inputs: Any) -> Any:
+        read.append(inputs.count)
+        return await through(self, inputs)
+
+    decode, decoded = table_inputs.inputs_of_table, [0]
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        decoded[0] += 1
+        return decode(*arguments, **named)
+
+    monkeypatch.setattr("murho.service.tables.csv_blocks.inputs_of_table", counted)
+    monkeypatch.setattr(large_tables._Work, "compute", watched)
+    model.before = lambda: ahead.append(decoded[0] - model.passes)
+    assert ask(client, body_of(table(), CSV), CSV).status_code == 200
+    assert sum(read) == ROWS
+    assert max(ahead) <= 1
+
+
+@pytest.mark.usefixtures("blocks")
+def test_rows_and_requests_are_counted_once(client: AppClient) -> None:
+    ask(client, body_of(table(Weight={2: 9000.0, 17: 9001.0}), CSV), CSV)
+    lines = client.get("/metrics").text.splitlines()
+    assert 'murho_rows_total{model="cars",version="1"} 23.0' in lines
+    assert 'murho_warned_requests_total{model="cars",version="1"} 1.0' in lines
+    assert 'murho_queue_seconds_count{model="cars"} 1.0' in lines
+
+
+@pytest.mark.usefixtures("blocks")
+def test_work_for_a_client_that_leaves_is_dropped() -> None:
+    body = body_of(table(), CSV)
+    with served() as service:
+        held = threading.Event()
+        service.model.before = held.wait  # type: ignore[assignment]
+        head = f"POST /predict HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+        with service.wire() as wire:
+            wire.send(head.encode(), body)
+            wait_until(lambda: service.model.passes == 1)
+        wait_until(lambda: service.metric("murho_pending_requests") == 0)
+        held.set()
+        wait_until(lambda: service.metric("murho_pending_cost") == 0)
+        assert service.model.passes == 1
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
+    body = body_of(table(300), CSV)
+    with served() as service:
+        service.model.before = lambda: time.sleep(0.02)
+        head = f"POST /predict HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+        with service.wire() as wire:
+            wire.send(head.encode(), body)
+            wait_until(lambda: service.model.passes > 2)
+        wait_until(lambda: service.metric("murho_pending_requests") == 0)
+        assert service.model.passes < 60
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_chunked_body_is_answered_over_a_socket_whatever_its_size() -> None:
+    body = body_of(table(), CSV)
+    head = (
+        b"POST /predict?samples=4 HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    chunks = [b"%x\r\n" % len(part) + part + b"\r\n" for part in (body[:100], body[100:])]
+    with served() as service:
+        reply = service.ask(head, *chunks, b"0\r\n\r\n")
+        assert reply.status == 200
+        assert reply.body.count(b"\n") == ROWS + 1
+        assert service.model.passes == -(-ROWS // BLOCK)

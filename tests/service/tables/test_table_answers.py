@@ -1,0 +1,56 @@
+"""Tests of `service.tables.table_answers`: what the first answer of a process does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ANSWERS = """
+import io, sys
+import numpy as np
+import pyarrow as pa
+from murho.service.predict.formats import CODECS, PARQUET
+from murho.service.predict.codec import Answered
+from murho.service.settings import Settings
+from tests.service.support import ROW, SCHEMA, FakeModel
+from tests.service.{module} import {model}
+
+def bodies():
+    values = {{name: [value] for name, value in ROW.items()}}
+    yield "text/csv", (",".join(ROW) + "\\n" + ",".join(map(str, ROW.values()))).encode()
+    from murho.model.tables.columns import number_array, text_array
+    table = pa.table({{name: text_array([str(value)]) for name, value in ROW.items()}})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    yield "application/vnd.apache.arrow.stream", sink.getvalue()
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink)
+    yield "application/vnd.apache.parquet", sink.getvalue()
+
+model = {model}()
+codecs = {{codec.media_type: codec for codec in CODECS}}
+for kind, body in bodies():
+    for query in ({{}}, {{"samples": "0"}}, {{"include": "draws", "samples": "8"}}):
+        asked = codecs[kind].decode(body, query, model.schema, Settings())
+        prediction = model.predict(asked.inputs.columns, asked.options)
+        answered = Answered(("m", "1"), "y", asked.options, prediction, [])
+        for codec in CODECS:
+            if not (asked.options.draws and codec.media_type == "text/csv"):
+                codec.encode(answered)
+                if codec.blocks is not None:
+                    codec.blocks.ends(answered), codec.blocks.encode(answered, first=False)
+PARQUET.close()
+assert "pandas" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(("module", "model"), [("support", "FakeModel"), ("classifiers", "Classifier")])
+def test_tables_are_read_and_written_without_pandas(module: str, model: str) -> None:
+    # pyarrow imports it where it is installed, for seconds, in which nobody is answered.
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWERS.format(module=module, model=model)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from murho.model.tables.cells import LONGEST_TEXT
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.formats import reader_of
+from murho.service.settings import Settings
+from murho.service.tables.arrow_blocks import TEXT_BYTES
+from murho.service.tables.table_sizes import stream_size, text_bytes
+from tests.service.support import ROW, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_POOL = pa.default_memory_pool()
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+
+
+def stream(table: pa.Table, compression: str | None, batch: int | None = None) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table, max_chunksize=batch)
+    return sink.getvalue()
+
+
+def packed(table: pa.Table, kind: str) -> bytes:
+    if kind == ARROW:
+        return stream(table, None)
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+def table_of(count: int, **columns: Any) -> pa.Table:
+    return pa.table({name: columns.get(name, [value] * count) for name, value in ROW.items()})
+
+
+def decode(body: bytes, kind: str, **settings: Any) -> object:
+    return reader_of(kind).decode(body, {}, SCHEMA, Settings(**settings))
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_the_size_of_a_stream_is_known_before_it_is_read(compression: str | None) -> None:
+    texts = pa.array(["x" * 10] * 100_000).dictionary_encode()
+    table = pa.table({"zeros": np.zeros(100_000), "random": np.random.default_rng(0).normal(size=100_000)})
+    size = stream_size(stream(table.append_column("text", texts), compression, 40_000))
+    assert size.rows == 100_000
+    assert len(size.batches) == 3
+    assert table.nbytes + 400_000 <= sum(size.batches) <= table.nbytes + 402_000
+    assert 18 <= size.dictionaries <= 200
+
+
+def test_a_dictionary_that_grows_is_counted_in_each_of_its_states() -> None:
+    texts = [f"{number:09}" for number in range(1000)]
+    columns = [pa.array(texts[:stop]).dictionary_encode() for stop in (10, 500, 1000)]
+    sink, options = io.BytesIO(), pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, pa.schema({"x": columns[0].type}), options=options) as writer:
+        for column in columns:
+            writer.write_batch(pa.record_batch({"x": column}))
+    assert 13 * 1510 <= stream_size(sink.getvalue()).dictionaries <= 13 * 1510 + 1000
+
+
+def with_size(body: bytes, old: int, new: int) -> bytes:
+    """A body with another size, 64 bits, in front of the first of two compressed buffers."""
+    assert body.count(struct.pack("<q", old)) == 2
+    return body.replace(struct.pack("<q", old), struct.pack("<q", new), 1)
+
+
+@pytest.mark.parametrize("size", [2**62, 2**33, -(2**33), -2])
+def test_a_declared_size_does_not_make_up_for_another(size: int) -> None:
+    body = stream(table_of(4321, Weight=np.arange(4321.0)), "zstd")
+    with pytest.raises((TooLargeError, BadInputError), match=r"takes \d{10,} bytes|negative size"):
+        decode(with_size(body, 8 * 4321, size), ARROW)
+
+
+def test_declared_sizes_do_not_overflow_in_their_sum() -> None:
+    body = stream(table_of(4321, Weight=np.arange(4321.0)), "zstd")
+    both = body.replace(struct.pack("<q", 8 * 4321), struct.pack("<q", 2**62))
+    with pytest.raises(TooLargeError, match=f"takes {2**63 // 10**6}"):
+        decode(both, ARROW)
+
+
+@pytest.mark.parametrize("kind", ["lz4", "zstd"])
+def test_a_small_stream_of_a_large_table_is_refused(kind: str) -> None:
+    body = stream(table_of(2_000_000, Weight=np.zeros(2_000_000)), kind)
+    with pytest.raises(TooLargeError, match=r"takes \d+ bytes, more than"):
+        decode(body, ARROW, max_body_bytes=1_000_000, max_rows=10**7)
+
+
+def views_of(count: int, text: bytes) -> pa.Array:
+    """The same text for all rows, in the body once."""
+    views = np.zeros((count, 4), np.int32)
+    views[:, 0], views[:, 1] = len(text), np.frombuffer(text[:4], np.int32)
+    return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(views), pa.py_buffer(text)])
+
+
+def dictionary_of(count: int, text: bytes) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([text.decode()]))
+
+
+def view_dictionary_of(count: int, text: bytes) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), views_of(1, text))
+
+
+REPEATED = [(ARROW, views_of), (ARROW, dictionary_of), (ARROW, view_dictionary_of), (PARQUET, dictionary_of)]
+
+
+@pytest.mark.parametrize(("kind", "column_of"), REPEATED)
+def test_a_long_text_for_many_rows_is_refused(kind: str, column_of: Callable[[int, bytes], pa.Array]) -> None:
+    table = table_of(100_000, **{"Origin/plant": column_of(100_000, b"x" * 10_000)})
+    with pytest.raises(TooLargeError, match=r"takes \d+ bytes"):
+        decode(packed(table, kind), kind, max_body_bytes=10**7)
+
+
+@pytest.mark.parametrize(("kind", "column_of"), REPEATED)
+def test_the_memory_of_repeated_texts_is_that_of_a_block(
+    kind: str, column_of: Callable[[int, bytes], pa.Array]
+) -> None:
+    body = packed(table_of(8000, **{"Origin/plant": column_of(8000, b"x" * 60_000)}), kind)  # 480 MB written out
+    pool = pa.system_memory_pool()
+    before = pool.max_memory()
+    pa.set_memory_pool(pool)
+    try:
+        asked = reader_of(kind).decode(body, {}, SCHEMA, Settings())
+    finally:
+        pa.set_memory_pool(DEFAULT_POOL)
+    assert set(asked.inputs.columns["Origin/plant"]) == {"x" * 60_000}
+    assert pool.max_memory() - before < 8 * TEXT_BYTES
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
+def test_a_text_longer_than_a_cell_holds_is_refused(kind: str) -> None:
+    table = table_of(3, **{"Origin/plant": pa.array(["USA", "USA", "x" * (LONGEST_TEXT + 1)])})
+    with pytest.raises(BadInputError, match="row 3: the text takes 65537 bytes") as error:
+        decode(packed(table, kind), kind)
+    assert error.value.problems[0].pointer == "/inputs/Origin~1plant/2"
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
+def test_columns_without_bytes_are_counted_as_cells(kind: str) -> None:
+    nothing = pa.nulls(100_000)
+    table = pa.table(dict.fromkeys(ROW, nothing))
+    with pytest.raises(TooLargeError, match="takes 4000000 bytes"):
+        decode(packed(table, kind), kind, max_body_bytes=999_999)
+
+
+def test_many_different_texts_are_counted_as_the_objects_they_are() -> None:
+    texts = pa.array([f"{number:05}" for number in range(50_000)])
+    body = stream(table_of(50_000, **{"Origin/plant": texts}), None)
+    with pytest.raises(TooLargeError, match="takes"):
+        decode(body, ARROW, max_body_bytes=10**6)  # 50,000 objects of 54 bytes
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
+@pytest.mark.parametrize(
+    "cells", [pa.array([["a"]]), pa.array([{"a": "b"}]), pa.array([b"a"]), pa.array([{"Origin/plant": ["b"]}])]
+)
+def test_cells_that_are_none_are_bad_input(kind: str, cells: pa.Array) -> None:
+    with pytest.raises(BadInputError, match=r"Cells of the type .* can't be used"):
+        decode(packed(table_of(1, **{"Origin/plant": cells}), kind), kind)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([["a"]])),
+        pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["USA"])),
+        pa.array([["a"]], pa.list_view(pa.string())),
+        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array(["USA"])]),
+        pa.array(["USA"], pa.binary_view()),
+        pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["1"])),
+    ],
+)
+def test_types_of_streams_that_hold_no_cells_are_bad_input(cells: pa.Array) -> None:
+    with pytest.raises(BadInputError, match=r"Cells of the type .* can't be used"):
+        decode(stream(table_of(1, **{"Origin/plant": cells}), None), ARROW)
+
+
+def test_an_index_outside_its_dictionary_is_bad_input() -> None:
+    for index in (7, -1):
+        cells = pa.DictionaryArray.from_arrays(pa.array([0, index]), pa.array(["USA"]), safe=False)
+        with pytest.raises(BadInputError, match="index lies outside"):
+            decode(stream(table_of(2, **{"Origin/plant": cells}), None), ARROW)
+
+
+def test_columns_that_are_no_features_are_not_unpacked() -> None:
+    table = table_of(1).append_column("Wheels", pa.array(["x" * 10**6]))
+    body = bytearray(stream(table, "zstd"))
+    at = body.index(struct.pack("<q", 10**6))
+    body[at + 8 : at + 12] = b"\0\0\0\0"  # no zstd
+    assert decode(bytes(body), ARROW)
+
+
+def test_tables_with_far_too_many_columns_are_refused() -> None:
+    table = pa.table({f"column {index}": [1] for index in range(3000)})
+    with pytest.raises(TooLargeError, match="3000 columns"):
+        decode(stream(table, None), ARROW)
+    nameless = ",".join(feature.name for feature in SCHEMA.features).encode() + b"," * 2000
+    with pytest.raises(BadInputError, match="2000 columns without a name"):
+        decode(nameless, "text/csv")
+    with pytest.raises(TooLargeError, match="header line"):
+        decode(b"," * 1_000_000, "text/csv")
+
+
+def test_broken_streams_are_bad_input() -> None:
+    body = bytearray(stream(table_of(3), "zstd"))
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        broken = bytearray(body)
+        for at in rng.integers(0, len(body), 4):
+            broken[at] = rng.integers(0, 256)
+        with contextlib.suppress(BadInputError, TooLargeError):
+            decode(bytes(broken), ARROW, max_body_bytes=10**6)
+
+
+TEXTS = ["é", None, "", "a text of more than twelve bytes", "bb", " c "]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_the_bytes_of_texts_are_known_before_they_are_written_out(kind: pa.DataType) -> None:
+    """The texts twice, behind one that is cut off: plain, and as a dictionary of two chunks."""
+    cells = pa.array(["cut off", *TEXTS], kind)[1:]
+    codes = pa.array([0, 1, 2, 3, 4, 5, 6], pa.int8())[1:]
+    rows = pa.DictionaryArray.from_arrays(codes, pa.array(["cut off", "never taken", *TEXTS], kind)[1:])
+    for column in (pa.chunked_array([cells, cells]), pa.chunked_array([rows, rows.take(pa.array(range(6)))])):
+        assert text_bytes(column).tolist() == [2, 0, 0, 32, 2, 3] * 2
+
+
+def test_numbers_have_no_text() -> None:
+    assert text_bytes(pa.chunked_array([pa.array([1.0, 2.0]), pa.array([None, 3.0])])).tolist() == [0] * 4
+    codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([1.5, 2.5]))
+    assert text_bytes(pa.chunked_array([codes])).tolist() == [0] * 3
+    assert text_bytes(pa.chunked_array([], pa.string())).tolist() == []
