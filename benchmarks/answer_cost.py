@@ -37,44 +37,37 @@ MANY = tuple(float(level) for level in np.linspace(0.5, 99.5, 100))
 LOW = tuple(float(level) for level in np.geomspace(1e-11, 1e-6, 50))
 EXTREME = (*LOW, *(100.0 - 1e3 * level for level in LOW))
 PLAIN = PredictOptions()
-CASES: dict[str, tuple[int, PredictOptions, str]] = {
-    "plain": (ROWS, PLAIN, ""),
-    "one row": (1, PLAIN, ""),
-    "S = 1": (ROWS, replace(PLAIN, samples=1), ""),
-    "S = 4096": (ROWS, replace(PLAIN, samples=4096), ""),
-    "100 levels": (ROWS, replace(PLAIN, percentiles=MANY), ""),
-    "100 levels far out": (ROWS, replace(PLAIN, percentiles=EXTREME), ""),
-    "100 thresholds": (ROWS, replace(PLAIN, thresholds=MANY), ""),
+CASES: dict[str, tuple[int, PredictOptions]] = {
+    "plain": (ROWS, PLAIN),
+    "one row": (1, PLAIN),
+    "S = 1": (ROWS, replace(PLAIN, samples=1)),
+    "S = 4096": (ROWS, replace(PLAIN, samples=4096)),
+    "100 levels": (ROWS, replace(PLAIN, percentiles=MANY)),
+    "100 levels far out": (ROWS, replace(PLAIN, percentiles=EXTREME)),
+    "100 thresholds": (ROWS, replace(PLAIN, thresholds=MANY)),
     "the function, 100 levels and thresholds": (
         ROWS,
         replace(PLAIN, noise=False, percentiles=MANY, thresholds=MANY),
-        "",
     ),
-    "draws": (ROWS, replace(PLAIN, draws=True), ""),
-    "standard errors": (ROWS, replace(PLAIN, mc_error=True), ""),
-    "standard errors of 100 levels": (ROWS, replace(PLAIN, mc_error=True, percentiles=MANY), ""),
-    "a new seed, one row": (1, replace(PLAIN, seed=NEW_SEED), ""),
-    "a new seed, one row, S = 4096": (1, replace(PLAIN, seed=NEW_SEED, samples=4096), ""),
-    "far rows": (ROWS, PLAIN, "far"),
-    "imputed rows": (ROWS, PLAIN, "imputed"),
+    "draws": (ROWS, replace(PLAIN, draws=True)),
+    "standard errors": (ROWS, replace(PLAIN, mc_error=True)),
+    "standard errors of 100 levels": (ROWS, replace(PLAIN, mc_error=True, percentiles=MANY)),
+    "a new seed, one row": (1, replace(PLAIN, seed=NEW_SEED)),
+    "a new seed, one row, S = 4096": (1, replace(PLAIN, seed=NEW_SEED, samples=4096)),
 }
-"""Name → rows, options, and what the rows have: nothing, ``far`` or ``imputed``."""
+"""Name → rows and options."""
 
 
-def rows_of(posterior: Posterior, rows: int, kind: str = "") -> Columns:
-    """Rows within the training range, a million times as far out, or with a cell to impute."""
+def rows_of(posterior: Posterior, rows: int) -> Columns:
+    """Rows within the training range."""
     generator = np.random.default_rng(0)
     columns: dict[str, NDArray[Any]] = {}
-    to_impute = next((feature.name for feature in posterior.schema.features if feature.imputed), None)
     for feature in posterior.schema.features:
         column: NDArray[Any]
         if feature.kind is FeatureKind.CATEGORICAL:
             column = np.array([feature.categories[row % len(feature.categories)] for row in range(rows)], dtype=object)
         else:
             column = generator.uniform(feature.minimum or 0.0, feature.maximum or 1.0, rows)
-            column = 1e6 * column if kind == "far" else column
-        if kind == "imputed" and feature.name == to_impute:
-            column[:] = None if column.dtype == object else np.nan
         columns[feature.name] = column
     return columns
 
@@ -83,14 +76,12 @@ def measured(posterior: Posterior, *, repetitions: int = 5) -> Iterator[tuple[st
     """The cases, with the cost of each and the median of its processor time in seconds."""
     seeds = count(NEW_SEED)
     posterior.warm_up()
-    for name, (rows, options, kind) in CASES.items():
-        columns = rows_of(posterior, rows, kind)
-        if kind == "imputed" and not any(feature.imputed for feature in posterior.schema.features):
-            continue
+    for name, (rows, options) in CASES.items():
+        columns = rows_of(posterior, rows)
         times, costs = [], []
         for number in range(repetitions + 1):
             asked = replace(options, seed=next(seeds)) if options.seed == NEW_SEED else options
-            cost = posterior.cost(rows, asked, imputed=rows * (kind == "imputed"), far=rows * (kind == "far"))
+            cost = posterior.cost(rows, asked)
             start = time.process_time()
             posterior.predict(columns, asked)
             if number:  # the first call makes the draws that later ones have

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from murho.model.checkpoint.object_store import MOST_BYTES
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES
@@ -53,17 +52,6 @@ class Settings(BaseSettings):
     checkpoints: Place = Field(
         default=Path("checkpoints"),
         description="Directory of NAME/VERSION checkpoints, or the URL of a storage such as s3://BUCKET/PREFIX.",
-    )
-    checkpoint_cache: Path | None = Field(
-        default=None,
-        description="Directory on a local disk for checkpoints that were fetched from a storage; by default "
-        "murho/checkpoints in the user's directory of caches.",
-    )
-    checkpoint_cache_bytes: int = Field(
-        default=MOST_BYTES,
-        ge=1,
-        description="The most bytes of fetched checkpoints that are kept; the least recently used leave first, and "
-        "those in use stay.",
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")

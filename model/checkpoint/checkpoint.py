@@ -2,7 +2,7 @@
 
 A version is written to a temporary name, flushed to the disk, then renamed: a reader sees all of it or none of it.
 Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled. Both files are
-covered by hashes, and a few answers are stored with them (`model.checkpoint.proof`).
+covered by hashes, and a few answers are stored with them (`model.checkpoint.posterior.proof_of`).
 
 The seal is the last field of ``model.json``, the SHA-256 of all others. It is computed from the parsed content in one
 canonical form, keys sorted and without spaces. So indentation and the order of keys may change; names and values may
@@ -19,9 +19,8 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
@@ -35,16 +34,15 @@ from murho.model.checkpoint.directories import (
     name_and_version,
     validate_name,
 )
-from murho.model.errors import CheckpointError, StorageError
+from murho.model.errors import CheckpointError
 from murho.model.files import MOST_FACTS_BYTES, parse_json, read_bounded, sync_directory, write_durably
 from murho.model.runtime import memory_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
-    from murho.model.checkpoint.proof import Prover
     from murho.model.checkpoint.spec import ModelSpec
 
 __all__ = [
@@ -53,7 +51,7 @@ __all__ = [
     "SEAL",
     "TENSORS_FILE",
     "CheckpointReference",
-    "CheckpointSummary",
+    "Read",
     "StoredCheckpoint",
     "check_seal",
     "check_writable",
@@ -61,10 +59,10 @@ __all__ = [
     "find_checkpoint",
     "list_checkpoints",
     "name_and_version",
+    "read_file",
     "read_stored",
+    "read_version",
     "sealed",
-    "summaries",
-    "summaries_of",
     "validate_name",
     "write_checkpoint",
 ]
@@ -121,44 +119,52 @@ def _digest(plain: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
+Read: TypeAlias = "Callable[[str, int, int], bytes]"
+"""Reads a file of a version whole, by its name, with the most and the fewest bytes that it may have."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredCheckpoint:
-    """The content of a version on disk, read and checked.
+    """The content of a version, read and checked.
 
     Attributes:
-        directory: ``NAME/VERSION``.
+        address: The directory ``NAME/VERSION`` or the URL, for messages.
+        name: Name of the checkpoint.
+        version: Its version.
         spec: The specification in ``model.json``.
         tensors: Float32 tensors on the CPU, by name.
-        proof: The answers that the writer got, as JSON data.
+        proof: The answers that the writer got, as JSON data (`model.checkpoint.posterior.check_proof`).
     """
 
-    directory: Path
+    address: str
+    name: str
+    version: str
     spec: ModelSpec
     tensors: dict[str, Tensor]
     proof: object
 
-    def require_answers(self, prover: Prover) -> None:
-        """Check that the posterior made of this content gives the answers that the writer got.
-
-        Args:
-            prover: The posterior, on the device and with the engine that will answer.
-
-        Raises:
-            CheckpointError: It gives other answers; the message names the file and the row.
-        """
-        from murho.model.checkpoint.proof import check_proof
-
-        try:
-            check_proof(prover, self.proof)
-        except CheckpointError as error:
-            raise CheckpointError(f"{self.directory / FACTS_FILE}: {error}") from error
-
 
 def read_stored(directory: Path) -> StoredCheckpoint:
-    """Read and check the two files of a version.
+    """Read and check the two files of a version on disk, as `read_version` does.
 
     Args:
         directory: ``NAME/VERSION``.
+    """
+
+    def read(file: str, most: int, least: int) -> bytes:
+        return read_file(directory / file, most, least)
+
+    return read_version(read, str(directory), *name_and_version(directory))
+
+
+def read_version(read: Read, address: str, name: str, version: str) -> StoredCheckpoint:
+    """Read and check the two files of a version.
+
+    Args:
+        read: Reads one of them; raises a `CheckpointError`.
+        address: The directory or the URL, for messages.
+        name: Name of the checkpoint.
+        version: Its version.
 
     Raises:
         CheckpointError: A file is missing or damaged, the format is newer, a field of ``model.json`` is not as
@@ -166,8 +172,8 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     """
     from murho.model.checkpoint.spec import ModelSpec
 
-    path = directory / FACTS_FILE
-    facts = _read_json(path)
+    path = f"{address}/{FACTS_FILE}"
+    facts = _parsed(read(FACTS_FILE, MOST_FACTS_BYTES, 0), path)
     try:
         check_seal(facts)
         spec = ModelSpec.from_json(facts)
@@ -175,11 +181,15 @@ def read_stored(directory: Path) -> StoredCheckpoint:
         raise CheckpointError(f"{path}: {error}") from error
     recorded = facts.get("tensors")
     sha256 = recorded.get("sha256") if isinstance(recorded, dict) else None
-    tensors = _read_tensors(directory / TENSORS_FILE, sha256, spec.tensor_shapes())
-    return StoredCheckpoint(directory, spec, tensors, facts.get("proof"))
+    path, shapes = f"{address}/{TENSORS_FILE}", spec.tensor_shapes()
+    size = _bytes_of(shapes, path)
+    content = read(TENSORS_FILE, size + HEADER_BYTES * (len(shapes) + 1), size)
+    tensors = _checked_tensors(content, path, sha256, shapes)
+    return StoredCheckpoint(address, name, version, spec, tensors, facts.get("proof"))
 
 
-def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+def read_file(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+    """Read a file of a version within limits; raises a `CheckpointError` with its path."""
     try:
         return read_bounded(path, most, least)
     except FileNotFoundError as error:
@@ -188,10 +198,10 @@ def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> byt
         raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """Read ``model.json``, and check its format and name only."""
+def _parsed(content: bytes, path: str) -> dict[str, Any]:
+    """The content of ``model.json``, of which format and name are checked only."""
     try:
-        facts = parse_json(_read_bytes(path))
+        facts = parse_json(content)
     except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error}); the file is damaged") from error
     if not isinstance(facts, dict):
@@ -209,11 +219,14 @@ def _read_json(path: Path) -> dict[str, Any]:
     return facts
 
 
-def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Read the tensors of a file, and check each one.
+def _checked_tensors(
+    content: bytes, path: str, sha256: object, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Tensor]:
+    """The tensors of a file.
 
     Args:
-        path: The file.
+        content: Of the file.
+        path: Its path, for messages.
         sha256: Hash of its content, from ``model.json``.
         shapes: Name and shape of every tensor that the file must hold.
     """
@@ -222,8 +235,6 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
 
     from murho.model.bbb.network import tensor_problem
 
-    size = _bytes_of(shapes, path)
-    content = _read_bytes(path, size + HEADER_BYTES * (len(shapes) + 1), size)
     actual = hashlib.sha256(content).hexdigest()
     if sha256 != actual:
         raise CheckpointError(
@@ -241,7 +252,7 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
     return tensors
 
 
-def _bytes_of(shapes: Mapping[str, tuple[int, ...]], path: Path) -> int:
+def _bytes_of(shapes: Mapping[str, tuple[int, ...]], path: str) -> int:
     """Bytes of the tensors of a file.
 
     Raises:
@@ -302,8 +313,7 @@ def write_checkpoint(
     """
     import safetensors.torch
 
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.proof import proof_of
+    from murho.model.checkpoint.posterior import Posterior, proof_of
 
     validate_name(name)
     on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
@@ -384,114 +394,3 @@ def _rename_to_next_version(temporary: Path, home: Path) -> Path:
             version += 1
         else:
             return goal
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSummary:
-    """One name of a directory of checkpoints; all but ``name``, ``versions`` and ``problem`` are of its latest version.
-
-    Attributes:
-        name: Name of the checkpoint.
-        versions: Its versions, the latest last; empty if there is none.
-        target: The predicted column; None, as the next ones, where the file does not tell.
-        unit: Its unit.
-        rows: Number of rows learned from.
-        crps: CRPS on held-out rows, the target's unit; None for classes.
-        created: When it was made.
-        problem: Why the latest version can't be used, or None.
-        task: ``regression`` or ``classification``.
-        log_loss: Log loss on held-out rows, nats; None for numbers.
-        accuracy: Share of the held-out rows whose class is the likeliest one; None for numbers.
-    """
-
-    name: str
-    versions: tuple[str, ...]
-    target: str | None = None
-    unit: str | None = None
-    rows: int | None = None
-    crps: float | None = None
-    created: datetime | None = None
-    problem: str | None = None
-    task: str | None = None
-    log_loss: float | None = None
-    accuracy: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The summary as JSON data."""
-        return {
-            "name": self.name,
-            "versions": list(self.versions),
-            "task": self.task,
-            "target": self.target,
-            "unit": self.unit,
-            "rows": self.rows,
-            "crps": self.crps,
-            "log_loss": self.log_loss,
-            "accuracy": self.accuracy,
-            "created": None if self.created is None else self.created.isoformat(),
-            "problem": self.problem,
-        }
-
-
-def summaries(root: Path) -> list[CheckpointSummary]:
-    """The checkpoints of a directory, by name.
-
-    Raises:
-        CheckpointError: The directory can't be read.
-    """
-    return summaries_of(list_checkpoints(root), lambda reference: read_bounded(reference.path / FACTS_FILE))
-
-
-def summaries_of(
-    references: Iterable[CheckpointReference], read_facts: Callable[[CheckpointReference], bytes]
-) -> list[CheckpointSummary]:
-    """The checkpoints of any place, by name.
-
-    Args:
-        references: Every version, by name, then by rising version.
-        read_facts: Returns the content of ``model.json`` of a version.
-    """
-    by_name: dict[str, list[CheckpointReference]] = {}
-    for reference in references:
-        by_name.setdefault(reference.name, []).append(reference)
-    return [_summary(name, versions, read_facts) for name, versions in by_name.items()]
-
-
-def _summary(
-    name: str, references: list[CheckpointReference], read_facts: Callable[[CheckpointReference], bytes]
-) -> CheckpointSummary:
-    versions = tuple(reference.version for reference in references if reference.problem is None)
-    if not versions:
-        return CheckpointSummary(name, (), problem=references[-1].problem)
-    latest = next(reference for reference in reversed(references) if reference.problem is None)
-    try:
-        facts = parse_json(read_facts(latest))
-        check_seal(facts)
-        return CheckpointSummary(name, versions, **_fields(facts))
-    except StorageError as error:
-        problem = str(error)
-    except OSError as error:
-        problem = f"{FACTS_FILE} can't be read: {error.strerror or error}"
-    except (CheckpointError, AttributeError, KeyError, TypeError, ValueError) as error:
-        problem = f"{FACTS_FILE} is damaged: {error}"
-    return CheckpointSummary(name, versions, problem=problem)
-
-
-def _fields(facts: dict[str, Any]) -> dict[str, Any]:
-    target, training = facts["schema"]["target"], facts.get("training", {})
-    rows = facts["records"].get("update", {}).get("total_rows") or training.get("rows")
-    metrics = facts.get("metrics", {})
-    created = facts.get("created")
-    when = None if created is None else datetime.fromisoformat(created)
-    return {
-        "task": "regression" if target.get("classes") is None else "classification",
-        "target": str(target["name"]),
-        "unit": target["unit"],
-        "rows": None if rows is None else int(rows),
-        **{name: _finite(metrics.get(name)) for name in ("crps", "log_loss", "accuracy")},
-        "created": when if when is None or when.tzinfo else when.replace(tzinfo=UTC),
-    }
-
-
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None

@@ -1,42 +1,38 @@
-"""Checkpoints in object storage: versions are listed, fetched into a bounded cache, checked by hash, and published.
+"""Checkpoints in object storage: versions are listed, read into memory, checked by hash, and published.
 
 Objects are called ``NAME/VERSION/FILE``, as the files of a directory of checkpoints are; other objects are skipped, and
 so is what is hidden. ``model.json`` is the manifest of a version: it has the hash of the tensors, and one of itself. It
 is written last: a version is there with it, and not before. What does not fit its hashes is never used.
 
-fsspec speaks to the storages. Its caches of files are not used: they have no bound in bytes, check no hash, remove
-what is in use, and write a file under its final name, so that half of it is taken for the whole after a crash.
+fsspec speaks to the storages. Nothing is kept on a local disk: a version is read whenever it is loaded.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import tempfile
-import time
+import weakref
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from murho.model.checkpoint.checkpoint import FACTS_FILE, check_writable, read_stored, write_checkpoint
 from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN, CheckpointReference, validate_name
-from murho.model.checkpoint.stores import PAGE_FILE, CheckpointStore, Lease, WrittenVersion
+from murho.model.checkpoint.stores import PAGE_FILE, CheckpointStore, WrittenVersion
 from murho.model.errors import CheckpointError, OptionError, StorageError
 from murho.model.files import MOST_FACTS_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from torch import Tensor
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = ["MOST_BYTES", "CheckpointCache", "ObjectStorage", "ObjectStore", "StoredObject", "default_cache"]
+__all__ = ["ObjectStorage", "ObjectStore", "StoredObject"]
 
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 """Protocol → the extra of Murho with its library."""
@@ -60,11 +56,6 @@ CLAIM_FILE, PROBE_FILE = ".claim", ".probe"
 """A claim takes a number while its files are written; it is written only where it is not there yet."""
 _FILE = r"[^./\\\0][^/\\\0]*"
 _PATH = re.compile(rf"({NAME_PATTERN.pattern})/({VERSION_PATTERN.pattern})/({_FILE}(?:/{_FILE})*)")
-MOST_BYTES = 10 * 2**30
-"""The most bytes of a cache."""
-FETCHING = ".fetching-"
-GRACE_SECONDS = 60.0
-"""Age from which a fetch without a lock is taken for a left-over: its maker locks it right after making."""
 
 
 class StoredObject(NamedTuple):
@@ -188,141 +179,22 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
-def default_cache() -> Path:
-    """What ``MURHO_CHECKPOINT_CACHE`` says, or ``murho/checkpoints`` in the user's directory of caches."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
-    return Path(os.environ.get("MURHO_CHECKPOINT_CACHE") or f"{home}/murho/checkpoints")
-
-
-def _default_bytes() -> int:
-    size = os.environ.get("MURHO_CHECKPOINT_CACHE_BYTES", "")
-    return int(size) if size.isdecimal() else MOST_BYTES
-
-
-@dataclass(frozen=True)
-class CheckpointCache:
-    """A bounded directory of fetched versions; the least recently used ones leave.
-
-    A version is fetched under a hidden name and renamed when it is complete, so several processes may share a cache.
-    Who uses a version holds a lock of its directory (``flock``), which the system releases when the process ends: what
-    is in use stays, even where that takes more than the bound. What a killed process left half-fetched has no lock.
-
-    Attributes:
-        root: Its directory, made when it is needed; on a local disk.
-        most_bytes: The most bytes of the versions that nobody uses, together with those in use; by default what
-            ``MURHO_CHECKPOINT_CACHE_BYTES`` says.
-    """
-
-    root: Path = field(default_factory=default_cache)
-    most_bytes: int = field(default_factory=_default_bytes)
-
-    def obtain(
-        self, key: str, folder: str, size: int, fill: Callable[[Path], None], check: Callable[[Path], object]
-    ) -> Lease:
-        """A version, fetched if the cache does not have it; others leave first, if it needs their room.
-
-        Args:
-            key: Its name in the cache, which must change with its content.
-            folder: ``NAME/VERSION``.
-            size: Bytes that it will take.
-            fill: Writes the files into a directory; what it raises goes on, and nothing is left.
-            check: Raises a `CheckpointError` if the files in a directory are damaged.
-
-        Raises:
-            StorageError: The cache can't be written.
-        """
-        entry, temporary = self.root / "versions" / key, None
-        while (lease := _found(entry, folder, check)) is None:
-            try:
-                entry.parent.mkdir(parents=True, exist_ok=True)
-                self._make_room(entry.parent, size)
-                temporary = Path(tempfile.mkdtemp(prefix=FETCHING, dir=entry.parent))
-                lease = Lease(entry / folder, _locked(temporary, fcntl.LOCK_SH))
-                (temporary / folder).mkdir(parents=True)
-                fill(temporary / folder)
-                check(temporary / folder)
-                temporary.rename(entry)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process was faster
-                    raise StorageError(
-                        f"{self.root}: the cache of checkpoints can't be written: {error.strerror or error}; "
-                        "MURHO_CHECKPOINT_CACHE names another directory"
-                    ) from error
-            else:
-                return lease
-            finally:
-                if temporary is not None:
-                    shutil.rmtree(temporary, ignore_errors=True)
-        return lease
-
-    def _make_room(self, versions: Path, size: int) -> None:
-        """Remove left-overs, and the least recently used versions until another one fits, but none that is in use."""
-        entries = []
-        for entry in versions.iterdir():
-            with suppress(OSError):
-                entries.append((entry.stat().st_mtime, _bytes_in(entry), entry))
-        total = size + sum(each for _, each, _ in entries)
-        for used, bytes_, entry in sorted(entries):
-            left = entry.name.startswith(FETCHING) and time.time() - used > GRACE_SECONDS
-            if left or (total > self.most_bytes and not entry.name.startswith(FETCHING)):
-                with suppress(OSError):
-                    lease = Lease(entry, _locked(entry, fcntl.LOCK_EX | fcntl.LOCK_NB))  # until its files are gone
-                    shutil.rmtree(entry, ignore_errors=True)
-                    total -= bytes_
-                    del lease
-
-
-def _bytes_in(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-
-
-def _locked(directory: Path, how: int) -> int:
-    """The descriptor of a directory, which holds its lock; raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, how)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _found(entry: Path, folder: str, check: Callable[[Path], object]) -> Lease | None:
-    """A lease of a version in the cache, which counts as used now; a damaged one is removed."""
-    with suppress(OSError):
-        descriptor = _locked(entry, fcntl.LOCK_SH)
-        lease = Lease(entry / folder, descriptor)
-        if os.path.samestat(os.fstat(descriptor), entry.stat()):  # else another process has replaced it meanwhile
-            try:
-                check(lease.directory)
-            except CheckpointError:
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                os.utime(entry)
-                return lease
-    return None
-
-
 class ObjectStore(CheckpointStore):
     """Checkpoints below a URL."""
 
     in_place = False
 
-    def __init__(self, url: str, cache: CheckpointCache | None = None) -> None:
-        """Open a storage; nothing is asked of it yet.
-
-        Args:
-            url: Such as ``s3://bucket/prefix``.
-            cache: The cache; by default as the environment says.
+    def __init__(self, url: str) -> None:
+        """Open a storage, such as ``s3://bucket/prefix``; nothing is asked of it yet.
 
         Raises:
             OptionError: The protocol is unknown or its library is not installed.
         """
-        super().__init__(url)
-        self.storage, self.cache = ObjectStorage(url), cache or CheckpointCache()
+        self.place, self.storage = url, ObjectStorage(url)
         self._versions: dict[tuple[str, str], dict[str, StoredObject]] = {}
         # A version is made here before it is published.
-        self._unpublished = self.cache.root / "unpublished" / hashlib.sha256(url.encode()).hexdigest()[:16]
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
+        self._unpublished = Path(caches, "murho", "unpublished", hashlib.sha256(url.encode()).hexdigest()[:16])
 
     def list(self) -> list[CheckpointReference]:
         """List every version that is complete.
@@ -346,49 +218,43 @@ class ObjectStore(CheckpointStore):
         files = self._versions.get((reference.name, reference.version))
         return None if files is None else tuple(sorted(files.items()))
 
-    def fetch(self, reference: CheckpointReference) -> Lease:
-        """Return a directory with the files of a listed version, whose hashes were checked there.
+    def address(self, reference: CheckpointReference) -> str:
+        """The URL of a version."""
+        return self.storage.address(f"{reference.name}/{reference.version}")
+
+    def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+        """Read an object of a version, no more bytes than were listed."""
+        address, stored = f"{self.address(reference)}/{file}", self._files(reference).get(file)
+        if stored is None:
+            raise CheckpointError(f"{address}: the file is missing")
+        if not least <= stored.size <= most:
+            raise CheckpointError(f"{address}: it has {stored.size:,} bytes, and {least:,} to {most:,} are expected")
+        content = b"".join(self.storage.read(f"{reference.name}/{reference.version}/{file}", stored.size))
+        if len(content) != stored.size:
+            raise CheckpointError(f"{address} ended after {len(content):,} of {stored.size:,} bytes")
+        return content
+
+    def directory(self, reference: CheckpointReference) -> Path:
+        """A temporary directory with the files of a version, which is removed with this object.
 
         Raises:
-            StorageError: The storage can't be reached, or the cache can't be written.
+            StorageError: The storage can't be reached, or the directory can't be written.
             CheckpointError: A file is not as ``model.json`` says, or was cut; the message says which.
         """
-        folder = f"{reference.name}/{reference.version}"
-        files, address = self._files(reference), self.storage.address(folder)
-        size, most = sum(each.size for each in files.values()), self.cache.most_bytes
-        if size > most:
-            raise CheckpointError(
-                f"{address} has {size} bytes, the cache may hold {most}: raise MURHO_CHECKPOINT_CACHE_BYTES"
-            )
-
-        def fill(directory: Path) -> None:
-            for path, stored in files.items():
-                (directory / path).parent.mkdir(parents=True, exist_ok=True)
-                with (directory / path).open("wb") as file:
-                    file.writelines(self.storage.read(f"{folder}/{path}", stored.size))
-                if (found := (directory / path).stat().st_size) != stored.size:
-                    raise CheckpointError(f"{address}/{path} ended after {found} of {stored.size} bytes")
-
-        def check(directory: Path) -> None:
-            try:
-                read_stored(directory)
-            except CheckpointError as error:
-                raise CheckpointError(str(error).replace(str(directory), address)) from error
-
-        key = hashlib.sha256(repr((address, sorted(files.items()))).encode()).hexdigest()[:40]
-        return self.cache.obtain(key, folder, size, fill, check)
-
-    def read_facts(self, reference: CheckpointReference) -> bytes:
-        """Read ``model.json`` of a listed version, and nothing else.
-
-        Raises:
-            CheckpointError: It can't be read.
-        """
-        size = self._files(reference)[FACTS_FILE].size
-        path = f"{reference.name}/{reference.version}/{FACTS_FILE}"
-        if size > MOST_FACTS_BYTES:
-            raise CheckpointError(f"it has {size:,} bytes, and at most {MOST_FACTS_BYTES:,} are read")
-        return b"".join(self.storage.read(path, size))
+        self.fetch(reference)
+        try:
+            temporary = tempfile.mkdtemp(prefix="murho-")
+            weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+            directory = Path(temporary, reference.name, reference.version)
+            for file, stored in self._files(reference).items():
+                (directory / file).parent.mkdir(parents=True, exist_ok=True)
+                with (directory / file).open("wb") as opened:
+                    opened.writelines(self.storage.read(f"{reference.name}/{reference.version}/{file}", stored.size))
+        except OSError as error:
+            raise StorageError(
+                f"{tempfile.gettempdir()} can't be written: {error.strerror or error}; TMPDIR names another directory"
+            ) from error
+        return directory
 
     def check_writable(self, name: str) -> None:
         """Check that objects can be written and listed, and the local directory in which a version is made first.
@@ -462,8 +328,7 @@ class ObjectStore(CheckpointStore):
         try:
             return self._versions[reference.name, reference.version]
         except KeyError as error:
-            address = self.storage.address(f"{reference.name}/{reference.version}")
-            raise CheckpointError(f"{address} is not there any more") from error
+            raise CheckpointError(f"{self.address(reference)} is not there any more") from error
 
     def _claim(self, name: str) -> str:
         """The first free number above the highest version, which no other writer takes from now on."""

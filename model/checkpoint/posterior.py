@@ -13,7 +13,7 @@ prints both side by side).
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,16 +21,18 @@ import numpy as np
 import torch
 
 from murho.model.bbb.network import load_tensors, noise_tensors
-from murho.model.checkpoint.checkpoint import name_and_version, read_stored
+from murho.model.checkpoint.checkpoint import FACTS_FILE, read_stored
 from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS, rows_to_impute
+from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache
 from murho.model.predictive.plans import KEPT_PLANS
-from murho.model.predictive.prediction import MonteCarloError, Question, in_one, rows_of
+from murho.model.predictive.prediction import MonteCarloError, PredictOptions, Question, in_one, rows_of
 from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.runtime import threads_for
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,20 +41,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.checkpoint.checkpoint import StoredCheckpoint
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.engine import Engine
-    from murho.model.predictive.prediction import PredictOptions
     from murho.model.predictive.target_models import AnyPlan, AnyPrediction
-    from murho.model.tables.schema import Columns, UnfamiliarValue
+    from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
-__all__ = ["CostModel", "Posterior"]
+__all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
 
 
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
+PASS, ROW, COPY = 600_000.0, 4_000.0, 2_000.0
+"""Nanoseconds of a pass whatever it has, of a row besides its draws, and of each copy of a row with imputed cells."""
+WEIGHT, NEW_WEIGHT = 0.04, 10.0
+"""A weight of the network under one draw for one row; a weight of a new draw."""
+COMPONENT, FURTHER, LISTED = 45.0, 2.0, 10.0
+"""A component of the noise of one draw of a row: of a plain answer, and of each further level or threshold. A draw of a
+row, to sort or to list it."""
+PLAIN_LEVELS = 3
+TORCH_COST = 12.0
+"""How much longer PyTorch takes than compiled code, for all after the network."""
 
 
 class Posterior:
@@ -107,12 +119,8 @@ class Posterior:
         self.engine: Engine = select_engine(self.target, self.device, engine)
         self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
         self._plan = self._plans_of(self.calibration)
-        self._costs = CostModel(
-            sum(layer[0].numel() for layer in self.draws.means.layers),
-            self.likelihood.means,
-            spec.architecture.members,
-            TORCH_COST if self.engine.name == TorchEngine.name else 1.0,
-        )
+        self._weights = sum(layer[0].numel() for layer in self.draws.means.layers)
+        self._components = self.likelihood.means * (TORCH_COST if self.engine.name == TorchEngine.name else 1.0)
 
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", *, room: DrawRoom | None = None, engine: str = "auto") -> Self:
@@ -125,13 +133,39 @@ class Posterior:
             engine: One of `model.predictive.compiled_engine.ENGINES`.
 
         Raises:
+            CheckpointError: See `of_stored`.
+        """
+        return cls.of_stored(read_stored(directory), device, room=room, engine=engine)
+
+    @classmethod
+    def of_stored(
+        cls, stored: StoredCheckpoint, device: str = "cpu", *, room: DrawRoom | None = None, engine: str = "auto"
+    ) -> Self:
+        """The posterior of a version that was read; it gives the answers that the writer got.
+
+        Args:
+            stored: The version.
+            device: See `load`, as the next ones.
+            room: Memory for draws.
+            engine: What computes.
+
+        Raises:
             CheckpointError: Something is missing, damaged or of a newer format, or the answers are not those that the
                 writer got; the message names it.
         """
-        stored = read_stored(directory)
-        name, version = name_and_version(directory)
-        loaded = cls(stored.spec, stored.tensors, name=name, version=version, device=device, room=room, engine=engine)
-        stored.require_answers(loaded)
+        loaded = cls(
+            stored.spec,
+            stored.tensors,
+            name=stored.name,
+            version=stored.version,
+            device=device,
+            room=room,
+            engine=engine,
+        )
+        try:
+            check_proof(loaded, stored.proof)
+        except CheckpointError as error:
+            raise CheckpointError(f"{stored.address}/{FACTS_FILE}: {error}") from error
         return loaded
 
     def described(self, spec: ModelSpec) -> Self:
@@ -214,7 +248,7 @@ class Posterior:
         parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in kinds]
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
-            with threads_for(len(numbers) * max(1, samples) * self._costs.weights):
+            with threads_for(len(numbers) * max(1, samples) * self._weights):
                 for start in range(0, max(len(numbers), 1), per_tile):
                     tile, rows = encoded[start : start + per_tile], numbers[start : start + per_tile]
                     drawn = self._drawn(tile, samples, seed)
@@ -300,9 +334,11 @@ class Posterior:
         """
         rows = len(next(iter(columns.values())))
         share = len(rows_to_impute(self.schema, columns)) / max(1, rows)
-        return self._costs.rows_without_draws(seconds, share)
+        copies = 1.0 + (IMPUTATIONS - 1) * share
+        time = ROW + IMPUTATIONS * COPY * share + copies * self.architecture.members * WEIGHT * self._weights
+        return max(1, int(1e9 * seconds / time))
 
-    def cost(self, rows: int, options: PredictOptions, *, imputed: int = 0, far: int = 0) -> float:
+    def cost(self, rows: int, options: PredictOptions) -> float:
         """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.
 
         Any thread may ask.
@@ -310,12 +346,16 @@ class Posterior:
         Args:
             rows: B.
             options: Options of the request.
-            imputed: Rows with cells to impute, of the B.
-            far: Rows beyond the training range, of the B.
         """
-        seed = self.seed if options.seed is None else options.seed
-        new_draws = self.draws.missing(options.samples, seed) if options.samples else 0
-        return self._costs.cost(rows, options, new_draws=new_draws, imputed=imputed, far=far)
+        draws, new, answer = options.samples or self.architecture.members, 0, 0.0
+        unit = WEIGHT * self._weights + COMPONENT * self._components
+        if options.samples:
+            new = self.draws.missing(options.samples, self.seed if options.seed is None else options.seed)
+            further = FURTHER * (max(0, len(options.percentiles) - PLAIN_LEVELS) + len(options.thresholds))
+            answer = (1 + options.mc_error) * self._components * (COMPONENT + further)
+            answer += LISTED * (options.draws or not options.noise)
+        time = PASS + new * self._weights * NEW_WEIGHT
+        return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
 
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
@@ -331,74 +371,105 @@ class Posterior:
                 self.predict_encoded(rows, options)
 
 
-SHARED, QUESTION = 500_000.0, 100_000.0
-"""What a pass takes whatever it has, and what an answer takes besides its rows."""
-ROW, COPY = 4_000.0, 2_000.0
-"""What a row takes besides its draws: encoding and its arrays; and what each imputed copy of a row takes."""
-WEIGHT, NEW_WEIGHT = 0.04, 10.0
-"""A weight of the network under one draw for one row; a weight of a new draw."""
-COMPONENT, LEVEL, THRESHOLD = 45.0, 2.0, 2.0
-"""A component of the noise of one draw of a row: of a plain answer, of each further level, of a threshold."""
-LISTED = 10.0
-"""A draw of a row, to sort or to list it."""
-FAR = 250.0
-"""What a row beyond the training range adds, for a component of a draw."""
-PLAIN_LEVELS = 3
-TORCH_COST = 12.0
-"""How much longer PyTorch takes than compiled code, for all after the network."""
+PROOF_SAMPLES = 17
+"""S: enough to take draws of every member, and made in a few milliseconds.
+
+It is prime, so that no percentile asked for is a multiple of 1/S: between two draws far apart, with little noise, the
+distribution function is flat at these levels, and any value there is a right answer.
+"""
+
+TOLERANCE = 1e-3
+"""Largest difference, relative to the larger of |value| and std.
+
+Answers promise 1e-4 between a GPU and a CPU. Damage worth the name is far larger.
+"""
+
+FRACTIONS = (0.25, 0.5, 0.75)
+"""Where the rows lie in the training range of every number."""
 
 
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """The sizes of a posterior that costs depend on.
+def typical_rows(schema: Schema) -> dict[str, NDArray[Any]]:
+    """B canonical rows within the training range of every feature, ``[B]`` each, without a missing cell.
 
-    Attributes:
-        weights: Weights of one draw.
-        components: K, the components of the noise of one draw.
-        members: M.
-        factor: How much longer the engine takes than compiled code, for all after the network.
+    A feature of which no training row has a value is missing.
     """
+    return {feature.name: _cells(feature) for feature in schema.features}
 
-    weights: int
-    components: int
-    members: int
-    factor: float = 1.0
 
-    @property
-    def unit(self) -> float:
-        """Nanoseconds of one row and draw of a plain answer."""
-        return WEIGHT * self.weights + self.factor * self.components * COMPONENT
+def _cells(feature: Feature) -> NDArray[Any]:
+    if feature.kind is FeatureKind.CATEGORICAL:
+        known = feature.categories or (None,)
+        return np.array([known[row % len(known)] for row in range(len(FRACTIONS))], dtype=object)
+    if feature.minimum is None or feature.maximum is None:
+        return np.full(len(FRACTIONS), np.nan)
+    places = np.array(FRACTIONS)
+    values = (1.0 - places) * feature.minimum + places * feature.maximum
+    return np.round(values) if feature.kind is FeatureKind.BOOLEAN else values
 
-    def cost(self, rows: int, options: PredictOptions, *, new_draws: int, imputed: int, far: int) -> float:
-        """The cost of an answer, in plain rows times draws of this posterior.
 
-        Args:
-            rows: B.
-            options: Options of the request.
-            new_draws: Draws to be made for it.
-            imputed: Rows with cells to impute, of the B.
-            far: Rows beyond the training range, of the B.
-        """
-        draws, time = options.samples or self.members, SHARED + QUESTION + new_draws * self.weights * NEW_WEIGHT
-        time += far * draws * (WEIGHT * self.weights + self.factor * self.components * FAR)
-        if options.samples == 0:
-            return (time + self._without_draws(rows, imputed)) / self.unit
-        further = LEVEL * max(0, len(options.percentiles) - PLAIN_LEVELS) + THRESHOLD * len(options.thresholds)
-        answer = self.factor * self.components * (COMPONENT + further)
-        answer = (1 + options.mc_error) * answer + LISTED * (options.draws or not options.noise)
-        time += rows * (ROW + draws * (WEIGHT * self.weights + answer)) + imputed * IMPUTATIONS * COPY
-        return time / self.unit
+def proof_of(posterior: Posterior) -> dict[str, NDArray[np.float64]]:
+    """The proof of a checkpoint: the writer's answers for typical rows, by name, which every reader must get again.
 
-    def rows_without_draws(self, seconds: float, imputed: float) -> int:
-        """Rows of an answer without draws that take so long by the constants, at least one.
+    Hashes tell whether a file was changed. The proof tells whether this code on this machine makes of the files what
+    the writer made of them: a scale of 1e300 under good hashes, or a processor that computes wrongly, gives other
+    answers.
 
-        Args:
-            seconds: For these rows.
-            imputed: Share of the rows with cells to impute.
-        """
-        return max(1, int(1e9 * seconds / self._without_draws(1.0, imputed)))
+    Returns:
+        ``mean``, ``std`` ``[B]`` and ``percentiles`` ``[B, K]`` of `PROOF_SAMPLES` draws of the default seed,
+        calibrated where the checkpoint is; ``without_draws`` ``[B]``, the mean of the mu-only network. Of classes
+        ``probabilities``, ``epistemic_std`` and ``without_draws``, the probabilities, ``[B, C]`` each.
 
-    def _without_draws(self, rows: float, imputed: float) -> float:
-        """Nanoseconds of the mu-only networks for rows: every imputed copy goes through all of them."""
-        copies = rows + (IMPUTATIONS - 1) * imputed
-        return ROW * rows + IMPUTATIONS * COPY * imputed + copies * self.members * WEIGHT * self.weights
+    Raises:
+        CheckpointError: No typical row gets a finite answer.
+    """
+    answers = _answers(posterior)
+    finite = [np.isfinite(answer).reshape(len(FRACTIONS), -1).all(axis=1) for answer in answers.values()]
+    if not np.all(finite, axis=0).any():
+        raise CheckpointError("the answers for rows within the training range aren't finite; train again")
+    return answers
+
+
+def check_proof(posterior: Posterior, proof: object) -> None:
+    """Answer the rows again, and compare.
+
+    Args:
+        posterior: The posterior.
+        proof: What `proof_of` returned, as JSON data: null for what is not finite.
+
+    Raises:
+        CheckpointError: The proof is malformed, or an answer differs by more than `TOLERANCE`.
+    """
+    found = _answers(posterior)
+    if not isinstance(proof, dict) or set(proof) != set(found):
+        raise CheckpointError(f"proof: expected an object with {', '.join(found)}")
+    then: dict[str, NDArray[np.float64]] = {}
+    for name, answer in found.items():
+        try:
+            then[name] = np.array(proof[name], dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"proof.{name}: expected lists of numbers ({error})") from error
+        if then[name].shape != answer.shape or not np.isfinite(then[name]).any():
+            raise CheckpointError(f"proof.{name}: expected numbers, {' x '.join(map(str, answer.shape))}")
+    unit = np.nan_to_num(then.get("std", np.ones(1)))
+    for name, now in found.items():
+        units = unit.reshape(-1, *[1] * (now.ndim - 1))
+        with np.errstate(all="ignore"):
+            same = np.abs(now - then[name]) <= TOLERANCE * np.maximum(np.abs(then[name]), units)
+        wrong = np.argwhere(~same & np.isfinite(then[name]))
+        if len(wrong):
+            where = tuple(wrong[0])
+            raise CheckpointError(
+                f"proof: {name} of row {where[0]} is {now[where]:.6g}, and was {then[name][where]:.6g} when the "
+                "checkpoint was written; restore the checkpoint or train again"
+            )
+
+
+def _answers(posterior: Posterior) -> dict[str, NDArray[np.float64]]:
+    columns = typical_rows(posterior.schema)
+    with np.errstate(all="ignore"):  # what overflows is found in the answers
+        drawn = posterior.predict(columns, PredictOptions(samples=PROOF_SAMPLES))
+        means = posterior.predict(columns, PredictOptions(samples=0))
+    classes = posterior.schema.target.classes
+    first, *others = ("mean", "std", "percentiles") if classes is None else ("probabilities", "epistemic_std")
+    answers = {name: getattr(drawn, name) for name in (first, *others)} | {"without_draws": getattr(means, first)}
+    return {name: np.ascontiguousarray(answer, dtype=np.float64) for name, answer in answers.items()}

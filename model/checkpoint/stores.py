@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,33 +17,37 @@ from murho.model.checkpoint.checkpoint import (
     FACTS_FILE,
     TENSORS_FILE,
     CheckpointReference,
+    StoredCheckpoint,
+    check_seal,
     check_writable,
     list_checkpoints,
+    read_file,
+    read_version,
     write_checkpoint,
 )
 from murho.model.checkpoint.directories import choose_checkpoint
 from murho.model.errors import CheckpointError, OptionError
-from murho.model.files import read_bounded
+from murho.model.files import MOST_FACTS_BYTES, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
     from torch import Tensor
 
-    from murho.model.checkpoint.object_store import CheckpointCache
     from murho.model.checkpoint.spec import ModelSpec
 
 __all__ = [
     "PAGE_FILE",
     "CheckpointStore",
+    "CheckpointSummary",
     "DirectoryStore",
-    "Lease",
     "WrittenVersion",
     "directory_at",
     "is_url",
     "place_of",
     "shown_place",
     "store_at",
+    "summaries",
 ]
 
 
@@ -117,23 +123,6 @@ class WrittenVersion:
     report: str | None = None
 
 
-@dataclass(eq=False)
-class Lease:
-    """A directory with the files of a version, which stays as long as this object does.
-
-    Attributes:
-        directory: ``…/NAME/VERSION``.
-        lock: Descriptor that holds a lock; None where nothing can take the directory away.
-    """
-
-    directory: Path
-    lock: int | None = None
-
-    def __del__(self) -> None:
-        if self.lock is not None:
-            os.close(self.lock)
-
-
 class CheckpointStore(ABC):
     """A place of checkpoints.
 
@@ -142,11 +131,8 @@ class CheckpointStore(ABC):
         in_place: Whether `find` gives the version itself, beside which a report may be put, and no copy of it.
     """
 
+    place: str
     in_place: bool
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self._leases: list[Lease] = []
 
     @abstractmethod
     def list(self) -> list[CheckpointReference]:
@@ -157,12 +143,28 @@ class CheckpointStore(ABC):
         """What changes with the content of a listed version; None while it is being written."""
 
     @abstractmethod
-    def fetch(self, reference: CheckpointReference) -> Lease:
-        """Return a directory with all files of a listed version; raises `CheckpointError`."""
+    def address(self, reference: CheckpointReference) -> str:
+        """The path or the URL of a version, for messages."""
 
     @abstractmethod
-    def read_facts(self, reference: CheckpointReference) -> bytes:
-        """Read ``model.json`` of a listed version; raises OSError or `CheckpointError`."""
+    def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+        """Read a file of a listed version whole, or nothing of it.
+
+        Args:
+            reference: The version.
+            file: Path of the file within it.
+            most: The most bytes that it may have.
+            least: The fewest bytes.
+
+        Raises:
+            StorageError: The storage can't be reached.
+            CheckpointError: The file is missing, can't be read, or has another size.
+        """
+
+    def fetch(self, reference: CheckpointReference) -> StoredCheckpoint:
+        """Read and check a listed version; raises what `model.checkpoint.checkpoint.read_version` does."""
+        read = partial(self.read, reference)
+        return read_version(read, self.address(reference), reference.name, reference.version)
 
     def find(self, name: str, version: str | None = None) -> Path:
         """A directory with all files of a version, by default the highest; it stays as long as this object does.
@@ -170,9 +172,11 @@ class CheckpointStore(ABC):
         Raises:
             CheckpointError: There is no such version, or it can't be fetched.
         """
-        lease = self.fetch(choose_checkpoint(self.list(), self.place, name, version))
-        self._leases.append(lease)
-        return lease.directory
+        return self.directory(choose_checkpoint(self.list(), self.place, name, version))
+
+    @abstractmethod
+    def directory(self, reference: CheckpointReference) -> Path:
+        """A directory with all files of a listed version, see `find`."""
 
     @abstractmethod
     def check_writable(self, name: str) -> None:
@@ -191,8 +195,7 @@ class DirectoryStore(CheckpointStore):
     in_place = True
 
     def __init__(self, root: Path) -> None:
-        super().__init__(str(root))
-        self.root, self._was_there = root, False
+        self.place, self.root, self._was_there = str(root), root, False
 
     def list(self) -> list[CheckpointReference]:
         """List every version in the directory.
@@ -225,13 +228,17 @@ class DirectoryStore(CheckpointStore):
                 return error.errno
         return tuple(entries)
 
-    def fetch(self, reference: CheckpointReference) -> Lease:
-        """The directory of a version, which nobody removes."""
-        return Lease(reference.path)
+    def address(self, reference: CheckpointReference) -> str:
+        """The path of a version."""
+        return shown_place(reference.path)
 
-    def read_facts(self, reference: CheckpointReference) -> bytes:
-        """Read ``model.json`` of a version."""
-        return read_bounded(reference.path / FACTS_FILE)
+    def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+        """Read a file of a version."""
+        return read_file(reference.path / file, most, least)
+
+    def directory(self, reference: CheckpointReference) -> Path:
+        """The directory of a version."""
+        return reference.path
 
     def check_writable(self, name: str) -> None:
         """Check that a version can be written."""
@@ -247,12 +254,11 @@ class DirectoryStore(CheckpointStore):
         return WrittenVersion(self.place, str(directory), name, directory.name, report)
 
 
-def store_at(place: Path | str, cache: CheckpointCache | None = None) -> CheckpointStore:
+def store_at(place: Path | str) -> CheckpointStore:
     """Return the place of checkpoints that a path or a URL names. Only a URL takes fsspec.
 
     Args:
         place: A directory, or a URL such as ``s3://bucket/prefix``.
-        cache: The cache of what is fetched from a URL; by default as the environment says.
 
     Raises:
         OptionError: The URL can't be used; the message says what to install.
@@ -261,5 +267,76 @@ def store_at(place: Path | str, cache: CheckpointCache | None = None) -> Checkpo
     if isinstance(chosen, str) and is_url(chosen):
         from murho.model.checkpoint.object_store import ObjectStore
 
-        return ObjectStore(chosen, cache)
+        return ObjectStore(chosen)
     return DirectoryStore(Path(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """One name of a place of checkpoints; all but ``name``, ``versions`` and ``problem`` are of its latest version.
+
+    Attributes:
+        name: Name of the checkpoint.
+        versions: Its versions, the latest last; empty if there is none.
+        target: The predicted column; None, as the next ones, where the file does not tell.
+        unit: Its unit.
+        rows: Number of rows learned from.
+        crps: CRPS on held-out rows, the target's unit; None for classes.
+        created: When it was made, with a time zone.
+        problem: Why the latest version can't be used, or None.
+        task: ``regression`` or ``classification``.
+        log_loss: Log loss on held-out rows, nats; None for numbers.
+        accuracy: Share of the held-out rows whose class is the likeliest one; None for numbers.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    target: str | None = None
+    unit: str | None = None
+    rows: int | None = None
+    crps: float | None = None
+    created: datetime | None = None
+    problem: str | None = None
+    task: str | None = None
+    log_loss: float | None = None
+    accuracy: float | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The summary as JSON data."""
+        return asdict(self) | {"created": None if self.created is None else self.created.isoformat()}
+
+
+def summaries(store: CheckpointStore) -> list[CheckpointSummary]:
+    """The checkpoints of a place, by name.
+
+    Raises:
+        CheckpointError: They can't be listed.
+    """
+    by_name = groupby(store.list(), key=lambda reference: reference.name)
+    return [_summary(store, name, [*references]) for name, references in by_name]
+
+
+def _summary(store: CheckpointStore, name: str, references: Sequence[CheckpointReference]) -> CheckpointSummary:
+    good = [reference for reference in references if reference.problem is None]
+    versions = tuple(reference.version for reference in good)
+    if not good:
+        return CheckpointSummary(name, (), problem=references[-1].problem)
+    try:
+        facts = parse_json(store.read(good[-1], FACTS_FILE))
+        check_seal(facts)
+        target, training, metrics = facts["schema"]["target"], facts["training"], facts["metrics"]
+        return CheckpointSummary(
+            name,
+            versions,
+            task="regression" if target["classes"] is None else "classification",
+            target=target["name"],
+            unit=target["unit"],
+            rows=facts["records"].get("update", training).get("total_rows", training.get("rows")),
+            **{score: metrics.get(score) for score in ("crps", "log_loss", "accuracy")},
+            created=datetime.fromisoformat(facts["created"]),
+        )
+    except CheckpointError as error:
+        problem = str(error)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"{FACTS_FILE} is damaged: {error}"
+    return CheckpointSummary(name, versions, problem=problem)

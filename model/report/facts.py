@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.errors import CheckpointError
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
@@ -26,7 +27,7 @@ from murho.model.tables.columns import is_missing, select_rows
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -170,17 +171,17 @@ def facts_of_revision(
     return _plain(made | {"revision": {"kind": kind, **record, "scores": scores}})
 
 
-def stored_facts(directory: Path) -> dict[str, Any] | None:
+def stored_facts(read: Callable[[str, int], bytes]) -> dict[str, Any] | None:
     """The facts that a version keeps beside its checkpoint; None where there are none that this Murho reads.
 
     No checksum covers them: who shows them must not rely on their form.
 
     Args:
-        directory: ``NAME/VERSION``.
+        read: Reads a file of the version, by its path and the most bytes that it may have.
     """
     try:
-        stored = parse_json(read_bounded(directory / FACTS_PATH, MOST_BYTES))
-    except (OSError, ValueError):
+        stored = parse_json(read(str(FACTS_PATH), MOST_BYTES))
+    except (CheckpointError, OSError, ValueError):
         return None
     return stored if isinstance(stored, dict) and stored.get("format") == FORMAT else None
 
@@ -197,7 +198,8 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
     """
     from murho.model.checkpoint.checkpoint import read_stored
 
-    return stored_facts(directory) or facts_of_spec(spec or read_stored(directory).spec)
+    stored = stored_facts(lambda file, most: read_bounded(directory / file, most))
+    return stored or facts_of_spec(spec or read_stored(directory).spec)
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

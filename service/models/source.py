@@ -1,23 +1,21 @@
 """Where the service's checkpoints come from: a directory or object storage, or anything else with the same interface.
 
-A version of a storage is fetched by the thread that loads, never by a request, and loaded from its local copy, whose
-hashes were checked. The copy stays as long as the model does.
+A version is read by the thread that loads, never by a request for a prediction. Nothing of it is kept on a local disk.
 """
 
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from murho.model.checkpoint.object_store import CheckpointCache, default_cache
 from murho.model.checkpoint.stores import place_of, shown_place, store_at
-from murho.model.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.model.checkpoint.stores import CheckpointStore, Lease
+    from murho.model.checkpoint.stores import CheckpointStore
     from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.jobs import ModelLike
     from murho.service.settings import Settings
@@ -64,7 +62,7 @@ class StoreSource:
     def __init__(self, store: CheckpointStore, device: str, *, room: DrawRoom | None = None) -> None:
         self._store, self._device, self._room = store, device, room
         self.place = shown_place(place_of(store.place))
-        self._leases: weakref.WeakKeyDictionary[ModelLike, Lease] = weakref.WeakKeyDictionary()
+        self._loaded: weakref.WeakKeyDictionary[ModelLike, CheckpointReference] = weakref.WeakKeyDictionary()
 
     def list(self) -> list[CheckpointReference]:
         """Returns every version.
@@ -79,31 +77,26 @@ class StoreSource:
         return self._store.stamp(reference)
 
     def load(self, reference: CheckpointReference) -> ModelLike:
-        """Loads one version onto the device; it is fetched first, if it comes from a storage and the cache lacks it.
+        """Loads one version onto the device.
 
         Raises:
-            StorageError: The storage can't be reached, or the cache can't be written.
+            StorageError: The storage can't be reached.
             CheckpointError: The version is damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
         from murho.model.checkpoint.posterior import Posterior
         from murho.model.runtime import resolve_device
 
-        lease = self._store.fetch(reference)
-        try:
-            model = Posterior.load(lease.directory, resolve_device(self._device), room=self._room)
-        except CheckpointError as error:
-            address = f"{self.place}/{reference.name}/{reference.version}"
-            raise CheckpointError(str(error).replace(str(lease.directory), address)) from error
-        self._leases[model] = lease
+        model = Posterior.of_stored(self._store.fetch(reference), resolve_device(self._device), room=self._room)
+        self._loaded[model] = reference
         return model
 
     def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
-        """Returns the facts that a loaded version keeps for its report; None without them."""
+        """Returns the facts that a loaded version keeps for its report; None without them, or if they can't be read."""
         from murho.model.report.facts import stored_facts  # here, because torch takes seconds to import
 
-        lease = self._leases.get(model)
-        return None if lease is None else stored_facts(lease.directory)
+        reference = self._loaded.get(model)
+        return None if reference is None else stored_facts(partial(self._store.read, reference))
 
 
 def source_of(settings: Settings, room: DrawRoom | None = None) -> CheckpointSource:
@@ -116,8 +109,7 @@ def source_of(settings: Settings, room: DrawRoom | None = None) -> CheckpointSou
     Raises:
         OptionError: The URL can't be used; the message says what to install.
     """
-    cache = CheckpointCache(settings.checkpoint_cache or default_cache(), settings.checkpoint_cache_bytes)
-    return StoreSource(store_at(settings.checkpoints, cache), settings.device, room=room)
+    return StoreSource(store_at(settings.checkpoints), settings.device, room=room)
 
 
 def seconds_between_looks(settings: Settings) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.cli.models import age_of, model_lines
-from murho.model.checkpoint.checkpoint import CheckpointSummary
+from murho.model.checkpoint.stores import CheckpointSummary
 from tests.support import call_murho
 
 if TYPE_CHECKING:

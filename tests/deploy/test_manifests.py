@@ -147,7 +147,7 @@ def test_the_pod_is_restricted_and_runs_as_the_images_user(name: str) -> None:
     assert pod["enableServiceLinks"] is False
     assert pod["automountServiceAccountToken"] is False
     writable = {item["mountPath"] for item in main["volumeMounts"] if not item.get("readOnly")}
-    assert writable == {"/tmp"} | ({"/var/cache/murho"} if name == "chart with a storage" else set())  # noqa: S108
+    assert writable == {"/tmp"}  # noqa: S108
     assert main["args"] == ["serve"]
 
 
@@ -160,13 +160,9 @@ def test_checkpoints_are_mounted_where_the_image_looks_for_them() -> None:
         assert "/checkpoints" in places or elsewhere in ("/mnt/models", "s3://bucket/prefix"), name
 
 
-def test_with_a_storage_there_is_a_cache_in_place_of_a_claim() -> None:
-    pod = PODS["chart with a storage"]
+def test_with_a_storage_there_is_no_claim() -> None:
     assert "PersistentVolumeClaim" not in {item["kind"] for item in SETS["chart with a storage"]}
-    (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "checkpoints")
-    assert volume["emptyDir"] == {"sizeLimit": "20Gi"}
-    assert environment(pod)["MURHO_CHECKPOINT_CACHE"] in {item["mountPath"] for item in container(pod)["volumeMounts"]}
-    assert Settings().checkpoint_cache_bytes < 12 * 2**30  # the default size of that volume
+    assert "checkpoints" not in {volume["name"] for volume in PODS["chart with a storage"]["volumes"]}
 
 
 @pytest.mark.parametrize("name", PODS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
+from murho.model.checkpoint.object_store import ObjectStore
 from tests.e2e.support import serve
 from tests.e2e.test_object_storage import Load, listed
 from tests.e2e.test_versions import refused, until, version_of
@@ -37,10 +37,10 @@ def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: Cloud, tmp_path: Path) -> None:
     """Two clients ask all the time; no request is lost or wrong."""
-    store = ObjectStore(f"{cloud.url}/served", CheckpointCache(tmp_path / "of the tests"))
+    store = ObjectStore(f"{cloud.url}/served")
     store.publish(RENTS, "rents")
     with Proxy(cloud.port) as proxy:
-        environment = cloud.environment(proxy.port) | {"MURHO_CHECKPOINT_CACHE": str(tmp_path / "cache")}
+        environment = cloud.environment(proxy.port)
         with serve(store.place, tmp_path / "log", environment, watch_seconds="0.2") as service:
             service.wait_for_line("(Ready: )")
             with Load(service) as load:
@@ -63,7 +63,7 @@ def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: C
 
 def test_commands_write_and_read(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, cars = f"{cloud.url}/commands", ROOT / "examples" / "cars.csv"
-    monkeypatch.setenv("MURHO_CHECKPOINT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     small = ("--epochs", 3, "--hidden", 8, "--members", 1)
     said = call_murho("train", cars, "--target", "Miles_per_Gallon", *small, "--checkpoints", url, cwd=tmp_path).stdout
     assert f"saved {url}/cars/1" in said

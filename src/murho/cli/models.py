@@ -10,7 +10,7 @@ from murho.cli.shared import CheckpointsOption, JsonOption, print_json, print_li
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.checkpoint.checkpoint import CheckpointSummary
+    from murho.model.checkpoint.stores import CheckpointSummary
 
 __all__ = [
     "age_of",
@@ -26,11 +26,10 @@ def models(
     json: JsonOption = False,
 ) -> None:
     """List the checkpoints of a directory: target, rows, score on held-out rows, and age of the latest version."""
-    from murho.model.checkpoint.checkpoint import summaries_of
-    from murho.model.checkpoint.stores import store_at
+    from murho.model.checkpoint.stores import store_at, summaries
 
     store = store_at(checkpoints)
-    found = summaries_of(store.list(), store.read_facts)
+    found = summaries(store)
     if json:
         print_json({"checkpoints": store.place, "models": [summary.to_json() for summary in found]})
     elif found:

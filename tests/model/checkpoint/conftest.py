@@ -1,4 +1,4 @@
-"""A storage for each kind that is tested, and a cache of its own for each test."""
+"""A storage for each kind that is tested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
+from murho.model.checkpoint.object_store import ObjectStore
 from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
 from tests.model.checkpoint.s3_server import BUCKET, S3Server, in_environment, s3_server
 from tests.support import ROOT
@@ -25,14 +25,16 @@ def server() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> CheckpointCache:
-    return CheckpointCache(tmp_path / "cache")
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's directory of caches, where what can't be published is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    return tmp_path / "caches"
 
 
 @pytest.fixture
-def memory(cache: CheckpointCache) -> ObjectStore:
-    return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
+def memory() -> ObjectStore:
+    return ObjectStore(f"memory://{uuid.uuid4().hex}/models")
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +50,11 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture(params=["memory", "s3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CLOUDS)])
-def store(request: pytest.FixtureRequest, cache: CheckpointCache) -> ObjectStore:
+def store(request: pytest.FixtureRequest) -> ObjectStore:
     if request.param == "memory":
-        return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
+        return ObjectStore(f"memory://{uuid.uuid4().hex}/models")
     if request.param in CLOUDS:
         cloud: Cloud = request.getfixturevalue(request.param)
-        return ObjectStore(f"{cloud.url}/{uuid.uuid4().hex}/models", cache)
+        return ObjectStore(f"{cloud.url}/{uuid.uuid4().hex}/models")
     request.getfixturevalue("server")
-    return ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}/models", cache)
+    return ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}/models")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.answer_cost import measured
-from murho.model.checkpoint.posterior import CostModel, Posterior
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
 
@@ -42,8 +42,6 @@ def test_whatever_is_asked_besides_costs_more(rent: Posterior, options: PredictO
     row = Encoded.like(np.zeros((1, rent.architecture.inputs), dtype=np.float32))
     rent.predict_encoded(row, PLAIN)  # its draws are kept from here on
     assert rent.cost(100, options) > rent.cost(100, PLAIN)
-    assert rent.cost(100, PLAIN, imputed=50) > rent.cost(100, PLAIN)
-    assert rent.cost(100, PLAIN, far=50) > rent.cost(100, PLAIN)
 
 
 def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
@@ -55,21 +53,11 @@ def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
     assert posterior.cost(1, replace(options, samples=1000)) > posterior.cost(1, options)
 
 
-def test_rows_without_draws_are_as_many_as_the_seconds_allow() -> None:
-    small = CostModel(weights=6_532, components=1, members=10)
-    large = replace(small, weights=2_400_000, members=1)
-    assert [model.rows_without_draws(0.04, 0.0) for model in (small, large)] == [6_048, 400]
-    assert small.rows_without_draws(0.04, 1.0) < 300  # each has 31 copies
-    assert replace(small, factor=12.0).rows_without_draws(0.04, 0.5) == small.rows_without_draws(0.04, 0.5)
-    assert replace(large, weights=10**10).rows_without_draws(0.04, 0.0) == 1
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_their_cost_is_that_of_as_many_seconds(share: float) -> None:
-    model = CostModel(weights=6_532, components=1, members=10)
-    rows, none = model.rows_without_draws(1.0, share), replace(PLAIN, samples=0)
-    whole, nothing = (model.cost(n, none, new_draws=0, imputed=round(n * share), far=0) for n in (rows, 0))
-    assert (whole - nothing) * model.unit == pytest.approx(1e9, rel=1e-3)
+def test_rows_without_draws_are_as_many_as_the_seconds_allow(rent: Posterior) -> None:
+    columns = {feature.name: np.array([None] if feature.categories else [0.0]) for feature in rent.schema.features}
+    few, many = (rent.rows_without_draws(columns, seconds) for seconds in (0.04, 4.0))
+    assert many == pytest.approx(100 * few, rel=0.01)
+    assert rent.rows_without_draws(columns, 0.0) == 1
 
 
 def test_any_thread_may_ask_while_another_computes(rent_checkpoints: Path) -> None:

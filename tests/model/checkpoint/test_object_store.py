@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.model.checkpoint.checkpoint import read_stored
-from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
+from murho.model.checkpoint.object_store import ObjectStore
 from murho.model.errors import CheckpointError, OptionError, StorageError
 from tests.model.checkpoint.cloud_servers import CLOUDS, in_cloud_environment
 from tests.model.checkpoint.conftest import RENTS
@@ -36,7 +37,7 @@ def test_what_was_published_is_listed_and_found(store: ObjectStore) -> None:
     found = store.find("rents")
     assert found.parts[-2:] == ("rents", "2")
     assert contents(found) == contents(RENTS)
-    assert store.read_facts(store.list()[0]) == (RENTS / "model.json").read_bytes()
+    assert store.read(store.list()[0], "model.json") == (RENTS / "model.json").read_bytes()
     with pytest.raises(CheckpointError, match=r"has no checkpoint 'cars'; there are: rents"):
         store.find("cars")
     with pytest.raises(CheckpointError, match="no version '3'; there are: 1, 2"):
@@ -55,19 +56,14 @@ def test_what_was_written_is_read(store: ObjectStore) -> None:
     assert again.to_json() == spec.to_json()
 
 
-def test_a_version_is_fetched_once(memory: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_stays_as_long_as_its_store(memory: ObjectStore) -> None:
     memory.publish(RENTS, "rents")
-    (reference,) = memory.list()
-    memory.fetch(reference)
-    with monkeypatch.context() as watched:
-        watched.setattr(memory.storage, "read", None)
-        memory.fetch(reference)
-
-
-def test_a_cached_file_that_was_damaged_is_fetched_again(memory: ObjectStore) -> None:
-    memory.publish(RENTS, "rents")
-    (memory.find("rents") / "model.json").write_text("{}")
-    assert contents(memory.find("rents")) == contents(RENTS)
+    other = ObjectStore(memory.place)
+    found = other.find("rents")
+    assert found.is_dir()
+    del other
+    gc.collect()
+    assert not found.exists()
 
 
 def test_a_version_without_its_manifest_is_not_there_yet(store: ObjectStore) -> None:
@@ -125,38 +121,36 @@ def test_a_version_that_is_no_longer_listed_is_told(memory: ObjectStore) -> None
         memory.fetch(reference)
 
 
-def test_a_version_larger_than_the_cache_is_refused_with_the_setting(memory: ObjectStore) -> None:
+def test_no_more_bytes_are_read_than_a_file_may_have(memory: ObjectStore) -> None:
     memory.publish(RENTS, "rents")
-    small = ObjectStore(memory.place, CheckpointCache(memory.cache.root, 1_000))
-    with pytest.raises(CheckpointError, match="MURHO_CHECKPOINT_CACHE_BYTES"):
-        small.find("rents")
+    (reference,) = memory.list()
+    with pytest.raises(CheckpointError, match=r"rents/1/model\.json: it has .* 0 to 100 are expected"):
+        memory.read(reference, "model.json", 100)
 
 
-def test_a_bucket_that_is_not_there_is_told(server: S3Server, cache: CheckpointCache) -> None:
+def test_a_bucket_that_is_not_there_is_told(server: S3Server) -> None:
     with pytest.raises(CheckpointError, match="no such object or bucket"):
-        ObjectStore("s3://nowhere/models", cache).list()
+        ObjectStore("s3://nowhere/models").list()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CLOUDS)
-def test_a_bucket_of_another_cloud_that_is_not_there_is_told(
-    request: pytest.FixtureRequest, cache: CheckpointCache, kind: str
-) -> None:
+def test_a_bucket_of_another_cloud_that_is_not_there_is_told(request: pytest.FixtureRequest, kind: str) -> None:
     """Azure's library lists nothing then; a service would take all its versions for deleted."""
     cloud: Cloud = request.getfixturevalue(kind)
-    assert ObjectStore(f"{cloud.url}/empty", cache).list() == []
+    assert ObjectStore(f"{cloud.url}/empty").list() == []
     with pytest.raises(CheckpointError, match="no such object or bucket"):
-        ObjectStore(f"{kind}://nowhere/models", cache).list()
+        ObjectStore(f"{kind}://nowhere/models").list()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CLOUDS)
 def test_a_cut_network_is_told_and_works_again_later(
-    request: pytest.FixtureRequest, cache: CheckpointCache, kind: str, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud: Cloud = request.getfixturevalue(kind)
     with Proxy(cloud.port) as proxy, in_cloud_environment(cloud.environment(proxy.port)):
-        store = ObjectStore(f"{cloud.url}/cut", cache)
+        store = ObjectStore(f"{cloud.url}/cut")
         store.publish(RENTS, "rents")
         proxy.mode = "down"
         with monkeypatch.context() as patience:
@@ -169,20 +163,20 @@ def test_a_cut_network_is_told_and_works_again_later(
 
 
 @pytest.mark.slow
-def test_azure_without_an_account_says_what_to_set(cache: CheckpointCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_without_an_account_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("adlfs")
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
     with pytest.raises(OptionError, match=r"can't be opened: .*credentials") as refused:
-        ObjectStore("az://container/models", cache)
+        ObjectStore("az://container/models")
     assert "AZURE_STORAGE_CONNECTION_STRING" in str(refused.value)
     assert "reads directories" not in str(refused.value)
 
 
 def test_a_silent_storage_ends_at_the_time_limit_and_works_again_later(
-    server: S3Server, cache: CheckpointCache, monkeypatch: pytest.MonkeyPatch
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Proxy(server.port) as proxy, in_environment(proxy.port):
-        store = ObjectStore(f"s3://{BUCKET}/silent", cache)
+        store = ObjectStore(f"s3://{BUCKET}/silent")
         store.publish(RENTS, "rents")
         (reference,) = store.list()
         proxy.mode = "silent"

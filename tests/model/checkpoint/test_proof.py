@@ -14,8 +14,7 @@ import torch
 
 from murho.model.bbb.network import Architecture
 from murho.model.checkpoint.checkpoint import SEAL, read_stored, sealed, write_checkpoint
-from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.proof import check_proof, proof_of, typical_rows
+from murho.model.checkpoint.posterior import Posterior, check_proof, proof_of, typical_rows
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder

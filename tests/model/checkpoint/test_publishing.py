@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from murho.model.checkpoint.checkpoint import read_stored
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.errors import CheckpointError, StorageError
 from tests.model.checkpoint.conftest import RENTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Failing(ObjectStorage):
@@ -93,7 +90,7 @@ def test_a_name_that_leads_elsewhere_is_refused(memory: ObjectStore) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_to_try_again(
-    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    memory: ObjectStore, caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = read_stored(RENTS)
     spec, tensors = stored.spec, stored.tensors
@@ -102,7 +99,8 @@ def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_
         with pytest.raises(CheckpointError, match="tries again") as said:
             memory.write("rents", spec, tensors)
     kept = str(said.value).partition("`murho publish ")[2].split()[0]
-    read_stored(memory.cache.root / kept)
+    assert Path(kept).is_relative_to(caches)
+    read_stored(Path(kept))
     assert memory.list() == []
     written = memory.write("rents", spec, tensors)
     assert (written.address, written.version) == (f"{memory.place}/rents/1", "1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
+from murho.model.checkpoint.object_store import ObjectStore
 from murho.model.errors import StorageError
 from murho.service.app import create_app
 from murho.service.models.loader import Loader
@@ -26,15 +25,14 @@ RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.model.checkpoint.stores import Lease
+    from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
 
 
 class Bench:
     """A storage in memory, and a loader of what is in it."""
 
-    def __init__(self, cache: Path, most_bytes: int = 2**30) -> None:
-        self.store = ObjectStore(f"memory://{uuid.uuid4().hex}/models", CheckpointCache(cache, most_bytes))
+    def __init__(self) -> None:
+        self.store = ObjectStore(f"memory://{uuid.uuid4().hex}/models")
         self.source = StoreSource(self.store, "cpu")
         self.registry = Registry("here")
         self.loader = Loader(self.source, self.registry)
@@ -55,8 +53,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    bench = Bench(tmp_path / "cache")
+def bench() -> Bench:
+    bench = Bench()
     bench.look()
     return bench
 
@@ -108,7 +106,7 @@ def test_what_cannot_be_fetched_now_is_told_at_once_and_tried_at_every_look(
     bench.publish()
     tried = []
 
-    def fail(reference: CheckpointReference) -> Lease:
+    def fail(reference: CheckpointReference) -> StoredCheckpoint:
         tried.append(reference.version)
         raise StorageError("no answer within 30 s")
 
@@ -139,52 +137,35 @@ def test_a_storage_that_is_gone_leaves_what_is_served(bench: Bench, monkeypatch:
     assert not bench.registry.snapshot.unreachable
 
 
-def test_what_is_served_stays_in_a_full_cache_and_leaves_with_its_model(tmp_path: Path) -> None:
-    size = sum(path.stat().st_size for path in RENTS.iterdir())
-    bench = Bench(tmp_path / "cache", most_bytes=size + 10)
-    bench.look()
-    (entry,) = (tmp_path / "cache" / "versions").iterdir()
-    bench.publish()
-    bench.look()
-    assert bench.served() == ["2"]
-    assert entry.exists()  # it was in use when room was made
-    gc.collect()
-    bench.publish()
-    bench.look()
-    assert bench.served() == ["3"]
-    assert not entry.exists()
-
-
-def test_facts_of_a_report_come_from_the_copy_of_a_loaded_version(tmp_path: Path) -> None:
+def test_facts_of_a_report_are_read_from_the_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(RENTS, tmp_path / "made" / "rents" / "1")
     report = tmp_path / "made" / "rents" / "1" / "report"
     report.mkdir()
     (report / "facts.json").write_bytes(orjson.dumps({"format": 2, "rows_are": "held out"}))
-    bench = Bench(tmp_path / "cache")
+    bench = Bench()
     bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
     bench.look()
     model = at_hand(bench.registry.snapshot.find("rents"))
     assert model is not None
     assert bench.source.report_facts(model) == {"format": 2, "rows_are": "held out"}
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store.storage, "read", _gone)
+        assert bench.source.report_facts(model) is None
 
 
 def test_a_model_on_demand_is_fetched_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path / "cache")
+    bench = Bench()
     bench.store.publish(RENTS, "flats")
     settings = Settings(loaded_models=1, watch_seconds=0, log_level="error")
 
-    def fetched() -> set[str]:
-        return {path.name for path in (tmp_path / "cache" / "versions").glob("*/*")}
-
     with AppClient(create_app(settings, source=bench.source)) as client:
         client.wait_until_loaded()
-        assert fetched() == {"flats"}
+        assert [model["loaded"] for model in client.get("/models").json()["models"]] == [True, False]
         with monkeypatch.context() as broken:
             broken.setattr(bench.store.storage, "read", _gone)
             answer = client.get("/models/rents")
             assert (answer.status_code, "the storage is gone" in answer.json()["detail"]) == (503, True)
         assert client.get("/models/rents").json()["loaded_since"] is not None
-        assert fetched() == {"flats", "rents"}
         assert [model["loaded"] for model in client.get("/models").json()["models"]] == [False, True]
 
 
@@ -193,7 +174,7 @@ def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.Monk
     assert source_of(directory).place == str(tmp_path)
     assert seconds_between_looks(directory) == 1.0
     monkeypatch.setenv("MURHO_CHECKPOINTS", "memory://bucket/models/")
-    stored = Settings(checkpoint_cache=tmp_path)
+    stored = Settings()
     source = source_of(stored)
     assert isinstance(source, StoreSource)
     assert source.place == "memory://bucket/models"
@@ -210,7 +191,7 @@ def test_a_url_with_a_password_is_no_setting() -> None:
 def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = Bench(tmp_path / "cache")
+    bench = Bench()
     settings = Settings(watch_seconds=0, log_level="error")
     with AppClient(create_app(settings, source=bench.source)) as client:
         client.wait_until_loaded()
