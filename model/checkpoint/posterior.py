@@ -357,11 +357,9 @@ class Posterior:
         time = PASS + new * self._weights * NEW_WEIGHT
         return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
 
-    def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
-    ) -> list[UnfamiliarValue]:
+    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
         """Warnings of values unlike the training rows, see `model.encoding.encoder.Encoder.unlike_values`."""
-        return self.encoder.unlike_values(columns, limit, told=told)
+        return self.encoder.unlike_values(columns, told)
 
     def warm_up(self) -> None:
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""

@@ -10,7 +10,7 @@ A new encoding needs a file with one class, a `model.encoding.transforms.Feature
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
@@ -25,8 +25,9 @@ from murho.model.encoding.ranges import Continuation, Ranges
 from murho.model.encoding.transforms import LARGEST, Calendar, FeatureEncoding, OneHot, Standard, Unread
 from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
+from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind, Schema
 
 if TYPE_CHECKING:
@@ -289,37 +290,28 @@ class Encoder(Stored):
         """Encode rows.
 
         Args:
-            columns: Canonical columns of the features, each ``[B]`` (`model.tables.schema`); others are ignored.
-
-        Raises:
-            TableError: A cell is missing in a feature that accepts no missing cells; the message names column and row
-                (from 1).
+            columns: Canonical columns of the features, each ``[B]`` (`model.tables.schema`), without missing cells in
+                features that accept none; others are ignored.
         """
         rows = len(columns[self.schema.features[0].name])
-        inputs = np.empty((rows, self.width), dtype=np.float32)
-        masks = np.zeros((3, rows), dtype=np.bool_)
+        encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((3, rows), dtype=np.bool_))
         for start in range(0, rows, _TILE):
             tile = slice(start, start + _TILE)
-            cells = {feature.name: columns[feature.name][tile] for feature in self.schema.features}
-            self._encode(cells, inputs[tile], *masks[:, tile])
-            if np.isnan(inputs[tile]).any():
-                raise self._refusal(inputs[tile], start)
-        return Encoded(inputs, *masks)
+            self._encode({feature.name: columns[feature.name][tile] for feature in self.schema.features}, encoded[tile])
+        return encoded
 
-    def _encode(
-        self,
-        cells: Columns,
-        out: npt.NDArray[np.float32],
-        beyond: npt.NDArray[np.bool_],
-        unlike: npt.NDArray[np.bool_],
-        told: npt.NDArray[np.bool_],
-    ) -> None:
-        """Write the parts of the `Encoded` rows of a tile."""
+    def _encode(self, cells: Columns, tile: Encoded) -> None:
+        """Write the encoding of a tile's rows into the tile."""
+        out, beyond, unlike, told = tile.inputs, tile.beyond, tile.unlike, tile.told
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
             distances, seen = self._ranges.measure(cells)
             for part, where in zip(self.parts, self.columns_of.values(), strict=True):
-                part.apply(seen[part.feature.name], out[:, where])
+                column = seen[part.feature.name]
+                part.write(column, out[:, where])
+                if part.feature.missing and part.names:
+                    absent = is_missing(column)
+                    out[absent, where], out[:, where.stop - 1] = 0.0, absent
             last = self.range_distance_columns.start
             further = slice(last, last + distances.shape[1])
             if self.whitening is not None:
@@ -381,31 +373,16 @@ class Encoder(Stored):
             if rows.size:
                 yield rows, encode({name: column[rows] for name, column in columns.items()})
 
-    def unlike_values(
-        self, columns: Columns, limit: int | None = None, *, told: npt.NDArray[np.bool_] | None = None
-    ) -> list[UnfamiliarValue]:
+    def unlike_values(self, columns: Columns, told: npt.NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
         """List what is unlike the training rows, see `model.encoding.unlike.unlike_values`.
 
         Args:
             columns: Canonical columns of the features, each ``[B]``.
-            limit: Largest number of entries: the first ones; None for all.
             told: `Encoded.told` of these rows, if known: only such rows are looked at.
         """
-        if told is not None:
-            rows = np.flatnonzero(told)[:limit]
-            if not rows.size:
-                return []
-            found = self.unlike_values({name: column[rows] for name, column in columns.items()}, limit)
-            return [replace(value, row=int(rows[value.row])) for value in found]
-        return unlike_values(self.distribution, self.schema, columns)[:limit]
-
-    def _refusal(self, tile: npt.NDArray[np.float32], start: int) -> TableError:
-        row, column = (int(index[0]) for index in np.nonzero(np.isnan(tile)))
-        name = next(name for name, where in self.columns_of.items() if where.start <= column < where.stop)
-        return TableError(
-            f"column {name!r}, row {start + row + 1}: the cell is missing, and no cell of this column was "
-            "missing in training: fill it in"
-        )
+        count = len(columns[self.schema.features[0].name])
+        rows = np.arange(count) if told is None else np.flatnonzero(told)
+        return unlike_values(self.distribution, self.schema, columns, rows) if rows.size else []
 
 
 def with_schema(data: Any, schema: Any) -> Any:

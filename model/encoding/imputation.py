@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.encoding.feature_distribution import alike
-from murho.model.encoding.quantile_scores import normal_quantile
+from murho.model.encoding.feature_scores import normal_quantile
 from murho.model.tables.columns import is_missing
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from murho.model.encoding.feature_distribution import FeatureDistribution, LevelShares
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+    from murho.model.encoding.feature_scores import LevelShares
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import FeatureEncoding, FromSchema, Scale
+from murho.model.encoding.transforms import Scale, Scaled
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,7 +89,7 @@ _LEAST_WIDTH = 1e-150
 
 
 @dataclass(frozen=True)
-class PiecewiseLinear(FeatureEncoding):
+class PiecewiseLinear(Scaled):
     """A standardised number and its piecewise-linear encoding over quantile bins.
 
     Equation 1 of Gorishniy, Rubachev and Babenko 2022 (arXiv 2203.05556): with the bin edges b_0 < … < b_T, column t is
@@ -99,14 +99,10 @@ class PiecewiseLinear(FeatureEncoding):
     the standardised number is the only column.
 
     Attributes:
-        feature: The feature.
-        scale: Standardises the number.
         edges: b_0, …, b_T, standardised; empty with fewer than two bins.
         columns: Scale of each bin's column, T of them.
     """
 
-    feature: FromSchema
-    scale: Scale
     edges: tuple[float, ...]
     columns: tuple[Scale, ...]
     kind: Literal["piecewise"] = "piecewise"

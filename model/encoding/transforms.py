@@ -2,8 +2,7 @@
 
 An encoding is fitted to the training rows and encodes each row independently of the others in its batch. If the feature
 accepts missing cells, a missing cell (NaN) is 0, the training mean, in every encoded column of the feature, and 1 in a
-further indicator column. If not, the encoding writes NaN, and `model.encoding.encoder.Encoder` refuses the row. The
-Encoder also clips large numbers.
+further indicator column, which the `model.encoding.encoder.Encoder` writes. The Encoder also clips large numbers.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import PlainSerializer
 
 from murho.model.json_validation import Positive, Stored, Unlimited, one_of
-from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import Feature
 
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ class FeatureEncoding(Stored):
     """The contract of an encoding of one feature: it is fitted to a column, applied to others, and kept as fields.
 
     A subclass is a frozen dataclass with a ``kind``, its name in a file, and the fields that a fit finds. An encoding
-    of numbers or dates has their `Scale` among them, ``scale``.
+    of numbers or dates is a `Scaled` one.
 
     Attributes:
         feature: The feature.
@@ -135,46 +133,42 @@ class FeatureEncoding(Stored):
         bounds[0] = -np.inf
         if self.increasing and self.feature.minimum is not None:
             ends = np.zeros_like(bounds)
-            self.apply(np.array([self.feature.minimum, self.feature.maximum], dtype=np.float64), ends)
+            self.write(np.array([self.feature.minimum, self.feature.maximum], dtype=np.float64), ends)
             bounds[:, : self.increasing] = ends[:, : self.increasing]
         return bounds
 
-    def apply(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the encoding of the column ``[B]`` into ``out``, ``[B, len(names)]``; NaN for a refused cell."""
-        self.write(column, out)
-        if self.feature.missing:
-            absent = is_missing(column)
-            out[absent] = 0.0
-            out[:, -1] = absent
-
     def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Write the columns of `cell_names`, the first ones of ``out``; of a missing cell anything, or NaN."""
+        """Write the columns of `cell_names`, the first ones of ``out``; of a missing cell anything.
+
+        Args:
+            column: ``[B]``.
+            out: ``[B, len(names)]``; the Encoder writes the indicator.
+        """
         raise NotImplementedError
 
 
-@runtime_checkable
-class Scaled(Protocol):
-    """An encoding that standardises numbers or dates; it may add further columns."""
-
-    @property
-    def scale(self) -> Scale:
-        """Mean, standard deviation and clipping limit, from the training rows."""
-        ...
-
-
 @dataclass(frozen=True)
-class Standard(FeatureEncoding):
-    """A number standardised by the mean and standard deviation of the training rows.
+class Scaled(FeatureEncoding):
+    """An encoding that standardises numbers or dates; it may add further columns.
 
     Attributes:
         feature: The feature.
-        scale: Mean, standard deviation and clipping limit.
-        bounded: Whether the number is bounded by what it is, such as a pixel: it then has no input for the distance
-            beyond its training range (`model.encoding.ranges`).
+        scale: Mean, standard deviation and clipping limit, from the training rows.
     """
 
     feature: FromSchema
     scale: Scale
+
+
+@dataclass(frozen=True)
+class Standard(Scaled):
+    """A number standardised by the mean and standard deviation of the training rows.
+
+    Attributes:
+        bounded: Whether the number is bounded by what it is, such as a pixel: it then has no input for the distance
+            beyond its training range (`model.encoding.ranges`).
+    """
+
     bounded: bool = False
     kind: Literal["standard"] = "standard"
 
@@ -211,7 +205,7 @@ class Unread(FeatureEncoding):
         """There is nothing to fit."""
         return cls(feature)
 
-    def apply(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Write nothing: ``out`` is ``[B, 0]``."""
 
 
@@ -274,7 +268,6 @@ class OneHot(FeatureEncoding):
         codes = np.fromiter(map(self.codes.get, column, repeat(self.others)), dtype=np.intp, count=len(column))
         out[:] = 0.0
         out[np.arange(len(codes)), codes] = 1.0
-        out[codes < 0] = np.nan
 
 
 _CYCLES: Mapping[str, int] = MappingProxyType({"month": 12, "weekday": 7, "hour": 24})
@@ -283,15 +276,13 @@ _SINES_COSINES = {part: np.stack([np.sin(angle), np.cos(angle)], axis=1) for par
 
 
 @dataclass(frozen=True)
-class Calendar(FeatureEncoding):
+class Calendar(Scaled):
     """A date as standardised linear time, and sine and cosine of the calendar parts that vary in training.
 
     The parts are the month of the year, the day of the week and the hour of the day, in UTC. The day of the week counts
     only if the day of the month varies too: the weekdays of monthly or yearly dates carry no information.
     """
 
-    feature: FromSchema
-    scale: Scale
     parts: tuple[Annotated[str, one_of("month", "weekday", "hour")], ...]
     kind: Literal["calendar"] = "calendar"
     increasing: ClassVar[int] = 1

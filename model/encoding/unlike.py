@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from murho.model.tables.columns import is_missing
+from murho.model.tables.columns import is_missing, select_rows
 from murho.model.tables.schema import FeatureKind, UnfamiliarValue, with_unit
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ __all__ = [
 
 COMBINATION = "combination beyond the training rows"
 """Name of the network's input for the combination."""
-MOST_NAMED = 3
-"""Most features of a row that are named for their combination."""
+FURTHEST_SCORE = 1e6
+"""Scores are clipped at ± this number, so that their squares stay finite."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +75,19 @@ class Distances:
             return np.array([combined, np.zeros(len(values)) if landmarks is None else landmarks.distances(values)])
 
         values, scores = distribution.values(columns), distribution.scores(columns)
-        numbers = distribution.clipped(values)
+        least, most, units = distribution.ends
+        numbers = np.minimum(np.maximum(values, least), most)
         within = measured(scores, numbers)
-        further = distribution.scores_beyond(values - numbers)
+        with np.errstate(over="ignore"):
+            further = (values - numbers) / units
+        further = np.nan_to_num(np.minimum(np.maximum(further, -FURTHEST_SCORE), FURTHEST_SCORE))
         beyond = np.sqrt(np.square(further).sum(axis=1))
         rows = np.flatnonzero(beyond)
-        if not rows.size:
-            return cls(distribution, numbers, scores, beyond, within, within)
-        moved, whole = scores[rows], within.copy()
-        moved[:, : further.shape[1]] += further[rows]
-        whole[:, rows] = measured(moved, values[rows])
+        whole = within.copy()
+        if rows.size:
+            moved = scores[rows]
+            moved[:, : further.shape[1]] += further[rows]
+            whole[:, rows] = measured(moved, values[rows])
         return cls(distribution, numbers, scores, beyond, within, whole)
 
     @cached_property
@@ -119,34 +122,22 @@ class Distances:
         return differences
 
     def odd_combinations(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, str | None]]:
-        """Find the features that make the combination of rows unusual, each with the one that it fits least.
+        """Find the numbers that make the combination of rows unusual, each with the feature that it fits least.
 
-        One number after the other is set to what the row's other cells let expect: the one that brings the row nearest
-        to the training rows first, until the row is within reach. Replacing number i changes ``d^2`` by ``q_i^2 /
-        P_ii`` with ``q = P r`` (`model.encoding.feature_distribution`).
+        They are the numbers that would bring the row nearest to the training rows if they were what its other cells let
+        expect. Replacing number i changes ``d^2`` by ``q_i^2 / P_ii`` with ``q = P r``
+        (`model.encoding.feature_distribution`).
 
         Yields:
-            One to three times for each of ``rows``: the row, a feature, and its partner, None in a table of one column.
+            At least once for each of ``rows``: the row, a number, and its partner, None in a table of one column.
         """
-        distribution, count = self.distribution, len(self.distribution.numbers)
-        precision, owners = distribution.precision, np.array(distribution.owners, dtype=object)
-        scores = distribution.completed(self.scores[rows]).copy()
-        slopes, variances = scores @ precision[:, :count], np.diagonal(precision)[:count]
-        squares = np.square(distribution.mahalanobis(scores))
-        each, left = np.arange(len(rows)), np.full(len(rows), count > 0)
-        for _ in range(MOST_NAMED if count else 0):
-            gains = np.square(slopes) / variances
-            worst = gains.argmax(axis=1)
-            pulls = np.where(owners[worst, None] == owners, -1.0, np.abs(precision[worst] * scores))
-            partners = pulls.argmax(axis=1)
-            for row in np.flatnonzero(left).tolist():
-                owner, partner = owners[worst[row]], owners[partners[row]]
-                yield int(rows[row]), owner, partner if partner != owner else None
-            change = -slopes[each, worst] / variances[worst]
-            squares -= gains[each, worst]
-            scores[each, worst] += change
-            slopes += precision[:count, worst].T * change[:, None]
-            left &= squares > distribution.reach**2
+        precision, count = self.distribution.precision, len(self.distribution.numbers)
+        owners = np.array(self.distribution.owners, dtype=object)
+        scores = self.distribution.completed(self.scores[rows])
+        for at, place in _largest(np.square(scores @ precision[:, :count]) / np.diagonal(precision)[:count]):
+            pulls = np.where(owners == owners[place], -1.0, np.abs(precision[place] * scores[at]))
+            partner = owners[pulls.argmax()]
+            yield int(rows[at]), owners[place], partner if partner != owners[place] else None
 
     def far_numbers(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, float]]:
         """Find the numbers in which rows differ most from the nearest landmark, and those that differ half as much.
@@ -159,11 +150,19 @@ class Distances:
             return
         differences, names = landmarks.differences(numbers), tuple(self.distribution.numbers)
         sizes, nearest = np.abs(differences), numbers - differences * landmarks.stds
-        for at, place in np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True)).tolist():
+        for at, place in _largest(sizes):
             yield int(rows[at]), names[place], float(nearest[at, place])
 
 
-def unlike_values(distribution: FeatureDistribution | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:
+def _largest(sizes: npt.NDArray[np.float64]) -> list[list[int]]:
+    """Row and place of the largest of the sizes ``[n, F]`` of each row, and of those at least half as large."""
+    pairs: list[list[int]] = np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True, initial=0.0)).tolist()
+    return pairs
+
+
+def unlike_values(
+    distribution: FeatureDistribution | None, schema: Schema, columns: Columns, rows: npt.NDArray[np.int64]
+) -> list[UnfamiliarValue]:
     """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 
     Of an unlike row every number beyond its training range is listed. If the row would be unlike without these too, the
@@ -175,10 +174,12 @@ def unlike_values(distribution: FeatureDistribution | None, schema: Schema, colu
         distribution: The distribution of the training rows.
         schema: The features.
         columns: The features' canonical columns, ``[B]`` each.
+        rows: The rows to look at, rising.
 
     Returns:
         One entry per cell, sorted by row, then by feature in schema order.
     """
+    columns = select_rows(columns, rows)
     features = {feature.name: feature for feature in schema.features}
     distances = None if distribution is None else Distances.of(distribution, columns)
     messages = {
@@ -192,18 +193,17 @@ def unlike_values(distribution: FeatureDistribution | None, schema: Schema, colu
     if distances is not None:
         odd, far = distances.unlike.copy(), distances.within > distances.distribution.reach
         # A row that has a message already needs no other, unless it would be unlike in any case.
-        odd[[row for row, _ in messages]] &= far[:, [row for row, _ in messages]].any(axis=0)
-        outside = set(messages)
+        said = [row for row, _ in messages]
+        odd[said] &= far[:, said].any(axis=0)
         for row, name, nearest in distances.far_numbers(np.flatnonzero(odd & ~far[0] & far[1])):
             about = round(nearest) if features[name].kind is FeatureKind.DATE else float(f"{nearest:.4g}")
             messages.setdefault((row, name), f"{_FAR} {with_unit(features[name], about)}")
         for row, name, partner in distances.odd_combinations(np.flatnonzero(odd & (far[0] | ~far[1]))):
-            alone = "" if (row, partner) in outside else "; each value alone is ordinary"
-            message = f"its combination with {partner!r} is unlike the training rows{alone}"
+            message = f"its combination with {partner!r} is unlike the training rows"
             messages.setdefault((row, name), "the value is unlike the training rows" if partner is None else message)
     places = {name: place for place, name in enumerate(features)}
     return [
-        UnfamiliarValue(row, name, messages[row, name])
+        UnfamiliarValue(int(rows[row]), name, messages[row, name])
         for row, name in sorted(messages, key=lambda cell: (cell[0], places[cell[1]]))
     ]
 

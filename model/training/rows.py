@@ -16,8 +16,8 @@ import torch
 from murho.model.bbb.network import mixed_reading
 from murho.model.bbb.rows import Rows
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
-from murho.model.encoding.distribution_fit import FEWEST_ROWS, fit_feature_distribution
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
+from murho.model.encoding.feature_distribution import FEWEST_ROWS, fit_feature_distribution
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import canonical_column, rows_of, select_rows
 from murho.model.tables.inference import hints_of_table, infer_column

@@ -20,7 +20,7 @@ from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
-from murho.model.encoding.quantile_scores import QuantileScores
+from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import OptionError, TableError
 from murho.model.training.scoring import ClassScorer, NumberScorer
 

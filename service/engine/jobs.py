@@ -51,10 +51,8 @@ class ModelLike(Protocol):
         All questions have the same samples and seed.
         """
 
-    def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
-    ) -> list[UnfamiliarValue]:
-        """Returns the first `limit` values unlike the training rows; `told` marks the rows that have any, `[B]`."""
+    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
+        """Returns the values unlike the training rows; `told` marks the rows that have any, `[B]`."""
 
     def warm_up(self) -> None:
         """Makes the first prediction as fast as the next."""

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.encoding.quantile_scores import QuantileScores
+    from murho.model.encoding.feature_scores import QuantileScores
 
 __all__ = ["BINS", "histogram", "rows_below", "step_of"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from murho.model.calibration.classes import ClassCalibration
 from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.quantile_scores import QuantileScores, normal_cdf, normal_quantile
+from murho.model.encoding.feature_scores import QuantileScores, normal_cdf, normal_quantile
 from murho.model.errors import CheckpointError
 from murho.model.tables.schema import FeatureKind
 from murho.service.models.feature_histograms import histogram, step_of

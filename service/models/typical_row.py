@@ -17,7 +17,7 @@ from murho.service.predict.examples import example_row
 
 if TYPE_CHECKING:
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.encoding.quantile_scores import QuantileScores
+    from murho.model.encoding.feature_scores import QuantileScores
     from murho.model.tables.schema import Feature
     from murho.service.engine.jobs import ModelLike
 

@@ -134,11 +134,9 @@ class FakeModel:
     def cost(self, rows: int, options: PredictOptions) -> float:
         return rows * max(options.samples, 1) * (2 if options.mc_error else 1)
 
-    def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, told: NDArray[np.bool_] | None = None
-    ) -> list[UnfamiliarValue]:
+    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
         found = self.schema.outside(columns)
-        return [item for item in found if told is None or told[item.row]][:limit]
+        return [item for item in found if told is None or told[item.row]]
 
     def warm_up(self) -> None:
         self.warm = True

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.feature_distribution import fit_feature_distribution
 from murho.model.encoding.unlike import Distances
 from tests.model.encoding.distribution_tables import numeric_columns, paired_columns, schema_of
 

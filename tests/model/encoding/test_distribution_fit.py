@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.distribution_fit import fit_feature_distribution, reach_of
+from murho.model.encoding.feature_distribution import fit_feature_distribution, reach_of
 from murho.model.encoding.unlike import Distances
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 

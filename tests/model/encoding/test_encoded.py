@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoded, Encoder
+from murho.model.encoding.feature_distribution import fit_feature_distribution
 from murho.model.encoding.imputation import IMPUTATIONS
 from tests.model.encoding.distribution_tables import mixed_columns, schema_of
 

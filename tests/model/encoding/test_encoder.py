@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
 from murho.model.encoding.transforms import LARGEST
-from murho.model.errors import CheckpointError, OptionError, TableError
+from murho.model.errors import CheckpointError, OptionError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
@@ -64,14 +64,6 @@ class TestStandard:
         encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, np.nan, 3.0], missing=True)
         assert encoded.tolist() == [[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
         assert encoder.names == ("x", "x is missing")
-
-    @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE, FeatureKind.CATEGORICAL])
-    @pytest.mark.parametrize("encoding", ENCODINGS)
-    def test_a_missing_cell_is_refused_where_training_had_none(self, kind: FeatureKind, encoding: str) -> None:
-        categorical = kind is FeatureKind.CATEGORICAL
-        encoder, _ = fitted(kind, ["a", "b"] if categorical else [1.0, 2.0, 400.0], encoding=encoding)
-        with pytest.raises(TableError, match="column 'x', row 2: the cell is missing"):
-            encode(encoder, ["a", None] if categorical else [1.0, np.nan])
 
     def test_truth_values_are_standardised_like_numbers(self) -> None:
         for encoding in ENCODINGS:

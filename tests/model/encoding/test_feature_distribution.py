@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 
-from murho.model.encoding.distribution_fit import fit_feature_distribution
-from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution
+from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution, fit_feature_distribution
 from murho.model.encoding.unlike import Distances
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.feature_distribution import fit_feature_distribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns, rows_to_impute
 from tests.model.encoding.distribution_tables import mixed_columns, schema_of
 

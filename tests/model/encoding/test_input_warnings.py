@@ -20,9 +20,3 @@ def test_values_outside_the_training_range_are_listed_by_row_and_then_by_feature
     found = [(item.row, item.feature) for item in ENCODER.unlike_values(ROWS)]
     assert found == [(0, "place"), (1, "heat"), (1, "place")]
     assert ENCODER.unlike_values(COLUMNS) == []
-
-
-def test_no_more_are_listed_than_asked_for_and_these_are_the_first() -> None:
-    every = ENCODER.unlike_values(ROWS)
-    for limit in range(len(every) + 1):
-        assert ENCODER.unlike_values(ROWS, limit) == every[:limit]

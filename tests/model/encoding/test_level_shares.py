@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_distribution import LevelShares
+from murho.model.encoding.feature_scores import LevelShares
 from murho.model.errors import CheckpointError
 from murho.model.tables.schema import Feature, FeatureKind
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from murho.model.encoding.quantile_scores import MOST_KNOTS, QuantileScores, normal_cdf, normal_quantile
+from murho.model.encoding.feature_scores import MOST_KNOTS, QuantileScores, normal_cdf, normal_quantile
 
 
 def fitted(column: np.ndarray) -> QuantileScores:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.distribution_fit import best_shrinkage, sample_correlation
+from murho.model.encoding.feature_distribution import best_shrinkage, sample_correlation
 
 
 def test_a_missing_cell_does_not_weaken_a_correlation() -> None:

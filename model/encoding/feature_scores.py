@@ -1,29 +1,36 @@
-"""Normal scores of a number or a date: its empirical distribution, as knots of the quantile function.
+"""Scores of single features over the training rows: normal scores of numbers and dates, indicators of levels.
 
 The normal score of a value is the standard normal quantile of its rank among the training rows. A column of any shape
 becomes about Gaussian in this way. Beyond the training range the score goes on linearly, in standard deviations of
-the column: a value that lies far out in the column's own unit has a score far out, also for a uniform column.
-`model.encoding.quantile_scores` computes the scores.
+the column: a value that lies far out in the column's own unit has a score far out, also for a uniform column. A boolean
+or a category has an indicator for each of its frequent levels but one.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
 from murho.model.encoding.transforms import Scale
 from murho.model.json_validation import Counts, Positive, Stored, Vector
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from murho.model.tables.schema import Feature
+
 __all__ = [
     "MOST_KNOTS",
+    "LevelShares",
     "QuantileScores",
+    "levels_of",
     "normal_cdf",
     "normal_quantile",
 ]
@@ -78,18 +85,17 @@ class QuantileScores(Stored):
             knots = np.unique(present[np.concatenate([[0], ranks, [present.size - 1]])])
         below, upto = (np.searchsorted(present, knots, side=side) for side in ("left", "right"))
         raw = cls(knots, below, upto, Scale.fit(column).std)
-        scores = raw.within(present)
+        scores = np.interp(present, raw.values, raw.knot_scores)
         return replace(raw, centre=float(scores.mean()), spread=float(scores.std()) or 1.0)
 
     @cached_property
     def knot_scores(self) -> npt.NDArray[np.float64]:
-        """Standardised normal scores of the knots, ``[K]``: of the middle rank where several rows share a value."""
+        """Standardised normal scores of the knots, ``[K]``: of the middle rank where several rows share a value.
+
+        The scores of other values are a polygon through these.
+        """
         middle = normal_quantile((self.below + self.upto) / (2.0 * self.upto[-1]))
         return np.asarray((middle - self.centre) / self.spread)
-
-    def within(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return scores of values ``[B]`` clipped to the training range: a polygon through the knots. NaN for NaN."""
-        return np.interp(values, self.values, self.knot_scores)
 
     def at(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the values with given normal scores of unit variance, any shape, within the training range."""
@@ -99,3 +105,68 @@ class QuantileScores(Stored):
     def _probabilities(self) -> npt.NDArray[np.float64]:
         """Probabilities of a value below, and up to, each knot, ``[2 K]``."""
         return np.asarray(np.stack([self.below, self.upto], axis=1).ravel() / self.upto[-1])
+
+
+LEAST_SHARE = 0.05
+"""Least share of a level with an indicator. A rarer one would have a standardised indicator far from Gaussian."""
+
+
+def levels_of(feature: Feature) -> tuple[Any, ...] | None:
+    """Return the categories of a feature, or 0 and 1 of a boolean; None for numbers and dates."""
+    if feature.kind in (FeatureKind.NUMERIC, FeatureKind.DATE):
+        return None
+    return feature.categories if feature.kind is FeatureKind.CATEGORICAL else (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LevelShares(Stored):
+    """Counts of the levels of a feature over the training rows.
+
+    Attributes:
+        levels: The categories of the feature, or 0 and 1.
+        counts: Number of training rows with each level, ``[L]``.
+    """
+
+    levels: tuple[str, ...] | tuple[float, ...]
+    counts: Counts
+
+    @classmethod
+    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self | None:
+        """Count the levels of the column ``[N]`` of the training rows; None if all cells are missing."""
+        levels, rows = levels_of(feature) or (), Counter(column.tolist())
+        counts = np.array([rows[level] for level in levels], dtype=np.int64)
+        return cls(levels, counts) if counts.any() else None
+
+    def codes(self, column: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the level of each cell of ``[B]``, -1 for missing cells and unseen categories."""
+        return np.fromiter(map(self._places.get, column.tolist(), repeat(-1)), dtype=np.int64, count=len(column))
+
+    @cached_property
+    def shares(self) -> npt.NDArray[np.float64]:
+        """Share of each level among the training rows with a value, ``[L]``."""
+        return np.asarray(self.counts / self.counts.sum())
+
+    @cached_property
+    def indicated(self) -> npt.NDArray[np.intp]:
+        """The levels with an indicator, the most frequent first: all with `LEAST_SHARE` but the most frequent one."""
+        order = np.argsort(-self.counts, kind="stable")[1:]
+        return order[self.shares[order] >= LEAST_SHARE]
+
+    def indicators(self, codes: npt.NDArray[np.int64], levels: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """Return standardised indicators of some levels, ``[..., len(levels)]``; NaN where the code is -1.
+
+        Args:
+            codes: Levels of rows, any shape.
+            levels: The levels that are indicated.
+        """
+        shares = self.shares[levels]
+        standardised = ((codes[..., None] == levels) - shares) / np.sqrt(shares * (1.0 - shares))
+        return np.where(codes[..., None] < 0, np.nan, standardised)
+
+    def column(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the canonical column of levels, in the shape of the codes."""
+        return np.array(self.levels, dtype=object if isinstance(self.levels[0], str) else np.float64)[codes]
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {level: place for place, level in enumerate(self.levels)}
