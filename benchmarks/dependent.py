@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from benchmarks.command_line import add_output, shown, some_of
 from benchmarks.results import facts, table, write_json
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train

@@ -27,7 +27,7 @@ import pyarrow as pa
 from benchmarks.command_line import add_output, positive, shown, some_of
 from benchmarks.distributions import crps_of_normals
 from benchmarks.results import facts, table, write_json
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options

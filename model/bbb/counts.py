@@ -1,8 +1,23 @@
-"""Counts: a negative binomial whose mean and dispersion are outputs of the network."""
+"""Counts: a negative binomial whose mean and dispersion are outputs of the network, and its predictive.
+
+The predictive is an equal-weight mixture over draws.
+
+Distribution functions, percentiles and CRPS come from a table of the mixture's distribution function at some whole
+numbers, the knots of each row. While the spread is small the knots are all whole numbers, and the table is exact. For
+larger counts they lie at most a twelfth of the narrowest draw's standard deviation apart. Between knots the
+distribution function is a line, off by at most 0.0003 or so.
+
+A line between whole numbers is also the distribution function of the jittered count ``Y - 1 + U`` with U uniform on
+[0, 1]. So scores and calibration, which need a continuous distribution, are those of the jittered count: its
+probability integral transform is the randomised one (Czado, Gneiting & Held 2009, "Predictive model assessment for
+count data"), and its percentiles, rounded up, are those of the count.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +26,8 @@ from torch.nn import functional
 
 from murho.model.bbb.likelihood import NumericLikelihood
 from murho.model.bbb.network import inverse_softplus
-from murho.model.distributions.counts import CountPredictive, log_mass
+from murho.model.distributions.mixtures import Mixture, normal_cdf, score_of_tails
+from murho.model.distributions.predictive import Predictive, split
 from murho.model.distributions.transforms import Logarithm, Standardisation
 
 if TYPE_CHECKING:
@@ -24,6 +40,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.transforms import Limits
 
 __all__ = [
+    "CountPredictive",
     "NegativeBinomial",
 ]
 
@@ -107,3 +124,142 @@ class NegativeBinomial(NumericLikelihood):
 def _unstandardised(targets: Tensor, standardisation: Standardisation) -> Tensor:
     values = targets.double() * standardisation.scale + standardisation.location
     return standardisation.transform.inverse(values)
+
+
+VALUES_AT_A_TIME = 2**18
+"""Probabilities under single draws that are computed together: 2 MiB, and a few temporaries."""
+CELLS_PER_SPREAD = 12.0
+FURTHEST_SCORE = 6.0
+"""Largest size of a normal score: the table ends at tails of about 1e-9."""
+ROUNDING = 1e-7
+GOLDEN = 0.6180339887498949
+"""Multiples of it, without their whole part, are spread evenly over [0, 1] (Weyl)."""
+
+
+def log_mass(counts: Tensor, means: Tensor, dispersion: Tensor) -> Tensor:
+    """Log probability of counts under negative binomials with variance ``mean + dispersion mean^2``, nats.
+
+    With ``r = 1 / dispersion``: ``lgamma(y + r) - lgamma(r) - lgamma(y + 1) - r log(1 + mean / r) + y log(mean / (r +
+    mean))`` (Cameron & Trivedi 2013, "Regression analysis of count data", NB2). The limit of no dispersion is Poisson.
+
+    Args:
+        counts: At least 0; between whole numbers the result is a smooth continuation. Float64, as the others.
+        means: Positive, broadcastable to ``counts``.
+        dispersion: Positive, broadcastable to ``counts``.
+    """
+    size = dispersion.reciprocal()
+    growth = torch.log1p(dispersion * means)
+    binomial = torch.lgamma(counts + size) - torch.lgamma(size) - torch.lgamma(counts + 1.0)
+    return binomial - size * growth + counts * (torch.log(dispersion * means) - growth)
+
+
+@dataclass(frozen=True)
+class CountPredictive(Predictive):
+    """The predictive distribution of the counts of B rows; float64.
+
+    ``means`` and ``noise`` are mean and standard deviation of the negative binomial of each draw. ``mixture`` has
+    Gaussians of these moments: Monte Carlo standard errors are estimated by them.
+
+    Attributes:
+        dispersion: ``(variance - mean) / mean^2`` given each draw, ``[S, B]``.
+    """
+
+    dispersion: Tensor = field(kw_only=True)
+
+    @classmethod
+    def of_counts(cls, means: Tensor, dispersion: Tensor) -> CountPredictive:
+        """Build the predictive from mean and dispersion under each draw, ``[S, B]`` each, float64."""
+        noise = (means + dispersion * means.square()).sqrt()
+        return cls(means, noise, split(means, noise), Mixture(means, noise), dispersion=dispersion)
+
+    def of_rows(self, rows: Tensor) -> CountPredictive:
+        """See `Predictive.of_rows`."""
+        return CountPredictive.of_counts(self.means[:, rows], self.dispersion[:, rows])
+
+    def normal_score(self, values: Tensor) -> Tensor:
+        """Normal scores of the randomised probability integral transform of counts ``[..., B]``, within ±6.
+
+        The uniform numbers behind it depend on a row's place among the B alone.
+        """
+        place = torch.arange(values.shape[-1], dtype=values.dtype, device=values.device)
+        below = self._below(values - (1.0 - (0.5 + GOLDEN * place).frac()))
+        return score_of_tails(below, 1.0 - below).clamp_(-FURTHEST_SCORE, FURTHEST_SCORE)
+
+    def quantiles(self, scores: Tensor) -> Tensor:
+        """Quantiles of the jittered count, ``[B, K]``; `reported` makes percentiles of the count of them."""
+        knots, below = self._table
+        scores = scores.to(below).clamp(-FURTHEST_SCORE, FURTHEST_SCORE).expand(len(below), -1)
+        levels = normal_cdf(scores).contiguous()
+        end = torch.searchsorted(below, levels).clamp_(1, below.shape[1] - 1)
+        start, stop, least, most = (part.gather(1, index) for part in (knots, below) for index in (end - 1, end))
+        share = (levels - least) / (most - least).clamp_min(torch.finfo(below.dtype).tiny)
+        return torch.lerp(start, stop, share.clamp_(0.0, 1.0))
+
+    def reported(self, quantiles: Tensor) -> Tensor:
+        """See `Predictive.reported`: the least count with at least this probability up to it."""
+        return torch.ceil(quantiles - ROUNDING).clamp_min_(0.0) + 0.0  # no -0
+
+    def log_density(self, values: Tensor) -> Tensor:
+        """Log probability of one count per row, ``[B]``, nats."""
+        masses = log_mass(values, self.means, self.dispersion)
+        return torch.logsumexp(masses, dim=0) - torch.log(masses.new_tensor(float(len(masses))))
+
+    def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+        """``P(Y <= t)`` and ``P(Y > t)`` of every row at thresholds ``[T]``, ``[B, T]`` each."""
+        values = thresholds.to(self.means).floor().unsqueeze(-1).expand(-1, self.means.shape[1])
+        below = self._below(values).T
+        return below, 1.0 - below
+
+    def crps(self, values: Tensor) -> Tensor:
+        """Continuous ranked probability score at one count per row, ``[B]``: the sum of ``(F(k) - [k >= y])^2``.
+
+        Exact where the table is; else to a relative error of about 3e-4.
+        """
+        knots, below = self._table
+        widths, first = knots.diff(dim=1), below[:, :-1]
+        rise = below.diff(dim=1) / widths.clamp_min(1.0)
+        rest = first - 1.0
+        total = widths * rest.square() + rest * rise * widths * (widths + 1.0)
+        total = total + rise.square() * widths * (widths + 1.0) * (2.0 * widths + 1.0) / 6.0
+        smaller = (values.unsqueeze(1) - knots[:, :-1] - 1.0).clamp_min_(0.0).minimum(widths)  # counts k < y of a cell
+        total = total + smaller * (2.0 * first - 1.0) + rise * smaller * (smaller + 1.0)
+        beyond = (values - 1.0 - knots[:, -1]).clamp_min_(0.0) + (knots[:, 0] + 1.0 - values).clamp_min_(0.0)
+        return total.sum(dim=1) + beyond
+
+    def _below(self, values: Tensor) -> Tensor:
+        """Distribution function of the jittered count at values ``[..., B]``."""
+        knots, below = self._table
+        wanted = values.to(below).reshape(-1, len(below)).T.contiguous()
+        end = torch.searchsorted(knots, wanted).clamp_(1, knots.shape[1] - 1)
+        start, stop, least, most = (part.gather(1, index) for part in (knots, below) for index in (end - 1, end))
+        share = ((wanted - start) / (stop - start).clamp_min(1.0)).clamp_(0.0, 1.0)
+        return torch.lerp(least, most, share).T.reshape(values.shape)
+
+    @cached_property
+    def _table(self) -> tuple[Tensor, Tensor]:
+        """Knots of each row, and the distribution function there, ``[B, J]`` each. Equal knots are padding."""
+        means, dispersion = self.means.unsqueeze(2), self.dispersion.unsqueeze(2)
+        knots = _knots(self.means, self.noise, self.dispersion)
+        widths = knots.diff(dim=1)
+        # The probability of a cell's h whole numbers is h times that in its middle: off by 1 / (24 * 12^2) of it.
+        middles = (knots[:, :-1] + 0.5 * (widths + 1.0)).split(
+            max(1, VALUES_AT_A_TIME // max(1, self.means.numel())), dim=1
+        )
+        masses = [log_mass(part, means, dispersion).exp_().mean(dim=0) for part in middles]
+        below = (torch.cat(masses, dim=1) * widths).cumsum(dim=1)
+        return knots, torch.nn.functional.pad(below / below[:, -1:], (1, 0))
+
+
+def _knots(means: Tensor, noise: Tensor, dispersion: Tensor) -> Tensor:
+    """Knots that depend on a row's own draws alone, ``[B, J]``: whole numbers from a tail of 1e-9 to the other."""
+    least = (means - 7.0 * noise).amin(dim=0).floor().clamp_min(-1.0)
+    # The upper tail is between that of a Gaussian and that of a Gamma distribution of shape 1 / dispersion.
+    most = (means + (6.5 + 14.0 * dispersion.sqrt()) * noise + 12.0).amax(dim=0).ceil()
+    smallest, narrowest = dispersion.amin(dim=0), noise.amin(dim=0)
+    knots = [least]
+    while bool((knots[-1] < most).any()):
+        last = knots[-1] + 1.0
+        spread = torch.maximum(narrowest, (last + smallest * last.square()).sqrt())  # of a draw with its mean here
+        step = (torch.minimum(spread, last) / CELLS_PER_SPREAD).floor().clamp_min(1.0)
+        knots.append(torch.minimum(knots[-1] + step, most))
+    return torch.stack(knots, dim=1)

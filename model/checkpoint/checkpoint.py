@@ -365,19 +365,13 @@ def _clear_left(home: Path) -> None:
 
 def _write_extras(directory: Path, extras: Mapping[str, bytes]) -> None:
     """Write all further files, or none of them."""
-    made: list[Path] = []
     try:
         for name, content in extras.items():
-            path = directory / name
-            if path.parent != directory:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            made.append(path)
-            path.write_bytes(content)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(content)
     except OSError:
-        for path in made:
-            path.unlink(missing_ok=True)
-            if path.parent != directory:
-                shutil.rmtree(path.parent, ignore_errors=True)
+        for name in extras:
+            (directory / name).unlink(missing_ok=True)
 
 
 def _rename_to_next_version(temporary: Path, home: Path) -> Path:

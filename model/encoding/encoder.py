@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
@@ -66,26 +65,17 @@ MIXED = "mixed"
 """Encoding of a training whose members read the ``piecewise`` inputs, half of them without the bins
 (`model.bbb.network`). Its encoder is ``piecewise``."""
 
-ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
-    {
-        "standard": MappingProxyType(
-            {
-                FeatureKind.NUMERIC: Standard,
-                FeatureKind.BOOLEAN: Standard,
-                FeatureKind.DATE: Calendar,
-                FeatureKind.CATEGORICAL: OneHot,
-            }
-        ),
-        PIECEWISE: MappingProxyType(
-            {
-                FeatureKind.NUMERIC: PiecewiseLinear,
-                FeatureKind.BOOLEAN: Standard,
-                FeatureKind.DATE: Calendar,
-                FeatureKind.CATEGORICAL: OneHot,
-            }
-        ),
-    }
-)
+_KINDS: TypeAlias = Mapping[FeatureKind, type[FeatureEncoding]]
+_STANDARD: _KINDS = {
+    FeatureKind.NUMERIC: Standard,
+    FeatureKind.BOOLEAN: Standard,
+    FeatureKind.DATE: Calendar,
+    FeatureKind.CATEGORICAL: OneHot,
+}
+ENCODINGS: Mapping[str, _KINDS] = {
+    "standard": _STANDARD,
+    PIECEWISE: {**_STANDARD, FeatureKind.NUMERIC: PiecewiseLinear},
+}
 """Name of the encoding → feature kind → encoding class."""
 
 
@@ -331,11 +321,11 @@ class Encoder(Stored):
         beyond |= unlike | ((out < least) | (out > most)).any(axis=1)
         if self.distribution is None:
             unlike |= beyond
-        for column, part in self.unseen.items():
-            rows = np.flatnonzero(out[:, column])
-            if rows.size and part.rare:
-                known = {None, *part.feature.categories}
-                told[rows] = [cell not in known for cell in cells[part.feature.name][rows]]
+        for place, categories in self.unseen.items():
+            rows = np.flatnonzero(out[:, place])
+            if rows.size and categories.rare:
+                known = {None, *categories.feature.categories}
+                told[rows] = [cell not in known for cell in cells[categories.feature.name][rows]]
             else:
                 unlike[rows] = True
         told |= unlike

@@ -212,17 +212,9 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode a dictionary of texts, numbers, truth values or dates; others are unchanged."""
     if not holds_cells(column.type):
         return column
-    kind = column.type.value_type
-    decode = _taken_views if pa.types.is_string_view(kind) else pc.take
-    return pa.chunked_array([decode(chunk.dictionary, chunk.indices) for chunk in column.chunks], kind)
-
-
-def _taken_views(texts: pa.Array, indices: pa.Array) -> pa.Array:
-    """Take some texts of an array of views, as polars stores the categories of a column; Arrow can't."""
-    present, views, *data = texts.buffers()
-    fixed = pa.Array.from_buffers(pa.binary(16), len(texts), [present, views], offset=texts.offset)
-    taken = pc.take(fixed, indices)
-    return pa.Array.from_buffers(texts.type, len(taken), [*taken.buffers(), *data], offset=taken.offset)
+    # Arrow can't take texts from an array of views, as polars stores the categories of a column.
+    kind = pa.large_string() if holds_text(column.type) else column.type.value_type
+    return pa.chunked_array([pc.take(pc.cast(chunk.dictionary, kind), chunk.indices) for chunk in column.chunks], kind)
 
 
 def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -200,7 +200,6 @@ _NAMES_OF_IDENTIFIERS = re.compile(
     r"|^__index_level_|(?-i:(?<=[a-z])I[dD]$)",
     re.IGNORECASE,
 )
-_SENTINELS = [sign * (10.0**nines - 1.0) for sign in (1.0, -1.0) for nines in (2, 3, 4, 5, 6)] + [-1.0, -9.0]
 _FREQUENT, _LONGEST_EXAMPLE = 5, 40
 _WITH_UNIT = re.compile(r"[0-9][0-9.,]*\s*[^\W\d_]+[^\d\s]*")
 
@@ -215,7 +214,7 @@ class Inference:
         left_out: Reason why the column is no feature; None for a feature.
         example: The first cell that is there, as it is written; None if there is none.
         reading: How the cells are written, if not as plain numbers, ISO 8601 dates or categories.
-        remarks: What was decided about the reading without proof, and values that may stand for missing ones.
+        remarks: What was decided about the reading without proof.
         range: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
         categories: The most frequent categories.
         different: Number of different categories.
@@ -261,7 +260,7 @@ def infer_column(
     values = canonical_cells(cells, kind, name, reading)
     absent = is_missing(values)
     present = values[~absent]
-    missing, remarks = int(absent.sum()), [note]
+    missing = int(absent.sum())
     counts: Counter[str] = Counter(present.tolist() if kind is FeatureKind.CATEGORICAL else ())
     left_out, ends = None, None
     if present.size == 0:  # texts such as "nan" are missing too
@@ -272,10 +271,10 @@ def infer_column(
         left_out = _identifies(present, counts, kind, name, complete=not missing)
     if kind is not FeatureKind.CATEGORICAL and present.size:
         ends = float(present.min()), float(present.max())
-        remarks += [_sentinel(present, end) for end in ends if kind is FeatureKind.NUMERIC]
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
-    said = tuple(filter(None, remarks))
-    return Inference(kind, missing, left_out, example_of(cells), reading, said, ends, frequent, len(counts))
+    return Inference(
+        kind, missing, left_out, example_of(cells), reading, (note,) if note else (), ends, frequent, len(counts)
+    )
 
 
 def example_of(cells: pa.ChunkedArray) -> str | None:
@@ -286,19 +285,6 @@ def example_of(cells: pa.ChunkedArray) -> str | None:
     cell = pc.drop_null(present)[0].as_py()
     text = f"{cell:.12g}" if isinstance(cell, float) else str(cell)
     return text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 1]}…"
-
-
-def _sentinel(present: npt.NDArray[np.float64], end: float) -> str:
-    """What to say of the smallest or largest number if it looks like a code for missing values; empty if it doesn't."""
-    if end not in _SENTINELS:
-        return ""
-    rest = present[present != end]
-    count = len(present) - len(rest)
-    if count < 2 or len(rest) < 3:
-        return ""
-    if np.abs(rest - end).min() > np.ptp(rest) or (end <= -9.0 and rest.min() >= 0.0):
-        return f"{end:.12g} in {count} cells may stand for missing values: if so, leave these cells empty"
-    return ""
 
 
 def _kind(

@@ -21,7 +21,6 @@ scheme is called a rolling or expanding origin).
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -246,14 +245,11 @@ def assign_folds(
     # The units in the order of their first rows among the shuffled ones: a random order.
     _, first = np.unique(units.of_rows[shuffled], return_index=True)
     order = np.lexsort((first, -np.floor(np.log2(sizes))))
-    loads = [(0, int(place), int(fold)) for fold, place in enumerate(generator.permutation(count))]
-    heapq.heapify(loads)
-    of_units = np.empty(len(sizes), dtype=np.int64)
+    loads, of_units = [0] * count, np.empty(len(sizes), dtype=np.int64)
     for unit in order.tolist():
-        rows, place, fold = loads[0]
-        of_units[unit] = fold
-        heapq.heapreplace(loads, (rows + int(sizes[unit]), place, fold))
-    return of_units[units.of_rows]
+        of_units[unit] = place = loads.index(min(loads))
+        loads[place] += int(sizes[unit])
+    return np.argsort(generator.permutation(count))[of_units][units.of_rows]
 
 
 def take_units(shuffled: NDArray[np.int64], wanted: Sequence[int], units: Units) -> tuple[NDArray[np.int64], ...]:

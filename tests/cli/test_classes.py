@@ -19,7 +19,7 @@ from murho.cli.evaluation_report import report_lines
 from murho.cli.predict import require_fitting
 from murho.cli.service_scorer import ServiceScorer
 from murho.model.errors import OptionError
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.table_scoring import LocalScorer, lists_as_text, score_blocks
 from murho.model.tables.schema import Schema, Target

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.cli.evaluation_report import MOST_GROUPS, report_lines
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:

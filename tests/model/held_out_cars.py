@@ -9,7 +9,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from murho.cli.train import read_config
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.files import read_table

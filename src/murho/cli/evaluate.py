@@ -44,7 +44,7 @@ def evaluate(
     _store, directory = find_version(checkpoints, model, version, device)
     table = open_rows(data, directory, labelled=True)
     from murho.cli.evaluation_report import report_lines
-    from murho.model.evaluation.evaluate import evaluate_table
+    from murho.model.evaluation.judging import evaluate_table
     from murho.model.progress import advancing
 
     posterior = load_posterior(directory, device)

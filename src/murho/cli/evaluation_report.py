@@ -30,7 +30,7 @@ def report_lines(report: Mapping[str, Any], unit: str | None) -> list[str]:
     """An evaluation as lines for people.
 
     Args:
-        report: The report of `model.evaluation.evaluate.evaluate_table`.
+        report: The report of `model.evaluation.judging.evaluate_table`.
         unit: The target's unit, if known.
     """
     kinds = [kind for kind in ("raw", "calibrated") if report[kind]]

@@ -18,7 +18,7 @@ from murho.model.checkpoint.spec import ModelSpec
 from murho.model.distributions.predictive import Predictive
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError, TableError
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.revisions import labelled_rows

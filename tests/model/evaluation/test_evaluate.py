@@ -12,9 +12,8 @@ import pytest
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
-from murho.model.evaluation import evaluate
-from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.evaluation.judging import judge_columns
+from murho.model.evaluation import judging
+from murho.model.evaluation.judging import evaluate_table, judge_columns
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
@@ -138,7 +137,7 @@ def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_
 def test_a_table_in_blocks_has_the_report_of_the_whole(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(rows=60, seed=5).append_column("w", [np.random.default_rng(1).integers(0, 3, 60)])
     whole = evaluate_table(rent, table, weight="w", samples=8)
-    monkeypatch.setattr(evaluate, "ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
     assert _rounded(evaluate_table(rent, table, weight="w", samples=8)) == _rounded(whole)
 
 

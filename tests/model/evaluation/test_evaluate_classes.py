@@ -12,8 +12,8 @@ from sklearn import metrics
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation import evaluate, judging
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation import judging
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from tests.model.rooms import CLASSES, rooms_table
@@ -124,7 +124,7 @@ def test_the_surest_rows_are_right_more_often(report: dict[str, Any]) -> None:
 
 
 def test_chunks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "ROWS_PER_CHUNK", 33)
+    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 33)
     monkeypatch.setattr(judging, "MOST_ROWS_PER_PASS", 10)
     done: list[int] = []
     parts = evaluate_table(rooms, rooms_table(rows=200, seed=5), advance=done.append)

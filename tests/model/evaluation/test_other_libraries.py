@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mapie.metrics import regression as mapie
 
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.numbers import BAND_LEVELS, COVERAGES, reliability
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table

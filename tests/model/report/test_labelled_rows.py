@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from murho.model.errors import TableError
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.report import files
 from murho.model.report.facts import facts_of_spec
 from murho.model.report.files import report_of_rows

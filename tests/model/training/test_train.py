@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from murho.model.errors import TableError
-from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.evaluation.held_out import calibrate_held_out
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows

@@ -260,9 +260,9 @@ def test_unlike_rows_of_several_jobs_are_searched_together_as_many_as_are_listed
         def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
             return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
 
-        def input_warnings(self, columns: Columns, limit: int | None = None, **rows: Any) -> list[UnfamiliarValue]:
+        def input_warnings(self, columns: Columns, **rows: Any) -> list[UnfamiliarValue]:
             self.searched.append(columns["Weight"].tolist())
-            return super().input_warnings(columns, limit, **rows)
+            return super().input_warnings(columns, **rows)
 
     async def test() -> list[Any]:
         weights = [[9000.0], [2000.0], [2000.0] * 50 + [9500.0], [9100.0] * 30]

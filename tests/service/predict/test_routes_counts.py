@@ -12,7 +12,7 @@ from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.transforms import Limits
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import UpdateOptions, make_options
