@@ -372,6 +372,8 @@ def _write_extras(directory: Path, extras: Mapping[str, bytes]) -> None:
     except OSError:
         for name in extras:
             (directory / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (directory / name).parent.rmdir()  # only if it is empty
 
 
 def _rename_to_next_version(temporary: Path, home: Path) -> Path:

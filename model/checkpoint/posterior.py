@@ -234,40 +234,46 @@ class Posterior:
         questions: Sequence[Question],
     ) -> list[AnyPrediction]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
-        shared = {
-            (question.options.samples, self.seed if question.options.seed is None else question.options.seed)
-            for question in questions
-        }
-        ends = [0, *(question.rows.stop for question in questions)]
-        if len(shared) != 1 or [question.rows.start for question in questions] != ends[:-1]:
-            raise ValueError("questions about one batch share samples and seed, and their rows follow each other")
+        kinds: dict[PredictOptions, int] = {}
+        kind_of_row, shared, stop = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set(), 0
+        for question in questions:
+            options = question.options
+            if question.rows.start != stop:
+                raise ValueError("the rows of questions about one batch follow each other")
+            stop = question.rows.stop
+            shared.add((options.samples, self.seed if options.seed is None else options.seed))
+            kind_of_row[question.rows] = kinds.setdefault(options, len(kinds))
+        if len(shared) != 1:
+            raise ValueError("questions about one batch share samples and seed")
         ((samples, seed),) = shared
-        kinds = {options: kind for kind, options in enumerate({question.options: None for question in questions})}
-        counts = [question.rows.stop - question.rows.start for question in questions]
-        kind_of_row = np.repeat([kinds[question.options] for question in questions], counts)
         parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in kinds]
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._weights):
                 for start in range(0, max(len(numbers), 1), per_tile):
-                    tile, rows = encoded[start : start + per_tile], numbers[start : start + per_tile]
+                    tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
                     drawn = self._drawn(tile, samples, seed)
                     if len(kinds) == 1:
-                        parts[0].append((rows, self._prediction(drawn, tile, questions[0].options, seed)))
+                        parts[0].append((chosen, self._prediction(drawn, tile, questions[0].options, seed)))
                         continue
                     for options, kind in kinds.items():
-                        own = np.flatnonzero(kind_of_row[rows] == kind)
+                        own = np.flatnonzero(kind_of_row[chosen] == kind)
                         if len(own):
                             of_kind = drawn.of_rows(torch.from_numpy(own).to(self.device))
-                            parts[kind].append((rows[own], self._prediction(of_kind, tile[own], options, seed)))
-        whole = [in_one([part for _, part in some], np.concatenate([own for own, _ in some])) for some in parts]
+                            parts[kind].append((chosen[own], self._prediction(of_kind, tile[own], options, seed)))
+        whole = []
+        for some in parts:
+            (_, answer), *further = some
+            if further:
+                answer = in_one([part for _, part in some], np.concatenate([own for own, _ in some]))
+            whole.append(answer)
         if len(questions) == len(kinds):
             return whole
-        answers, done = [], [0] * len(kinds)
-        for question, count in zip(questions, counts, strict=True):
-            kind = kinds[question.options]
-            start, done[kind] = done[kind], done[kind] + count
-            answers.append(rows_of(whole[kind], slice(start, done[kind])))
+        answers = []
+        for question in questions:
+            kind, rows = kinds[question.options], question.rows
+            first, last = np.searchsorted(np.flatnonzero(kind_of_row == kind), (rows.start, rows.stop))
+            answers.append(rows_of(whole[kind], slice(first, last)))
         return answers
 
     def drawn(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:

@@ -19,6 +19,7 @@ import numpy as np
 from murho.model.encoding.feature_distribution import alike
 from murho.model.encoding.feature_scores import normal_quantile
 from murho.model.tables.columns import is_missing
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,8 @@ def rows_to_impute(schema: Schema, columns: Columns) -> npt.NDArray[np.intp]:
     missing = np.zeros(len(next(iter(columns.values()))), dtype=np.bool_)
     for feature in schema.features:
         if feature.imputed:
-            missing |= is_missing(columns[feature.name])
+            column = columns[feature.name]
+            missing |= column == None if feature.kind is FeatureKind.CATEGORICAL else np.isnan(column)  # noqa: E711
     return np.flatnonzero(missing)
 
 

@@ -182,14 +182,15 @@ def unlike_values(
     columns = select_rows(columns, rows)
     features = {feature.name: feature for feature in schema.features}
     distances = None if distribution is None else Distances.of(distribution, columns)
-    messages = {
-        (value.row, value.feature): value.message
-        for value in schema.outside(columns)
-        if distances is None or distances.unlike[value.row] or features[value.feature].kind is FeatureKind.CATEGORICAL
-    }
+    messages: dict[tuple[int, str], str] = {}
+    for value in schema.outside(columns):
+        unlike = distances is None or distances.unlike[value.row]
+        if unlike or features[value.feature].kind is FeatureKind.CATEGORICAL:
+            messages[value.row, value.feature] = value.message
     for name, feature in features.items():
         if feature.imputed:
-            messages |= {(row, name): _MISSING for row in np.flatnonzero(is_missing(columns[name])).tolist()}
+            for row in np.flatnonzero(is_missing(columns[name])).tolist():
+                messages[row, name] = _MISSING
     if distances is not None:
         odd, far = distances.unlike.copy(), distances.within > distances.distribution.reach
         # A row that has a message already needs no other, unless it would be unlike in any case.

@@ -115,19 +115,8 @@ class Feature(Stored):
         return value
 
 
-def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Numbers of the rows with a value outside the training range or categories, of a canonical column ``[B]``."""
-    if feature.kind is FeatureKind.CATEGORICAL:
-        known = {None, *feature.categories}
-        return np.flatnonzero(np.fromiter((value not in known for value in column), dtype=bool, count=len(column)))
-    if feature.minimum is None or feature.maximum is None:
-        return np.flatnonzero(~np.isnan(column))
-    # Comparisons with NaN are false, so a missing cell is never outside.
-    return np.flatnonzero((column < feature.minimum) | (column > feature.maximum))
-
-
 def _outside_message(feature: Feature, value: Any) -> str:
-    """Say what is unusual about a value that `_outside_rows` finds, for people."""
+    """Say what is unusual about a value outside the training range or categories, for people."""
     if feature.kind is FeatureKind.CATEGORICAL:
         rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
         return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
@@ -234,9 +223,18 @@ class Schema(Stored):
         Returns:
             One entry per value, sorted by row, then by feature in schema order.
         """
-        found = [
-            UnfamiliarValue(int(row), feature.name, _outside_message(feature, columns[feature.name][row]))
-            for feature in self.features
-            for row in _outside_rows(feature, columns[feature.name])
-        ]
+        found = []
+        for feature in self.features:
+            column = columns[feature.name]
+            if feature.kind is FeatureKind.CATEGORICAL:
+                known = {None, *feature.categories}
+                outside = np.fromiter([value not in known for value in column], dtype=np.bool_, count=len(column))
+            elif feature.minimum is None or feature.maximum is None:
+                outside = ~np.isnan(column)
+            else:  # comparisons with NaN are false, so a missing cell is never outside
+                outside = (column < feature.minimum) | (column > feature.maximum)
+            found += [
+                UnfamiliarValue(row, feature.name, _outside_message(feature, column[row]))
+                for row in np.flatnonzero(outside).tolist()
+            ]
         return sorted(found, key=lambda value: value.row)
