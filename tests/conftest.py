@@ -25,11 +25,12 @@ FAST = (
     "model/calibration",
     "model/distributions",
     "model/encoding",
-    "model/runtime",
+    "model/test_files.py",
+    "model/test_runtime.py",
     "model/tables",
     "service/codecs",
 )
-"""Folders whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""
+"""Places whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("untimed", deadline=None)
