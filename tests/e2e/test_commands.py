@@ -218,7 +218,7 @@ def test_mistakes_are_answered_without_importing_torch_or_pandas(tmp_path: Path)
         "    except SystemExit: pass\n"
         "print([name for name in ('torch', 'pandas') if name in sys.modules])"
     )
-    command = [MURHO.with_name("python"), "-c", code, json.dumps(list(MISTAKES))]
+    command = [str(MURHO.with_name("python")), "-c", code, json.dumps(list(MISTAKES))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     for said, message in zip(done.stderr.splitlines(), MISTAKES.values(), strict=True):
         assert message in said
