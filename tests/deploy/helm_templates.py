@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 from jinja2 import Environment, StrictUndefined, TemplateError, TemplateRuntimeError
@@ -37,7 +37,7 @@ def shown(value: Any) -> str:
     raise TemplateRuntimeError(f"{value!r} can't be printed; numbers from a million on need int64")
 
 
-def fail(message: str) -> Any:
+def fail(message: str) -> NoReturn:
     raise TemplateRuntimeError(message)
 
 
