@@ -65,7 +65,7 @@ def macro(name: str) -> str:
 
 def expression(words: str) -> str:
     """An expression of Go's templates in Jinja: a function's last argument is what comes out of the pipe before it."""
-    tokens = TOKEN.findall(words)
+    tokens: list[str] = TOKEN.findall(words)
     if "".join(tokens) != "".join(re.findall(r'"(?:[^"\\]|\\.)*"|\S', words)):
         raise TemplateError(f"{words!r} is not understood")
 

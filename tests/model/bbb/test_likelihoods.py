@@ -23,7 +23,7 @@ from murho.model.bbb.likelihood import NOISE_FLOOR, Likelihood
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
-from murho.model.errors import CheckpointError, OptionError, TableError
+from murho.model.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -89,14 +89,6 @@ class LikelihoodContract(ABC):
             torch.testing.assert_close(log_density, likelihood.log_density(outputs, targets).detach())
         for written, automatic in zip(*found, strict=True):
             torch.testing.assert_close(written, automatic, rtol=2e-4, atol=2e-5)
-
-    def test_model_json_makes_the_same_model_again(self) -> None:
-        spec = self.spec()
-        again = LikelihoodSpec.from_json(spec.to_json())
-        assert again == spec
-        made, remade = spec.make(MEMBERS), again.make(MEMBERS)
-        assert type(made) is type(remade)
-        assert (made.outputs, made.means) == (remade.outputs, remade.means)
 
     def test_function_values_stay_where_the_scatter_is_anothers(self, likelihood: Likelihood, outputs: Tensor) -> None:
         others = outputs.flip(1)
@@ -178,20 +170,6 @@ def test_two_logits_and_one_say_the_same() -> None:
     two = Categorical(2).log_probabilities(torch.cat((torch.zeros_like(logit), logit), dim=-1))
     torch.testing.assert_close(one, two)
     assert torch.isfinite(one).all()
-
-
-@pytest.mark.parametrize(
-    ("shares", "message"),
-    [
-        ({"values": [0.5, 0.6], "weight": 0.1}, "sum 1"),
-        ({"values": [1.0, 0.0], "weight": 0.1}, "greater than 0"),
-        ({"values": [0.5, 0.5], "weight": 2.0}, "weight: expected less than or equal to 1"),
-        ({"values": [0.5, 0.5]}, "weight"),
-    ],
-)
-def test_damaged_shares_are_named(shares: dict[str, object], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        ClassShares.from_json(shares)
 
 
 def test_shares_count_one_more_row_of_each_class() -> None:

@@ -19,7 +19,6 @@ from murho.model.bbb.network import (
 )
 from murho.model.bbb.priors import EmpiricalBayesPrior
 from murho.model.bbb.registry import make_likelihood
-from murho.model.errors import CheckpointError
 from murho.model.predictive.draws import make_draws
 from murho.model.predictive.torch_engine import forward
 from tests.model.gradient_checks import INPUTS, assert_gradient_is_of_the_free_energy
@@ -61,21 +60,6 @@ def test_members_do_not_interact() -> None:
     assert network.mu.grad is not None
     assert bool(network.mu.grad[0].any())
     assert not bool(network.mu.grad[1].any())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"inputs": 0}, r"^inputs: expected greater than or equal to 1"),
-        ({"hidden": [0]}, r"^hidden\[0\]: expected greater than or equal to 1"),
-        ({"hidden": [5] * 17}, r"^hidden: .*at most 16"),
-        ({"activation": "step"}, r"^activation: expected 'relu', 'silu' or 'sigmoid'"),
-        ({"members": 0}, r"^members: expected greater than or equal to 1"),
-    ],
-)
-def test_impossible_architectures_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        Architecture.from_json(network_with().architecture.to_json() | change)
 
 
 BINS = (1, 2)

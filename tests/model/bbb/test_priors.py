@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior, StoredPrior
-from murho.model.errors import CheckpointError
-from murho.model.json_validation import read_strictly
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
 from tests.model.oracles import best_variance, kl, scale_mixture
 
 if TYPE_CHECKING:
@@ -91,23 +89,3 @@ def test_empirical_bayes_gradient_is_that_of_a_fixed_prior_of_the_best_scale() -
     fixed = mu.clone().requires_grad_()
     kl_divergence(Normal(fixed, sigma), Normal(torch.zeros_like(mu), scale)).sum().backward()
     torch.testing.assert_close(prior.kl_gradient(mu, sigma, groups)[1], fixed.grad)
-
-
-@pytest.mark.parametrize("prior", PRIORS)
-def test_json_round_trip(prior: GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior) -> None:
-    assert read_strictly(StoredPrior, prior.to_json(), "prior") == prior
-
-
-@pytest.mark.parametrize(
-    ("stored", "message"),
-    [
-        ({"kind": "horseshoe"}, r"^prior: .*horseshoe"),
-        ({"kind": "gaussian", "sigma": 1.0, "tau": 1.0}, r"^prior\.tau: the field is not known"),
-        ({"kind": "gaussian", "sigma": "1"}, r"^prior\.sigma: expected a valid number"),
-        ({"kind": "gaussian", "sigma": -1.0}, r"^prior\.sigma: expected greater than 0"),
-        ({"kind": "scale-mixture", "pi": 1.0, "sigma1": 1.5, "sigma2": 0.1}, r"^prior\.pi: expected less than 1"),
-    ],
-)
-def test_unknown_priors_and_bad_parameters_are_refused_by_name(stored: dict[str, Any], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        read_strictly(StoredPrior, stored, "prior")

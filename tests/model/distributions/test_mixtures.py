@@ -15,7 +15,6 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
 from murho.model.distributions.steps import DOUBLE, SINGLE, cornish_fisher, taylor_step
-from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
@@ -95,21 +94,6 @@ def test_a_weight_counts_as_so_many_equal_components() -> None:
     torch.testing.assert_close(weighted.normal_score(values), repeated.normal_score(values))
     torch.testing.assert_close(weighted.log_density(values), repeated.log_density(values))
     torch.testing.assert_close(weighted.crps(values), repeated.crps(values), rtol=1e-5, atol=1e-6)
-
-
-def test_hard_rows_are_exact_among_many_easy_ones() -> None:
-    means, noise = _mixture(3, rows=30, noise=0.5)
-    hard = torch.arange(30) % 7 == 0
-    means[:, hard] = torch.sign(means[:, hard]) * 1e3 + torch.arange(int(hard.sum()))
-    noise[:, hard] = 1e-4
-    scores = torch.special.ndtri(torch.tensor([0.05, 0.31, 0.95], dtype=torch.float64))
-    mixture = Mixture(means, noise)
-    values = mixture.quantiles(scores)
-    assert_exact(mixture, scores, values, tolerance=1e-6)
-    for row in range(30):
-        alone = mixture.of_rows(slice(row, row + 1))
-        difference = (alone.quantiles(scores)[0] - values[row]).abs() / alone.moments()[1]
-        assert float(difference.max()) < 2e-6
 
 
 DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
@@ -278,22 +262,6 @@ def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_ta
     spreads, noise = torch.tensor([5.0, 5.0, 5.0]).double(), torch.tensor([0.5, 3.0, 0.0]).double()
     wide = WideRule(0.01, 8.0).noise(spreads, noise, most=12.0)
     assert wide.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
-
-
-@pytest.mark.parametrize(
-    ("data", "named"),
-    [
-        ({"weight": 0.0, "widening": 3.0}, "likelihood.wide.weight"),
-        ({"weight": 1.0, "widening": 3.0}, "likelihood.wide.weight"),
-        ({"weight": "a", "widening": 3.0}, "likelihood.wide.weight"),
-        ({"weight": 0.1, "widening": -3.0}, "likelihood.wide.widening"),
-        ({"weight": 0.1}, "likelihood.wide"),
-        ([0.1, 3.0], "likelihood.wide"),
-    ],
-)
-def test_what_is_wrong_in_a_checkpoint_is_named(data: object, named: str) -> None:
-    with pytest.raises(CheckpointError, match=named):
-        WideRule.from_json(data, "likelihood.wide")
 
 
 @pytest.mark.slow

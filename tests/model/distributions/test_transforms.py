@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Logarithm, Standardisation
-from murho.model.errors import CheckpointError
+from murho.model.distributions.transforms import Identity, Limits, Logarithm
 
 LOGARITHM = Logarithm(0.5, math.log(100.5))
 
@@ -87,21 +86,6 @@ def test_it_serves_targets_that_are_never_negative() -> None:
     counts = Logarithm.fit(torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64))
     assert counts is not None
     assert counts.shift == 2.0
-
-
-@pytest.mark.parametrize("transform", [Identity(), LOGARITHM])
-def test_a_transform_survives_its_json(transform: Identity | Logarithm) -> None:
-    standardisation = Standardisation(transform, 1.0, 2.0)
-    assert Standardisation.from_json(standardisation.to_json()) == standardisation
-    assert TRANSFORMS[transform.kind] is type(transform)
-
-
-def test_a_damaged_transform_is_named() -> None:
-    plain = Standardisation(Identity(), 0.0, 1.0).to_json()
-    with pytest.raises(CheckpointError, match=r"target\.transform: .*cube"):
-        Standardisation.from_json(plain | {"transform": {"kind": "cube"}}, "target")
-    with pytest.raises(CheckpointError, match=r"target\.transform\.top"):
-        Standardisation.from_json(plain | {"transform": {"kind": "log", "shift": 0.0, "top": math.inf}}, "target")
 
 
 MEANS, NOISES = (-6.0, -0.4, 0.0, 0.9, 1.3, 7.0), (0.05, 0.6, 2.0)
