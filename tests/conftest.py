@@ -1,4 +1,4 @@
-"""What all tests share: one torch thread each, time enough on a busy machine, and marks by folder.
+"""What all tests share: one torch thread each, time enough on a busy machine, marks by folder, and checkpoints of cars.
 
 The networks of the tests are too small for several threads, and threads that wait for each other beside other tests
 make them ten times slower. Examples have no deadline because their time depends on the other tests that run at the same
@@ -18,6 +18,9 @@ let_threads_sleep()  # PyTorch reads it when it is imported
 
 import torch  # noqa: E402
 
+from tests.service.support import train_checkpoint  # noqa: E402
+from tests.support import ROOT, call_murho, made_once  # noqa: E402
+
 SLOW_TIMEOUT = 900
 """Limit of a test that is marked slow, in seconds; the limit of the other tests is in pyproject.toml."""
 
@@ -25,11 +28,12 @@ FAST = (
     "model/calibration",
     "model/distributions",
     "model/encoding",
-    "model/runtime",
+    "model/test_files.py",
+    "model/test_runtime.py",
     "model/tables",
     "service/codecs",
 )
-"""Folders whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""
+"""Places whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -47,3 +51,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.fast)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT))
+
+
+@pytest.fixture(scope="session")
+def quick_cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the checkpoint ``cars`` version 1, a quick fit to the example; not to be changed."""
+    quick = ["--epochs", "20", "--noise", "homoscedastic", "--hidden", "16", "--members", "5", "--encoding", "standard"]
+    files = (ROOT / "examples" / "cars.csv", "--config", ROOT / "examples" / "cars.toml")
+    return made_once(
+        tmp_path_factory, "quick cars", lambda root: call_murho("train", *files, "--checkpoints", root, *quick)
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the checkpoint ``cars`` version 1, of the rows of `tests.service.support`; not to be changed."""
+    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
+    return made / "checkpoints"

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from murho.model.tables.writers import csv_writer, parquet_writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ROOT", "call_murho", "made_once", "sealed_again", "write_table"]
+__all__ = ["ROOT", "call_murho", "free_port", "made_once", "sealed_again", "write_table"]
 
 ROOT = Path(__file__).parents[1]
 """The repository."""
@@ -49,6 +50,14 @@ def call_murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> su
     returned = ended.value.code or 0
     assert returned == code, output.getvalue() + errors.getvalue()
     return subprocess.CompletedProcess(words, int(returned), output.getvalue(), errors.getvalue())
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+    return port
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

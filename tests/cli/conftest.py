@@ -1,7 +1,32 @@
-"""The fixtures of the model: its small table, and checkpoints trained on it."""
+"""The fixtures of the model: its small tables, as files too, and checkpoints trained on them."""
 
 from __future__ import annotations
 
-from tests.model.conftest import heed_interrupts, rent, rent_checkpoints, room_checkpoints, rooms, two_threads
+from typing import TYPE_CHECKING
 
-__all__ = ["heed_interrupts", "rent", "rent_checkpoints", "room_checkpoints", "rooms", "two_threads"]
+import pytest
+
+from tests.model.conftest import make_table, rent, rent_checkpoints, room_checkpoints, rooms
+from tests.model.rooms import rooms_table
+from tests.support import write_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["rent", "rent_checkpoints", "room_checkpoints", "rooms"]
+
+
+@pytest.fixture
+def rooms_file(tmp_path: Path) -> Path:
+    """Sixty rows of rooms as CSV."""
+    table = rooms_table(rows=60, seed=4)
+    write_table(tmp_path / "rooms.csv", {name: table.column(name) for name in table.column_names})
+    return tmp_path / "rooms.csv"
+
+
+@pytest.fixture
+def flats_file(tmp_path: Path) -> Path:
+    """The table of flats as CSV."""
+    table = make_table()
+    write_table(tmp_path / "flats.csv", {name: table.column(name) for name in table.column_names})
+    return tmp_path / "flats.csv"

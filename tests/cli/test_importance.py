@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.model.rooms import rooms_table
-from tests.support import ROOT, call_murho, write_table
+from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,16 +16,8 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "importance.md"
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "rooms.csv"
-    table = rooms_table(rows=60, seed=4)
-    write_table(path, {name: table.column(name) for name in table.column_names})
-    return path
-
-
-def test_the_most_important_feature_comes_first(data: Path, room_checkpoints: Path) -> None:
-    where = ("importance", "rooms", data, "--checkpoints", room_checkpoints, "--repeats", 1)
+def test_the_most_important_feature_comes_first(rooms_file: Path, room_checkpoints: Path) -> None:
+    where = ("importance", "rooms", rooms_file, "--checkpoints", room_checkpoints, "--repeats", 1)
     lines = call_murho(*where).stdout.splitlines()
     assert re.fullmatch(r"rooms version \d+: 60 rows, each feature shuffled 1 times", lines[0])
     found = json.loads(call_murho(*where, "--json").stdout)
@@ -42,8 +33,8 @@ def test_the_most_important_feature_comes_first(data: Path, room_checkpoints: Pa
         (("--version", 99), "no version '99'"),
     ],
 )
-def test_mistakes_are_said(data: Path, room_checkpoints: Path, options: tuple[object, ...], message: str) -> None:
-    where = ("importance", "rooms", data, "--checkpoints", room_checkpoints)
+def test_mistakes_are_said(rooms_file: Path, room_checkpoints: Path, options: tuple[object, ...], message: str) -> None:
+    where = ("importance", "rooms", rooms_file, "--checkpoints", room_checkpoints)
     code = 1 if options[0] == "--version" else 2
     assert message in call_murho(*where, *options, code=code).stderr
 

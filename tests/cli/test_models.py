@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support import call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
 from murho.cli.models import age_of, model_lines
 from murho.model.checkpoint.stores import CheckpointSummary
-from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +71,14 @@ def test_json_has_every_checkpoint(rent_checkpoints: Path) -> None:
 
 def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:
     assert "murho train" in call_murho("models", "--checkpoints", tmp_path).stdout
+
+
+def test_models_lists_a_classifier(room_checkpoints: Path) -> None:
+    (line,) = call_murho("models", "--checkpoints", room_checkpoints).stdout.splitlines()[1:]
+    assert "classification" in line
+    assert "log loss" in line
+    (facts,) = json.loads(call_murho("models", "--checkpoints", room_checkpoints, "--json").stdout)["models"]
+    assert facts["task"] == "classification"
+    assert 0.0 < facts["log_loss"] < 1.2
+    assert facts["accuracy"] > 0.5
+    assert facts["crps"] is None

@@ -1,30 +1,38 @@
-"""The command `murho predict` (as a process: tests/e2e/test_commands.py)."""
+"""`murho predict`: columns, blocks, options, and a service behind it (a real one: tests/e2e/test_commands.py)."""
 
 from __future__ import annotations
 
 import csv
 import json
 import shutil
-from typing import TYPE_CHECKING
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import httpx
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from murho_client import Client
 
-from murho.cli.predict import predict
+from murho.cli.predict import predict, require_fitting
+from murho.cli.service_scorer import ServiceScorer, connect
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.errors import TableError
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.errors import MurhoError, OptionError, TableError
+from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.python import table_scoring
-from murho.model.python.table_scoring import score_blocks
+from murho.model.python.table_scoring import ROWS_PER_BLOCK, LocalScorer, Scored, score_blocks, stored_schema
 from murho.model.tables import formats, writers
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
-from tests.model.conftest import present
+from tests.model.conftest import make_table, present
 from tests.rents import CHECKPOINTS, RENTS, ROWS
 from tests.support import call_murho
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -147,3 +155,134 @@ def test_options_that_make_no_sense_are_refused(rents: Path, options: tuple[str,
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
     said = call_murho("predict", tmp_path / "x.csv", "--engine", "spark", code=2).stderr
     assert said == "error: --engine must be local or ray, not 'spark'\n"
+
+
+def test_an_option_of_the_other_kind_of_target_is_refused_before_the_table_is_read() -> None:
+    with pytest.raises(OptionError, match="--coverage: 'rent' is a number: leave it out"):
+        predict(RENTS / "no such file.csv", "rents", str(CHECKPOINTS), coverage=0.8)
+    require_fitting(stored_schema(RENTS), {"--percentiles", "--thresholds", "--no-noise"})
+
+
+def score_table(table: pa.Table, scorer: LocalScorer | ServiceScorer, rows: int = ROWS_PER_BLOCK) -> Scored:
+    """The answers for all blocks, as one."""
+    parts = list(score_blocks(table, partial(map, scorer.score), rows))
+    return Scored(
+        pa.concat_tables([part.answers for part in parts]),
+        sum(part.unlike for part in parts),
+        sum(part.imputed for part in parts),
+        any(part.cut for part in parts),
+    )
+
+
+def test_blocks_change_nothing_and_rows_unlike_the_training_rows_are_counted(rent: Posterior) -> None:
+    table = make_table(rows=50, seed=8)
+    size = table.column("size").to_numpy().copy()
+    size[3] = 1e5
+    table = table.set_column(0, "size", [size])
+    scorer = LocalScorer(rent, PredictOptions(samples=16))
+    whole, parts = score_table(table, scorer), score_table(table, scorer, rows=7)
+    named = rent.input_warnings(columns_from_table(table, rent.schema))
+    assert whole.unlike == parts.unlike == len({item.row for item in named}) >= 1
+    for name in whole.answers.column_names:
+        np.testing.assert_allclose(parts.answers[name].to_numpy(), whole.answers[name].to_numpy(), rtol=1e-5)
+
+
+def test_a_mistake_in_a_later_block_is_named_by_its_row_in_the_table(rent: Posterior) -> None:
+    table = make_table(rows=20)
+    table = table.set_column(0, "size", [["much" if row == 17 else "70" for row in range(20)]])
+    with pytest.raises(TableError, match="column 'size', row 18: 'much'") as caught:
+        score_table(table, LocalScorer(rent, PredictOptions(samples=0)), rows=7)
+    assert caught.value.row == 18
+
+
+def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(rows=50, seed=8)
+    scorer = LocalScorer(rent, PredictOptions(samples=4))
+    before = score_table(table, scorer).unlike
+    real = type(rent).predict
+
+    def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
+        answer = real(self, *asked)
+        assert answer.unlike is not None
+        (inside,) = np.nonzero(~answer.unlike)
+        marked: Prediction = replace(answer, unlike=answer.unlike | np.isin(np.arange(50), inside[:2]))
+        return marked
+
+    monkeypatch.setattr(type(rent), "predict", with_a_gap)
+    assert score_table(table, scorer).unlike == before + 2
+
+
+def test_without_samples_spreads_are_missing(rent: Posterior) -> None:
+    scored = score_table(make_table(rows=5), LocalScorer(rent, PredictOptions(samples=0))).answers
+    assert scored["mean"].null_count == 0
+    assert scored["std"].null_count == scored["p95"].null_count == 5
+
+
+def test_a_table_without_rows_is_refused(rent: Posterior) -> None:
+    with pytest.raises(TableError, match="no rows"):
+        score_table(make_table(rows=5).slice(0, 0), LocalScorer(rent, PredictOptions()))
+
+
+DESCRIBED: dict[str, Any] = {
+    "name": "rent",
+    "version": "2",
+    "versions": ["2"],
+    "task": "regression",
+    "target": {"name": "price", "unit": "EUR"},
+    "features": [],
+    "metrics": {},
+}
+
+
+def client_of(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
+    return Client("http://127.0.0.1:1", transport=httpx.MockTransport(answer), retries=0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            httpx.Response(404, json={"type": "urn:murho:problem:unknown", "detail": "There is no model 'rent'."}),
+            "There is no model 'rent'",
+        ),
+        (httpx.Response(502, text="bad gateway"), "502"),
+    ],
+)
+def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx.Response, message: str) -> None:
+    with client_of(lambda _: answer) as client, pytest.raises(MurhoError, match=message) as raised:
+        ServiceScorer(client, "rent", None, PredictOptions())
+    assert "\n" not in str(raised.value)
+
+
+def test_retries_leave_stdout_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with connect("http://127.0.0.1:9") as client, pytest.raises(MurhoError, match=r"can't be reached.* 4 times"):
+        ServiceScorer(client, "rent", None, PredictOptions())
+    assert capsys.readouterr().out == ""
+
+
+def test_without_the_client_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "murho_client", None)
+    with pytest.raises(OptionError, match=r"pip install \./client in a clone"):
+        connect("http://127.0.0.1:1")
+
+
+def test_what_is_no_address_is_told() -> None:
+    with pytest.raises(MurhoError, match="not an address of a service"):
+        connect("127.0.0.1:8000")
+
+
+def test_the_only_model_of_a_service_needs_no_name() -> None:
+    def serving(*names: str) -> Client:
+        models = [{"name": name, "version": "1"} for name in names]
+        return client_of(
+            lambda request: httpx.Response(
+                200, json={"models": models} if request.url.path == "/models" else DESCRIBED | {"name": "rent"}
+            )
+        )
+
+    with serving("rent") as client:
+        assert ServiceScorer(client, None, None, PredictOptions()).schema.target.name == "price"
+    with serving("rent", "cars") as client, pytest.raises(OptionError, match=r"has 2 models .*--model NAME"):
+        ServiceScorer(client, None, None, PredictOptions())

@@ -6,23 +6,14 @@ import shutil
 from typing import TYPE_CHECKING
 from unittest import mock
 
-import pyarrow.csv
 import pytest
 
-from tests.model.conftest import make_table
 from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 QUICK = ("--epochs", 10, "--noise", "homoscedastic", "--hidden", 8, "--encoding", "standard", "--transform", "none")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = tmp_path_factory.mktemp("data") / "flats.csv"
-    pyarrow.csv.write_csv(make_table(), path)
-    return path
 
 
 @pytest.fixture
@@ -32,8 +23,8 @@ def root(rent_checkpoints: Path, tmp_path: Path) -> Path:
     return tmp_path / "checkpoints"
 
 
-def test_a_training_writes_its_report_into_the_checkpoint(data: Path, tmp_path: Path) -> None:
-    done = call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
+def test_a_training_writes_its_report_into_the_checkpoint(flats_file: Path, tmp_path: Path) -> None:
+    done = call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
     version = tmp_path / "flats" / "1"
     assert f"report: {version / 'report.html'}" in done.stdout
     assert "surprising" in (version / "report.html").read_text()
@@ -47,17 +38,17 @@ def test_a_training_writes_its_report_into_the_checkpoint(data: Path, tmp_path: 
     assert "surprising" not in page
 
 
-def test_a_training_without_a_report_or_without_rows(data: Path, tmp_path: Path) -> None:
-    call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, "--no-report", *QUICK)
+def test_a_training_without_a_report_or_without_rows(flats_file: Path, tmp_path: Path) -> None:
+    call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, "--no-report", *QUICK)
     files = sorted(path.name for path in (tmp_path / "flats" / "1").iterdir())
     assert files == ["model.json", "model.safetensors"]
-    call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, "--no-report-rows", *QUICK)
+    call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, "--no-report-rows", *QUICK)
     assert "surprising" not in (tmp_path / "flats" / "2" / "report.html").read_text()
 
 
-def test_a_report_that_fails_costs_no_training(data: Path, tmp_path: Path) -> None:
+def test_a_report_that_fails_costs_no_training(flats_file: Path, tmp_path: Path) -> None:
     with mock.patch("murho.model.report.files.html_page", side_effect=RuntimeError("no ink")):
-        done = call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
+        done = call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
     assert "warning: the report could not be made: RuntimeError: no ink" in done.stderr
     assert "report:" not in done.stdout
     assert (tmp_path / "flats" / "1" / "model.safetensors").is_file()
@@ -70,8 +61,8 @@ def test_a_checkpoint_without_a_report_gets_one_of_what_is_known(root: Path) -> 
     assert not (root / "rent" / "1" / "report.html").exists()
 
 
-def test_new_rows_are_judged_in_a_file_of_their_own(root: Path, data: Path, tmp_path: Path) -> None:
-    done = call_murho("report", "rent", data, "--checkpoints", root, "--output", tmp_path / "june.html")
+def test_new_rows_are_judged_in_a_file_of_their_own(root: Path, flats_file: Path, tmp_path: Path) -> None:
+    done = call_murho("report", "rent", flats_file, "--checkpoints", root, "--output", tmp_path / "june.html")
     assert done.stdout == f"wrote {tmp_path / 'june.html'}\n"
     page = (tmp_path / "june.html").read_text()
     assert "On the 160 labelled rows of flats.csv." in page

@@ -11,8 +11,7 @@ from murho.model.checkpoint.posterior import Posterior
 from tests.e2e.browser import Visit, started_browser, visiting
 from tests.e2e.support import Service, serve
 from tests.service.classifiers import write_classifier
-from tests.service.support import train_checkpoint
-from tests.support import ROOT, made_once
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tiny_cars: Path) -> Path:
     """The directory of a checkpoint's version; not to be changed."""
-    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
-    return made / "checkpoints" / "cars" / "1"
+    return tiny_cars / "cars" / "1"
 
 
 @pytest.fixture(scope="session")

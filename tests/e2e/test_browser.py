@@ -110,18 +110,17 @@ def test_root_gets_debians_package(machine: Path, script: dict[str, Any], monkey
     assert script["find_browser"]() == str(chromium)
 
 
-def test_a_browser_that_does_not_start_is_passed_over(machine: Path, script: dict[str, Any]) -> None:
+def test_what_does_not_start_is_passed_over_and_of_playwrights_builds_the_newest_is_taken(
+    machine: Path, script: dict[str, Any]
+) -> None:
     program(machine / "bin" / "chromium-browser", STARTS_NOT)
     assert script["find_browser"]() is None
-    chrome = program(machine / "bin" / "google-chrome", STARTS)
-    assert script["find_browser"]() == str(chrome)
-
-
-def test_of_playwrights_builds_the_newest_is_taken(machine: Path, script: dict[str, Any]) -> None:
     cache = machine / "home" / ".cache" / "ms-playwright"
     for build in (999, 1255, 1100):
         program(cache / f"chromium-{build}" / "chrome-linux" / "chrome", STARTS)
     assert script["find_browser"]() == str(cache / "chromium-1255" / "chrome-linux" / "chrome")
+    chrome = program(machine / "bin" / "google-chrome", STARTS)
+    assert script["find_browser"]() == str(chrome)
 
 
 def test_a_named_browser_that_does_not_start_is_said(

@@ -8,14 +8,14 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.browser import PHONE, Visit, visiting
-from tests.e2e.pages import answer_of, check_accessibility_of_tabs, check_width_on_phone, typical_row
+from tests.e2e.pages import answer_of, typical_row
 from tests.service.classifiers import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser
+    from tests.e2e.browser import Visit
+
 
 MODEL = "bodies"
 STATE, SHOWN = f"#m={MODEL}", "#class-bars li"
@@ -204,24 +204,3 @@ def test_many_classes_are_ranked_summed_and_told_apart(visit: Visit) -> None:
         coloursOf([9, 1]).get(9), either(['A']), either(['A', 'B', 'C']), either(weights.map(String)).slice(-9)];
     }"""
     assert visit.page.evaluate(code) == [11, 7, 29, 8, 1, "A", "A, B or C", "29 others"]
-
-
-def test_the_set_is_changed_by_keyboard(visit: Visit) -> None:
-    visit.page.focus("#coverage")
-    for _ in range(3):
-        visit.page.keyboard.press("ArrowRight")
-    visit.page.wait_for_function("() => document.getElementById('coverage-text').textContent.startsWith('93')")
-    visit.answered()
-
-
-@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -> None:
-    with visiting(browser, site, dark=dark) as visit:
-        visit.go(f"{STATE}&a.Weight=9000&b.Weight=1500", SHOWN)  # with a warning to be seen
-        check_accessibility_of_tabs(visit)
-
-
-def test_on_a_phone_nothing_is_cut(browser: Browser, site: str) -> None:
-    with visiting(browser, site, PHONE, has_touch=True) as visit:
-        visit.go(f"{STATE}&b.Weight=1500", SHOWN)
-        check_width_on_phone(visit, "Body")

@@ -11,7 +11,8 @@ import pytest
 from murho.model.checkpoint.object_store import ObjectStore
 from tests.e2e.support import serve
 from tests.e2e.test_object_storage import Load, listed
-from tests.e2e.test_versions import refused, until, version_of
+from tests.e2e.test_versions import refused, version_of
+from tests.e2e.traffic import wait_until as until
 from tests.model.checkpoint.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
 from tests.model.checkpoint.conftest import RENTS
 from tests.model.checkpoint.s3_server import Proxy

@@ -14,8 +14,8 @@ import pyarrow.csv
 import pytest
 
 from benchmarks.service_parts.bodies import records
-from benchmarks.service_parts.posterior_rows import canonical
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import serve
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_large_table_is_answered_rightly_in_little_memory(
     part = pa.table(few)
     body = body_of(pa.concat_tables([part] * PARTS).combine_chunks(), media_type)
     assert len(body) > 16 * 2**20
-    exact = posterior.predict(canonical(posterior.schema, few), PredictOptions(samples=16))
+    exact = posterior.predict(columns_from_table(pa.table(few), posterior.schema), PredictOptions(samples=16))
     waits: list[float] = []
     sizes: list[int] = []
     done = threading.Event()

@@ -22,7 +22,8 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import MURHO, Service, serve
-from tests.e2e.test_versions import refused, until, version_of
+from tests.e2e.test_versions import refused, version_of
+from tests.e2e.traffic import wait_until as until
 from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho

@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.browser import PHONE, Visit, visiting
-from tests.e2e.pages import TABS, answer_of, check_accessibility_of_tabs, check_width_on_phone, typical_row
+from tests.e2e.browser import DESKTOP, PHONE, Visit, visiting
+from tests.e2e.pages import TABS, answer_of, typical_row
 from tests.e2e.support import serve
 from tests.service.security.test_callers import KEY, stored
 
@@ -55,15 +55,6 @@ def test_every_change_is_answered(visit: Visit, site: str) -> None:
     chance = 100 * answer["exceedance"]["values"][0][0]
     assert float(visit.text("#exceedance").rstrip(" %\u202f").lstrip("<>")) == pytest.approx(chance, abs=0.6)
     assert visit.field("Weight").locator("input[type=range]").input_value() == "2000"
-
-
-def test_a_slider_moves_the_number(visit: Visit) -> None:
-    before = shown_mean(visit)
-    slider = visit.field("Weight").locator("input[type=range]")
-    slider.evaluate("(element) => { element.value = element.max; element.dispatchEvent(new Event('input')); }")
-    visit.answered()
-    assert float(visit.field("Weight").locator("input[type=number]").input_value()) > 4900
-    assert shown_mean(visit) != before
 
 
 def test_warnings_and_errors_stand_at_their_field(visit: Visit) -> None:
@@ -318,17 +309,30 @@ def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
     visit.answered()
 
 
-@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -> None:
-    with visiting(browser, site, dark=dark) as visit:
-        visit.go("#a.Weight=9000&a.Year=1975-01-01")  # with a warning to be seen
-        check_accessibility_of_tabs(visit)
+# Of both models, with a warning to be seen.
+STATES = [
+    ("#a.Weight=9000&a.Year=1975-01-01", "#density svg", "Consumption"),
+    ("#m=bodies&a.Weight=9000&b.Weight=1500", "#class-bars li", "Body"),
+]
 
 
-def test_on_a_phone_nothing_is_cut(browser: Browser, site: str) -> None:
-    with visiting(browser, site, PHONE, has_touch=True) as visit:
-        visit.go()
-        check_width_on_phone(visit, "Consumption")
+@pytest.mark.parametrize(("state", "shown", "title"), STATES)
+@pytest.mark.parametrize(
+    ("size", "dark"), [(DESKTOP, False), (PHONE, False), pytest.param(DESKTOP, True, marks=pytest.mark.slow)]
+)
+def test_axe_finds_nothing_on_any_tab_and_on_a_phone_nothing_is_cut(
+    browser: Browser, site: str, size: tuple[int, int], dark: bool, state: str, shown: str, title: str
+) -> None:
+    with visiting(browser, site, size, dark=dark, has_touch=size is PHONE) as visit:
+        visit.go(state, shown)
+        assert visit.text("#bar").startswith(title)
+        for tab in TABS:
+            visit.page.click(f"#tab-{tab}")
+            visit.answered()
+            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= size[0], tab
+            if size is DESKTOP or tab == TABS[0]:
+                assert visit.accessibility("body" if tab == TABS[0] else f"#panel-{tab}") == [], tab
+        visit.check()
 
 
 @pytest.mark.slow

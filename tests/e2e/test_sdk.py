@@ -13,17 +13,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from murho_client import AsyncClient, Client, InvalidInput, UnknownModel, Unreachable
+from murho_client import AsyncClient, Client, InvalidInput, UnknownModel
 
 from tests.e2e.support import Service, serve
-from tests.support import ROOT, call_murho, made_once
+from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
-QUICK = ("--epochs", 20, "--noise", "homoscedastic", "--hidden", 16, "--members", 5, "--encoding", "standard")
 CAR: dict[str, Any] = {
     "Cylinders": 4,
     "Displacement": 97,
@@ -36,14 +35,8 @@ CAR: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    config = ROOT / "examples" / "cars.toml"
-    checkpoints = made_once(
-        tmp_path_factory,
-        "quick cars",
-        lambda root: call_murho("train", CARS, "--config", config, "--checkpoints", root, *QUICK),
-    )
-    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log") as service:
+def service(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serve(quick_cars, tmp_path_factory.mktemp("log") / "log") as service:
         service.wait_for_line("(Ready: )")
         yield service
 
@@ -178,11 +171,6 @@ def test_mistakes_are_named_in_the_data_as_given(client: Client) -> None:
     assert by_service.value.status == 422
     with pytest.raises(UnknownModel, match="boats"):
         client.predict(CAR, "boats")
-
-
-def test_nobody_there_is_told() -> None:
-    with Client("http://127.0.0.1:9", retries=1) as client, pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
-        client.predict(CAR)
 
 
 def test_a_file_gets_the_answers_of_murho_predict(service: Service, client: Client, tmp_path: Path) -> None:

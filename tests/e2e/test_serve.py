@@ -1,9 +1,10 @@
-"""`murho serve` as a user starts it: a process of its own, over loopback."""
+"""`murho serve` as a user starts and ends it: a process of its own, over loopback; signals, and files that run out."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -11,30 +12,32 @@ import socket
 import subprocess
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from tests.e2e.support import MURHO, Service, serve
-from tests.e2e.traffic import wait_until
-from tests.service.support import ROW, train_checkpoint
-from tests.support import made_once
+from tests.e2e.traffic import Traffic, asks, wait_until
+from tests.service.support import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from murho.model.checkpoint.posterior import Posterior
+
 HEAVY: dict[str, Any] = {"inputs": [ROW] * 3000, "samples": 256, "percentiles": [5, 50, 95]}
+LONG: dict[str, Any] = {"inputs": [ROW] * 60_000, "samples": 1024, "include": ["mc_error"]}
+"""Many seconds of work."""
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tiny_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one good checkpoint, one with an edited tensor file, and one of a newer format."""
-    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
     root = tmp_path_factory.mktemp("serve")
-    shutil.copytree(made / "checkpoints", root / "checkpoints")
+    shutil.copytree(tiny_cars, root / "checkpoints")
     good = root / "checkpoints" / "cars" / "1"
     for name in ("edited", "newer"):
         shutil.copytree(good, root / "checkpoints" / name / "1")
@@ -48,8 +51,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def service(checkpoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log", fresh=True) as service:
+def service(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serve(directory, tmp_path_factory.mktemp("log") / "log", fresh=True) as service:
         service.wait_for_line("(Ready: )")
         yield service
 
@@ -91,35 +94,6 @@ def test_broken_checkpoints_are_refused_by_name_and_the_others_served(service: S
     assert "sha256" in response.json()["detail"]
 
 
-def test_without_draws_the_answer_is_the_same_at_every_call(service: Service) -> None:
-    answers = [predict(service, {"inputs": [ROW], "samples": 0}) for _ in range(3)]
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[0]["std"] is answers[0]["percentiles"] is None
-
-
-def test_concurrent_requests_give_the_same_answers_as_single_ones(service: Service) -> None:
-    rows = [{**ROW, "Weight": 1000.0 + 40.0 * index} for index in range(40)]
-    options = {"seed": 3, "samples": 64}
-    alone = [predict(service, {"inputs": [row], **options}) for row in rows]
-    together = predict(service, {"inputs": rows, **options})
-    with ThreadPoolExecutor(16) as threads:
-        concurrent = list(threads.map(lambda row: predict(service, {"inputs": [row], **options}), rows))
-    for index in range(len(rows)):
-        for key in ("mean", "std", "epistemic_std"):
-            tolerance = 1e-5 * max(abs(alone[index][key][0]), alone[index]["std"][0])
-            assert concurrent[index][key][0] == pytest.approx(alone[index][key][0], abs=tolerance)
-            assert together[key][index] == pytest.approx(alone[index][key][0], abs=tolerance)
-
-
-def test_the_page_and_what_it_draws_are_served(service: Service) -> None:
-    assert "<main" in service.client.get("/").text
-    shown = service.client.get("/models/cars/overview").json()
-    assert shown["target"]["name"] == "Consumption"
-    # Trainings note the distribution of their targets.
-    assert sum(shown["target"]["histogram"]["counts"]) == pytest.approx(shown["training"]["rows"], abs=0.5)
-    assert all(feature["histogram"] or feature["levels"] for feature in shown["features"])
-
-
 def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Service) -> None:
     response = service.client.post("/predict", content=b" " * (65 * 2**20))
     assert response.status_code == 413
@@ -127,16 +101,16 @@ def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Servi
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_signal_ends_an_idle_service_with_exit_code_0(checkpoints: Path, tmp_path: Path, number: int) -> None:
-    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
+def test_a_signal_ends_an_idle_service_with_exit_code_0(directory: Path, tmp_path: Path, number: int) -> None:
+    with serve(directory, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")
         assert service.stop(number) == 0
         assert "Traceback" not in service.log()
         assert "Stopped." in service.log()
 
 
-def test_a_signal_while_loading_ends_the_service_with_exit_code_0(checkpoints: Path, tmp_path: Path) -> None:
-    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
+def test_a_signal_while_loading_ends_the_service_with_exit_code_0(directory: Path, tmp_path: Path) -> None:
+    with serve(directory, tmp_path / "log", fresh=True) as service:
         while True:
             try:
                 assert service.client.get("/healthz").status_code == 200
@@ -146,44 +120,8 @@ def test_a_signal_while_loading_ends_the_service_with_exit_code_0(checkpoints: P
         assert service.stop() == 0
 
 
-def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Path, tmp_path: Path) -> None:
-    answers: list[httpx.Response] = []
-    # A delay that a busy machine, too, needs no more of to notice the signal and answer.
-    with serve(checkpoints, tmp_path / "log", drain_delay="3") as service:
-        service.wait_for_line("(Ready: )")
-        request = threading.Thread(
-            target=lambda: answers.append(httpx.post(f"{service.address}/predict", json=HEAVY, timeout=60))
-        )
-        request.start()
-        while "murho_pending_requests 1.0" not in service.client.get("/metrics").text and not answers:
-            time.sleep(0.01)
-        service.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: service.client.get("/readyz").status_code == 503)
-        assert service.process.wait(30) == 0
-        request.join(30)
-    assert [answer.status_code for answer in answers] == [200]
-
-
-def test_what_takes_longer_than_the_grace_is_answered_503(checkpoints: Path, tmp_path: Path) -> None:
-    answers: list[httpx.Response] = []
-    request = {"inputs": [ROW] * 100_000, "samples": 4096}
-    with serve(checkpoints, tmp_path / "log", drain_grace="0.2", max_pending_cost="1000000000") as service:
-        service.wait_for_line("(Ready: )")
-        thread = threading.Thread(
-            target=lambda: answers.append(httpx.post(f"{service.address}/predict", json=request, timeout=60))
-        )
-        thread.start()
-        while "murho_pending_requests 1.0" not in service.client.get("/metrics").text and not answers:
-            time.sleep(0.01)
-        assert service.stop() == 0
-        thread.join(30)
-        assert "Traceback" not in service.log()
-    assert [answer.status_code for answer in answers] == [503]
-    assert answers[0].headers["content-type"] == "application/problem+json"
-
-
 def test_without_a_checkpoint_the_service_is_alive_and_says_what_to_do(tmp_path: Path) -> None:
-    with serve(tmp_path / "nothing", tmp_path / "log", fresh=True) as service:
+    with serve(tmp_path / "nothing", tmp_path / "log") as service:
         service.wait_for_line("(Not ready: )")
         assert service.client.get("/healthz").status_code == 200
         response = service.client.get("/readyz")
@@ -215,3 +153,121 @@ def test_a_gpu_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "--device cuda" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_files_that_run_out_are_told_once_and_the_service_recovers(tiny_cars: Path, tmp_path: Path) -> None:
+    with serve(tiny_cars, tmp_path / "log") as service:
+        service.wait_for_line("(Ready: )")
+        assert service.client.get("/healthz").status_code == 200
+        process, kind = service.process.pid, resource.RLIMIT_NOFILE
+        soft, hard = resource.prlimit(process, kind)
+        resource.prlimit(process, kind, (10, hard))
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", service.port), timeout=5) as dropped:
+                dropped.setblocking(False)
+        service.wait_for_line("(can't open another file)")
+        time.sleep(2.5)
+        # A connection from before is served.
+        assert service.client.get("/healthz").status_code == 200
+        resource.prlimit(process, kind, (soft, hard))
+        time.sleep(0.1)
+        assert httpx.get(f"{service.address}/readyz", timeout=10).status_code == 200
+        assert service.log().count("open another file") == 1
+        assert service.log().count("\n") < 30
+        assert service.stop() == 0
+
+
+def test_sigterm_under_load_loses_no_request(tiny_cars: Path, posterior: Posterior, tmp_path: Path) -> None:
+    with serve(tiny_cars, tmp_path / "log") as service:
+        service.wait_for_line("(Ready: )")
+        with Traffic(service.port, asks(posterior, 30)) as traffic:
+            traffic.wait_for(30)
+            assert service.stop() == 0
+        assert "Traceback" not in service.log()
+    traffic.require("refused", "unreachable")
+
+
+def test_a_stopped_process_goes_on_where_it_was(busy: Service, posterior: Posterior) -> None:
+    with Traffic(busy.port, asks(posterior, 30)) as traffic:
+        for _ in range(3):
+            traffic.wait_for(10)
+            busy.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            busy.process.send_signal(signal.SIGCONT)
+        traffic.wait_for(10)
+    assert busy.client.get("/healthz").status_code == 200
+    traffic.require("refused")
+
+
+@pytest.mark.slow
+def test_a_killed_service_starts_again_and_answers_the_same(own: Path, posterior: Posterior, tmp_path: Path) -> None:
+    requests = asks(posterior, 40)
+    with serve(own, tmp_path / "log") as service:
+        service.wait_for_line("(Ready: )")
+        port = service.port
+        with Traffic(port, requests) as traffic:
+            traffic.wait_for(50)
+            service.process.kill()
+            service.process.wait(30)
+        traffic.require("lost", "unreachable")
+    with serve(own, tmp_path / "log", port=str(port)) as again:
+        again.wait_for_line("(Ready: )")
+        with Traffic(again.port, requests) as traffic:
+            traffic.wait_for(50)
+    traffic.require()
+
+
+@contextmanager
+def asking(service: Service, body: dict[str, Any], clients: int = 1) -> Iterator[list[httpx.Response]]:
+    """Lets clients ask the same at once, and waits for their requests to be pending; the list gets their answers."""
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        with suppress(httpx.TransportError):
+            answers.append(httpx.post(f"{service.address}/predict", json=body, timeout=60))
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    pending = f"murho_pending_requests {clients}.0"
+    wait_until(lambda: bool(answers) or pending in service.client.get("/metrics").text)
+    yield answers
+    for thread in threads:
+        thread.join(30)
+
+
+def test_requests_in_flight_are_answered_before_the_service_ends(tiny_cars: Path, tmp_path: Path) -> None:
+    # A delay that a busy machine, too, needs no more of to notice the signal and answer.
+    with serve(tiny_cars, tmp_path / "log", drain_delay="3") as service:
+        service.wait_for_line("(Ready: )")
+        with asking(service, HEAVY) as answers:
+            service.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: service.client.get("/readyz").status_code == 503)
+            assert service.process.wait(30) == 0
+    assert [answer.status_code for answer in answers] == [200]
+
+
+def test_what_takes_longer_than_the_grace_is_answered_503(tiny_cars: Path, tmp_path: Path) -> None:
+    with serve(tiny_cars, tmp_path / "log", drain_grace="0.2", max_pending_cost="1000000000") as service:
+        service.wait_for_line("(Ready: )")
+        with asking(service, LONG) as answers:
+            assert service.stop() == 0
+        assert "Traceback" not in service.log()
+    assert [answer.status_code for answer in answers] == [503]
+    assert answers[0].headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_second_signal_ends_the_service_at_once(tiny_cars: Path, tmp_path: Path, number: int) -> None:
+    with serve(tiny_cars, tmp_path / "log", max_pending_cost="100000000000") as service:
+        service.wait_for_line("(Ready: )")
+        with asking(service, LONG, clients=4):
+            service.process.send_signal(number)
+            time.sleep(0.5)
+            assert service.process.poll() is None
+            begin = time.monotonic()
+            assert service.stop(number) == 128 + number
+            assert time.monotonic() - begin < 10  # the work that it stops takes much longer
+        assert "Stopped at once" in service.log()
+        assert "Traceback" not in service.log()

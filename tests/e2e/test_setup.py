@@ -67,62 +67,55 @@ def test_what_runs_here_is_what_is_pinned(pins: dict[str, str]) -> None:
 
 # ---- scripts/install.py
 
-
-def test_cpu_builds_come_first_and_the_package_index_last(install: dict[str, Any]) -> None:
-    sources = install["torch_sources"](TORCH, "cpu", "Linux")
-    assert [source.last_resort for source in sources] == [False, False, False, True]
-    # pip's configuration may name folders and indexes with CUDA wheels: only +cpu keeps it off them.
-    assert {source.requirement for source in sources[:-1]} == {f"torch=={TORCH}+cpu"}
-    assert "--no-index" in sources[0].options
-    assert install["CPU_INDEX"] in sources[1].options
+INDEX = "https://mirror.example/whl"
 
 
-def test_extras_of_an_image_are_parted_by_commas(install: dict[str, Any]) -> None:
-    offered = {"s3": ["s3fs>=2025.3"], "excel": ["openpyxl>=3.1"]}
-    assert install["chosen_extras"]("", offered) == []
-    assert install["chosen_extras"]("s3, excel,", offered) == ["s3", "excel"]
+@pytest.mark.parametrize(
+    ("where", "requirements"),
+    [
+        # pip's configuration may name folders and indexes with CUDA wheels: only +cpu keeps it off them.
+        (("cpu", "Linux"), [f"torch=={TORCH}+cpu"] * 3 + [f"torch=={TORCH}"]),
+        (("cuda", "Linux"), [f"torch==={TORCH}"]),  # never satisfied by a CPU wheel
+        (("cpu", "Darwin"), []),  # the package index has the choice
+        (("cpu", "Linux", INDEX), [f"torch=={TORCH}+cpu"]),
+        (("cuda", "Linux", INDEX), [f"torch=={TORCH}"]),
+    ],
+)
+def test_where_torch_comes_from(install: dict[str, Any], where: tuple[str, ...], requirements: list[str]) -> None:
+    sources = install["torch_sources"](TORCH, *where)
+    assert [source.requirement for source in sources] == requirements
+    assert [source.last_resort for source in sources if source.last_resort] == [True] * (len(sources) == 4)
+    if INDEX in where:
+        assert sources[0].options == ("--index-url", INDEX)
+    elif len(sources) == 4:
+        assert "--no-index" in sources[0].options
+        assert install["CPU_INDEX"] in sources[1].options
+        assert sources[-1].last_resort
 
 
-@pytest.mark.parametrize("extra", ["s4", "dev"])  # dev asks for murho itself, which an image does not get from an index
-def test_an_unknown_extra_is_refused_before_anything_is_installed(extra: str) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "install.py"), "--runtime-dependencies"]
-    done = subprocess.run(
-        command, env={**os.environ, "EXTRAS": f"s3,{extra}"}, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (["--runtime-dependencies"], {"EXTRAS": "s3, s4"}, "EXTRAS: there is no extra 's4'; there are: "),
+        # It asks for murho itself, which an image does not get from an index.
+        (["--runtime-dependencies"], {"EXTRAS": "s3,dev"}, "EXTRAS: there is no extra 'dev'; there are: "),
+        ([], {"TORCH_VARIANT": "rocm"}, "TORCH_VARIANT is 'rocm'; it is one of cpu, cuda."),
+    ],
+)
+def test_what_is_unknown_is_refused_before_anything_is_installed(
+    arguments: list[str], environment: dict[str, str], message: str
+) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "install.py"), *arguments]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout == ""  # it has not begun with torch
-    known = "az, charts, compiled, docs, excel, gs, ray, s3, sklearn"
-    assert done.stderr.strip() == f"EXTRAS: there is no extra {extra!r}; there are: {known}."
-
-
-def test_cuda_is_never_satisfied_by_a_cpu_wheel(install: dict[str, Any]) -> None:
-    (source,) = install["torch_sources"](TORCH, "cuda", "Linux")
-    assert source.requirement == f"torch==={TORCH}"
-
-
-def test_other_systems_leave_the_choice_to_the_package_index(install: dict[str, Any]) -> None:
-    assert install["torch_sources"](TORCH, "cpu", "Darwin") == []
-
-
-@pytest.mark.parametrize(("variant", "local"), [("cpu", "+cpu"), ("cuda", "")])
-def test_an_index_of_ones_own_replaces_all_others(install: dict[str, Any], variant: str, local: str) -> None:
-    (source,) = install["torch_sources"](TORCH, variant, "Linux", "https://mirror.example/whl")
-    assert source.options == ("--index-url", "https://mirror.example/whl")
-    assert source.requirement == f"torch=={TORCH}{local}"
+    assert message in done.stderr
 
 
 def test_the_pin_is_read_from_the_constraints(install: dict[str, Any]) -> None:
     assert install["pinned_version"]("torch", "# torch==1.0\ntorchgen==3.0\ntorch==2.13.0\n") == "2.13.0"
     with pytest.raises(SystemExit, match="does not pin torch"):
         install["pinned_version"]("torch", "numpy==2.0\n")
-
-
-def test_an_unknown_variant_is_refused_before_anything_is_installed() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "install.py")]
-    environment = {**os.environ, "TORCH_VARIANT": "rocm"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 1
-    assert "TORCH_VARIANT is 'rocm'; it is one of cpu, cuda." in result.stderr
 
 
 def test_pip_is_heard_only_when_it_fails(
@@ -180,31 +173,24 @@ def fake_python(project: Path, name: str, body: str) -> None:
     program.chmod(0o755)
 
 
-def test_without_a_python_it_says_what_is_needed(project: Path) -> None:
-    result = set_up(project)
+@pytest.mark.parametrize(
+    ("python", "chosen", "message"),
+    [
+        (None, "", "Murho needs Python 3.11 or newer, and none was found"),
+        ('case "$1" in --version) echo Python 3.9.2 ;; *) exit 1 ;; esac', "", "none was found (found: Python 3.9.2)"),
+        ('case "$2" in *ensurepip*) exit 1 ;; *print*) echo 3.12 ;; esac', "", "sudo apt install python3.12-venv"),
+        (None, "/nowhere/python3", "PYTHON=/nowhere/python3 is no Python 3.11 or newer"),
+    ],
+)
+def test_without_a_python_that_will_do_it_says_what_is_needed(
+    project: Path, python: str | None, chosen: str, message: str
+) -> None:
+    if python:
+        fake_python(project, "python3", python)
+    result = set_up(project, **({"PYTHON": chosen} if chosen else {}))
     assert result.returncode == 1
-    assert "Murho needs Python 3.11 or newer, and none was found" in result.stderr
+    assert message in result.stderr
     assert not (project / ".venv").exists()
-
-
-def test_an_old_python_is_no_python(project: Path) -> None:
-    fake_python(project, "python3", 'case "$1" in --version) echo Python 3.9.2 ;; *) exit 1 ;; esac')
-    result = set_up(project)
-    assert result.returncode == 1
-    assert "none was found (found: Python 3.9.2)" in result.stderr
-
-
-def test_a_python_without_venv_is_named_with_the_package_to_install(project: Path) -> None:
-    fake_python(project, "python3", 'case "$2" in *ensurepip*) exit 1 ;; *print*) echo 3.12 ;; esac')
-    result = set_up(project)
-    assert result.returncode == 1
-    assert "sudo apt install python3.12-venv" in result.stderr
-
-
-def test_a_wrong_interpreter_is_named(project: Path) -> None:
-    result = set_up(project, PYTHON="/nowhere/python3")
-    assert result.returncode == 1
-    assert "PYTHON=/nowhere/python3 is no Python 3.11 or newer" in result.stderr
 
 
 def test_it_installs_once_and_again_only_when_something_changed(project: Path) -> None:
@@ -233,26 +219,16 @@ def test_serving_installs_no_development_tools_and_the_whole_set_up_adds_them(pr
     assert "installing cpu all" in set_up(project).stdout
     assert set_up(project).stdout == ""
     assert set_up(project, "--serving").stdout == ""
-
-
-def test_development_tools_are_renewed_by_serving_too(project: Path) -> None:
-    fake_python(project, "python3.12", STAND_IN)
-    set_up(project)
-    os.utime(project / ".venv" / ".set-up", (1, 1))  # older than pyproject.toml
+    os.utime(project / ".venv" / ".set-up", (1, 1))  # older than pyproject.toml: development tools are renewed, too
     assert "installing cpu all" in set_up(project, "--serving").stdout
 
 
-def test_the_build_of_torch_is_remembered_from_serving_too(project: Path) -> None:
+@pytest.mark.parametrize("first", [(), ("--serving",)])
+def test_the_build_of_torch_is_remembered(project: Path, first: tuple[str, ...]) -> None:
     fake_python(project, "python3.12", STAND_IN)
-    set_up(project, "--serving", TORCH_VARIANT="cuda")
-    assert "installing cuda all" in set_up(project).stdout
-
-
-def test_the_build_of_torch_is_remembered(project: Path) -> None:
-    fake_python(project, "python3.12", STAND_IN)
-    set_up(project)
-    assert "installing cuda" in set_up(project, TORCH_VARIANT="cuda").stdout
-    assert set_up(project).stdout == ""
+    assert "installing cuda" in set_up(project, *first, TORCH_VARIANT="cuda").stdout
+    again = set_up(project).stdout
+    assert "installing cuda all" in again if first else again == ""
 
 
 def test_a_set_up_that_broke_off_is_taken_up_again(project: Path) -> None:

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.service_parts.bodies import ARROW, records, rows_of
-from benchmarks.service_parts.posterior_rows import canonical
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from murho.service.protocols.binary import LENGTH_HEADER, encode_values
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
@@ -81,7 +81,7 @@ def large_table(posterior: Posterior) -> tuple[bytes, NDArray[np.float64]]:
     table, sink = pa.table(columns), io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    exact = posterior.predict(canonical(posterior.schema, columns), PredictOptions(samples=16))
+    exact = posterior.predict(columns_from_table(pa.table(columns), posterior.schema), PredictOptions(samples=16))
     return sink.getvalue(), exact.mean
 
 
@@ -99,8 +99,8 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
     """Requests in all formats, to the service at an address; each checks its means and draws."""
     schema = posterior.schema
     columns = records(schema, TABLE_ROWS)
-    exact = posterior.predict(canonical(schema, columns), PredictOptions(samples=TABLE_SAMPLES, draws=True))
     table, arrow, parquet, csv = pa.table(columns), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    exact = posterior.predict(columns_from_table(table, schema), PredictOptions(samples=TABLE_SAMPLES, draws=True))
     with pa.ipc.new_stream(arrow, table.schema) as writer:
         writer.write_table(table)
     pq.write_table(table, parquet)

@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import shutil
 import signal
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
-import pyarrow as pa
 import pytest
 
 from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import Service, serve
-from tests.service.support import ROW, train_checkpoint
+from tests.e2e.traffic import OneRow, offline, wait_until
+from tests.service.support import ROW
 from tests.support import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 VARIANTS = 2
 
 
 @pytest.fixture(scope="module")
-def variants(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def variants(tiny_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two checkpoints that differ in their answers."""
 
     def make(directory: Path) -> None:
-        train_checkpoint(directory, "cars")
-        stored = read_stored(directory / "checkpoints" / "cars" / "1")
+        stored = read_stored(tiny_cars / "cars" / "1")
         spec, tensors = stored.spec, stored.tensors
         for number in range(VARIANTS):
             moved = replace(spec, target=replace(spec.target, location=spec.target.location + 100.0 * number))
@@ -46,14 +40,10 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def expected(variants: list[Path]) -> list[float]:
-    """The mean of `ROW` that each variant gives."""
-    means = []
-    for variant in variants:
-        posterior = Posterior.load(variant)
-        columns = columns_from_table(pa.Table.from_pylist([ROW]), posterior.schema)
-        means.append(float(posterior.predict(columns, PredictOptions()).mean[0]))
-    return means
+def expected(variants: list[Path]) -> Callable[[str], float]:
+    """The mean of `ROW` that a version gives."""
+    means = [float(offline(Posterior.load(variant), {"inputs": [ROW]}).mean[0]) for variant in variants]
+    return lambda version: means[int(version) % VARIANTS]
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +72,6 @@ def publish(root: Path, variants: list[Path], version: int, name: str = "cars") 
     return home / str(version)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def listed(service: Service) -> dict[str, Any]:
     response = service.client.get("/models")
     assert response.status_code == 200, response.text
@@ -104,79 +87,35 @@ def refused(service: Service, name: str) -> dict[str, str]:
     return {item["version"]: item["reason"] for item in listed(service)["refused"] if item["name"] == name}
 
 
-class Load:
-    """Clients that ask one row after the other, and check every answer against the version that it names.
-
-    Attributes:
-        seconds: Time of each answer.
-        versions: Versions that answered.
-    """
-
-    def __init__(self, address: str, expected: list[float], name: str, clients: int = 4) -> None:
-        self.seconds: list[float] = []
-        self.versions: set[int] = set()
-        self._address, self._expected, self._path = address, expected, f"/models/{name}/predict"
-        self._ending = threading.Event()
-        self._threads = ThreadPoolExecutor(clients)
-        self._clients = [self._threads.submit(self._ask) for _ in range(clients)]
-
-    def _ask(self) -> None:
-        with httpx.Client(base_url=self._address, timeout=30) as client:
-            while not self._ending.is_set():
-                began = time.perf_counter()
-                response = client.post(self._path, json={"inputs": [ROW]})
-                self.seconds.append(time.perf_counter() - began)
-                assert response.status_code == 200, response.text
-                answer = response.json()
-                version = int(answer["model"]["version"])
-                assert answer["mean"][0] == pytest.approx(self._expected[version % VARIANTS], rel=1e-5)
-                self.versions.add(version)
-
-    def __enter__(self) -> Load:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._ending.set()
-        for client in self._clients:
-            client.result(30)
-        self._threads.shutdown()
-
-
-def resident(service: Service) -> int:
-    """Memory of the process in bytes."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text()
-    return 1024 * int(status.split("VmRSS:")[1].split()[0])
-
-
 def reload_under_load(
-    service: Service, root: Path, variants: list[Path], expected: list[float], versions: range
-) -> tuple[Load, list[int]]:
+    service: Service, root: Path, variants: list[Path], expected: Callable[[str], float], versions: range
+) -> tuple[OneRow, list[int]]:
     """Publishes one version after the other under load and removes the one before; returns memory after each."""
     name, memory = f"wagons-{len(versions)}", []
     publish(root, variants, versions[0] - 1, name)
-    until(lambda: version_of(service, name) is not None)
-    with Load(service.address, expected, name) as load:
-        until(lambda: bool(load.versions))
+    wait_until(lambda: version_of(service, name) is not None)
+    with OneRow(service.address, name, ROW, expected) as load:
+        wait_until(lambda: bool(load.versions))
         for version in versions:
             publish(root, variants, version, name)
-            until(lambda: version_of(service, name) == str(version))  # noqa: B023 - it ends before the next version
+            wait_until(lambda: version_of(service, name) == str(version))  # noqa: B023 - it ends before the next version
             shutil.rmtree(root / name / str(version - 1))
-            memory.append(resident(service))
-        until(lambda: versions[-1] in load.versions)
+            memory.append(service.memory())
+        wait_until(lambda: str(versions[-1]) in load.versions)
     return load, memory
 
 
 def test_three_new_versions_under_load_lose_no_request(
-    service: Service, root: Path, variants: list[Path], expected: list[float]
+    service: Service, root: Path, variants: list[Path], expected: Callable[[str], float]
 ) -> None:
     load, _ = reload_under_load(service, root, variants, expected, range(2, 5))
-    assert load.versions == {1, 2, 3, 4}
+    assert load.versions == {"1", "2", "3", "4"}
     assert "Traceback" not in service.log()
 
 
 @pytest.mark.slow
 def test_a_hundred_new_versions_under_load_lose_no_request_and_keep_no_memory(
-    service: Service, root: Path, variants: list[Path], expected: list[float]
+    service: Service, root: Path, variants: list[Path], expected: Callable[[str], float]
 ) -> None:
     load, memory = reload_under_load(service, root, variants, expected, range(2, 102))
     assert len(load.versions) >= 95  # a version may be replaced before a client met it
@@ -186,14 +125,14 @@ def test_a_hundred_new_versions_under_load_lose_no_request_and_keep_no_memory(
 
 
 def test_a_bad_version_is_refused_and_the_old_one_serves(
-    service: Service, root: Path, variants: list[Path], expected: list[float]
+    service: Service, root: Path, variants: list[Path], expected: Callable[[str], float]
 ) -> None:
     publish(root, variants, 1, "vans")
-    until(lambda: version_of(service, "vans") == "1")
-    with Load(service.address, expected, "vans", clients=2) as load:
-        until(lambda: bool(load.versions))
+    wait_until(lambda: version_of(service, "vans") == "1")
+    with OneRow(service.address, "vans", ROW, expected) as load:
+        wait_until(lambda: bool(load.versions))
         good = publish(root, variants, 2, "vans")
-        until(lambda: version_of(service, "vans") == "2")
+        wait_until(lambda: version_of(service, "vans") == "2")
         hidden = root / "vans" / ".next"
         shutil.copytree(good, hidden)
         facts = hidden / "model.json"
@@ -202,13 +141,13 @@ def test_a_bad_version_is_refused_and_the_old_one_serves(
         facts.write_text(edited)
         hidden.rename(root / "vans" / "3")
         (root / "vans" / "4").mkdir()  # a writer that copies, and has not come far
-        until(lambda: set(refused(service, "vans")) == {"3", "4"})
+        wait_until(lambda: set(refused(service, "vans")) == {"3", "4"})
         assert "damaged or edited" in refused(service, "vans")["3"]
         (good / "model.safetensors").write_bytes(b"cut")
-        until(lambda: "2" in refused(service, "vans"))
+        wait_until(lambda: "2" in refused(service, "vans"))
         assert "truncated" in refused(service, "vans")["2"]
         assert version_of(service, "vans") == "2"
-    assert load.versions == {1, 2}
+    assert load.versions == {"1", "2"}
     response = service.client.post("/models/vans/load?version=3")
     assert response.status_code == 422
     assert "Version 2 is served on" in response.json()["detail"]
@@ -224,7 +163,7 @@ def test_load_unload_and_hangup_act_at_once(tmp_path: Path, variants: list[Path]
         time.sleep(0.3)
         assert version_of(service) == "1"
         service.process.send_signal(signal.SIGHUP)
-        until(lambda: version_of(service) == "2")
+        wait_until(lambda: version_of(service) == "2")
         assert service.client.post("/models/cars/load?version=1").json()["version"] == "1"
         assert version_of(service) == "1"
         assert service.client.post("/models/cars/unload").json()["unloaded"] == ["1"]
@@ -245,7 +184,7 @@ def test_the_first_checkpoint_may_come_after_the_service(tmp_path: Path, variant
         service.wait_for_line("(Ready: )")
         assert service.client.post("/predict", json={"inputs": [ROW]}).status_code == 200
         shutil.rmtree(tmp_path / "checkpoints" / "cars")
-        until(lambda: service.client.get("/readyz").status_code == 503)
+        wait_until(lambda: service.client.get("/readyz").status_code == 503)
 
 
 def test_links_are_served_under_their_own_name(service: Service, root: Path, variants: list[Path]) -> None:
@@ -254,8 +193,8 @@ def test_links_are_served_under_their_own_name(service: Service, root: Path, var
     (root / "trucks").symlink_to(elsewhere / "wagons")
     (elsewhere / "wagons" / "latest").symlink_to("7")
     (root / "boats").symlink_to("nowhere")
-    until(lambda: version_of(service, "trucks") == "7")
+    wait_until(lambda: version_of(service, "trucks") == "7")
     answer = service.client.post("/models/trucks/predict", json={"inputs": [ROW]}).json()
     assert answer["model"] == {"name": "trucks", "version": "7"}
-    until(lambda: "nowhere" in refused(service, "boats").get("", ""))
+    wait_until(lambda: "nowhere" in refused(service, "boats").get("", ""))
     assert refused(service, "trucks") == {"latest": "a version is a whole number from 1"}

@@ -7,15 +7,18 @@ import json
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import httpx
 import numpy as np
+import pyarrow as pa
 
 from benchmarks.service_parts.bodies import records, rows_of
-from benchmarks.service_parts.posterior_rows import canonical
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +49,7 @@ class Ask:
 
 def offline(posterior: Posterior, body: dict[str, Any]) -> Prediction:
     """The answer to a request with records, without any service."""
-    rows = body["inputs"]
-    columns = canonical(posterior.schema, {name: [row[name] for row in rows] for name in rows[0]})
+    columns = columns_from_table(pa.Table.from_pylist(body["inputs"]), posterior.schema)
     options = {name: value for name, value in body.items() if name != "inputs"}
     for name in ("percentiles", "thresholds"):
         if name in options:
@@ -214,3 +216,49 @@ def wait_until(true: Callable[[], bool], seconds: float = 60.0, every: float = 0
     while not true():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(every)
+
+
+class OneRow:
+    """Clients that ask for one row again and again, and check every answer against the version that it names.
+
+    Args:
+        address: Of the service.
+        model: Name of the model.
+        row: The row.
+        expected: Its mean by the version.
+
+    Attributes:
+        versions: Versions that answered.
+        slowest: Seconds of the slowest answer.
+    """
+
+    def __init__(
+        self, address: str, model: str, row: dict[str, Any], expected: Callable[[str], float], clients: int = 4
+    ) -> None:
+        self.versions: set[str] = set()
+        self.slowest = 0.0
+        self._ending = threading.Event()
+        self._threads = ThreadPoolExecutor(clients)
+        asked = f"{address}/models/{model}/predict", row, expected
+        self._clients = [self._threads.submit(self._ask, *asked) for _ in range(clients)]
+
+    def _ask(self, address: str, row: dict[str, Any], expected: Callable[[str], float]) -> None:
+        with httpx.Client(timeout=30) as client:
+            while not self._ending.is_set():
+                began = time.perf_counter()
+                response = client.post(address, json={"inputs": [row]})
+                self.slowest = max(self.slowest, time.perf_counter() - began)
+                assert response.status_code == 200, response.text
+                answer = response.json()
+                version = answer["model"]["version"]
+                assert abs(answer["mean"][0] / expected(version) - 1.0) < 1e-5
+                self.versions.add(version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        for client in self._clients:
+            client.result(30)
+        self._threads.shutdown()

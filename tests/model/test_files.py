@@ -1,4 +1,4 @@
-"""Files that are pipes, devices or too large are told at once, and nothing of them is read."""
+"""Files: read within bounds, at once, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.files import MOST_VALUES, parse_json, read_bounded
+from murho.model.files import MOST_VALUES, parse_json, read_bounded, written_whole
 from murho.model.runtime import memory_size
 
 STATUS = Path("/proc/self/status")
@@ -69,3 +69,39 @@ def test_the_memory_of_a_container_counts(tmp_path: Path) -> None:
     (tmp_path / "memory" / "memory.limit_in_bytes").unlink()
     (tmp_path / "memory.max").write_text("max\n")
     assert memory_size(tmp_path) == whole
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    for content in (b"old", b"new"):
+        with written_whole(path) as file:
+            file.write(content)
+        assert path.read_bytes() == content
+    assert [entry.name for entry in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize("dies_at", [(os, "fsync"), (Path, "replace")])
+def test_a_writer_that_dies_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: tuple[object, str]
+) -> None:
+    path = tmp_path / "index"
+    path.write_bytes(b"old")
+
+    def die(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(*dies_at, die)
+    with pytest.raises(OSError, match="no space left"), written_whole(path) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    with written_whole(path) as file:
+        file.write(b"old")
+    with pytest.raises(KeyError), written_whole(path) as file:  # noqa: PT012 - the error comes after the write
+        file.write(b"new")
+        raise KeyError
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

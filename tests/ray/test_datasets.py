@@ -13,9 +13,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.table_scoring import LocalScorer
-from tests.support import ROOT
-
-CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
+from tests.rents import CHECKPOINTS, RENTS
 
 
 @pytest.mark.slow
@@ -38,7 +36,7 @@ def test_a_dataset_is_answered_in_order_with_the_same_bits_whatever_the_workers(
         found.append(pa.concat_tables(answers.iter_batches(batch_size=None, batch_format="pyarrow")))
     one, two = found
     assert one["id"].to_pylist() == list(range(3_000))
-    posterior = Posterior.load(CHECKPOINTS / "rents" / "1")
+    posterior = Posterior.load(RENTS)
     expected = LocalScorer(posterior, PredictOptions(samples=64, seed=3)).score(rents_table).answers
     for name in expected.column_names:
         values = expected[name].to_numpy()

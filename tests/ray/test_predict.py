@@ -15,14 +15,14 @@ from pyarrow import parquet
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.table_scoring import score_blocks
 from murho.ray.datasets import answers_of_workers
-from tests.support import ROOT, call_murho
+from tests.rents import CHECKPOINTS, RENTS
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 NUMBERS = ["mean", "std", "epistemic_std", "aleatoric_std", "p5", "p50", "p95"]
-GIVEN = (CHECKPOINTS / "rents" / "1", PredictOptions(samples=64, seed=3), "cpu", "auto", False)
+GIVEN = (RENTS, PredictOptions(samples=64, seed=3), "cpu", "auto", False)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +19,17 @@ from murho.model.errors import OptionError
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.e2e.traffic import Traffic, asks, wait_until
+from tests.rents import CHECKPOINTS, RENTS
 from tests.service.support import AppClient
-from tests.support import ROOT
+from tests.support import ROOT, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.e2e.traffic import Ask
 
-FIXTURES = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2021-05-01"}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-    return port
 
 
 def configuration(checkpoints: Path, **deployment: Any) -> dict[str, Any]:
@@ -69,8 +60,8 @@ def two_replicas(checkpoints: Path, **args: Any) -> dict[str, Any]:
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with two models."""
     root = tmp_path_factory.mktemp("served")
-    shutil.copytree(FIXTURES / "rents", root / "rents")
-    shutil.copytree(FIXTURES / "rents", root / "lets")
+    shutil.copytree(CHECKPOINTS / "rents", root / "rents")
+    shutil.copytree(CHECKPOINTS / "rents", root / "lets")
     return root
 
 
@@ -122,21 +113,13 @@ def test_every_route_answers_as_in_one_process(address: str, checkpoints: Path) 
             "content": "sqm,rooms,city,parking,listed\n80,3,Bern,yes,2021-05-01\n",
             "headers": {"content-type": "text/csv"},
         }
+        asked_for = "/healthz /readyz /models /models/rents /openapi.json /docs / /v2 /v2/models/rents /nowhere"
         calls: list[tuple[str, str, dict[str, Any]]] = [
-            ("GET", "/healthz", {}),
-            ("GET", "/readyz", {}),
-            ("GET", "/models", {}),
-            ("GET", "/models/rents", {}),
-            ("GET", "/openapi.json", {}),
-            ("GET", "/docs", {}),
-            ("GET", "/", {}),
-            ("GET", "/v2", {}),
-            ("GET", "/v2/models/rents", {}),
+            *(("GET", path, {}) for path in asked_for.split()),
             ("POST", "/models/rents/predict?samples=8", csv),
             ("POST", "/models/rents/predict", {"json": {"inputs": [{**ROW, "sqm": "large"}]}}),
             ("POST", "/models/nothing/predict", {"json": {"inputs": [ROW]}}),
             ("POST", "/predict", {"content": b"{", "headers": {"content-type": "application/json"}}),
-            ("GET", "/nowhere", {}),
         ]
         for method, path, how in calls:
             expected, found = one.request(method, path, **how), many.request(method, path, **how)
@@ -150,36 +133,24 @@ def test_every_route_answers_as_in_one_process(address: str, checkpoints: Path) 
 @pytest.mark.slow
 def test_a_rolling_update_loses_no_request(address: str, checkpoints: Path) -> None:
     deploy(two_replicas(checkpoints))
-    stop, statuses, versions = threading.Event(), [], []
-
-    def ask() -> None:
+    requests = asks(Posterior.load(RENTS), 30, "/models/rents/predict")
+    body = {"inputs": [ROW], "samples": 301}
+    with Traffic(int(address.rpartition(":")[2]), requests, threads=2) as traffic:
         with httpx.Client(base_url=address, timeout=60) as client:
-            while not stop.is_set():
-                answer = client.post("/models/rents/predict", json={"inputs": [ROW], "samples": 16})
-                statuses.append(answer.status_code)
-                versions.append(answer.json()["model"]["version"])
-                time.sleep(0.02)
 
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        # A new version of the model, which replicas load while they answer; then one of the deployment.
-        shutil.copytree(FIXTURES / "rents" / "1", checkpoints / "rents" / ".2")
-        (checkpoints / "rents" / ".2").rename(checkpoints / "rents" / "2")
-        wait_for(lambda: versions[-6:] == ["2"] * 6)
-        deploy(two_replicas(checkpoints, max_samples=32))
-        with httpx.Client(base_url=address, timeout=60) as client:
-            refused = {"inputs": [ROW], "samples": 33}
-            wait_for(
-                lambda: {client.post("/models/rents/predict", json=refused).status_code for _ in range(6)} == {422}
+            def versions() -> set[str]:
+                return {client.get("/models/rents").json()["version"] for _ in range(6)}  # of either replica
+
+            # A new version of the model, which replicas load while they answer; then one of the deployment.
+            shutil.copytree(RENTS, checkpoints / "rents" / ".2")
+            (checkpoints / "rents" / ".2").rename(checkpoints / "rents" / "2")
+            wait_until(lambda: versions() == {"2"}, 240.0)
+            deploy(two_replicas(checkpoints, max_samples=300))
+            wait_until(
+                lambda: {client.post("/models/rents/predict", json=body).status_code for _ in range(6)} == {422}, 240.0
             )
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert set(statuses) == {200}
-    assert len(statuses) > 50
+        traffic.wait_for(50)
+    traffic.require()
 
 
 @pytest.mark.slow
@@ -203,7 +174,7 @@ def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoint
         states = serve.status().applications["murho"].deployments["Murho"].replica_states
         return int(states.get("RUNNING", 0))
 
-    wait_for(lambda: replicas() == 1)
+    wait_until(lambda: replicas() == 1, 240.0)
     stop = threading.Event()
 
     def ask() -> None:
@@ -215,18 +186,18 @@ def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoint
     thread = threading.Thread(target=ask)
     thread.start()
     try:
-        wait_for(lambda: replicas() == 2)
+        wait_until(lambda: replicas() == 2, 240.0)
     finally:
         stop.set()
         thread.join()
-    wait_for(lambda: replicas() == 1)
+    wait_until(lambda: replicas() == 1, 240.0)
 
 
 @pytest.mark.slow
 def test_more_models_than_a_replica_holds_are_all_answered_as_offline(address: str, tmp_path: Path) -> None:
     """Six models that differ, two replicas with room for two each, four clients that go round all of them."""
     mixed: list[Ask] = []
-    stored = read_stored(FIXTURES / "rents" / "1")
+    stored = read_stored(RENTS)
     spec, tensors = stored.spec, stored.tensors
     for number in range(6):
         changed = {**tensors, "layers.1.weight.mu": tensors["layers.1.weight.mu"] * (1.0 + 0.1 * number)}
@@ -249,13 +220,6 @@ def metric(text: str, name: str) -> float:
     found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     assert found, name
     return float(found[1])
-
-
-def wait_for(holds: Callable[[], bool], seconds: float = 240.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def without_times(text: str) -> str:

@@ -187,40 +187,7 @@ def test_members_are_averaged_by_the_mean_and_visited_in_turn(rent: Posterior, c
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"architecture": {}}, "architecture"),
-        (
-            {
-                "architecture": {
-                    "inputs": 10**12,
-                    "hidden": [10**9],
-                    "outputs": 2,
-                    "activation": "relu",
-                    "members": 1,
-                    "skip": False,
-                }
-            },
-            r"hidden\[0\]",
-        ),
-        (
-            {
-                "architecture": {
-                    "inputs": 3,
-                    "hidden": [8],
-                    "outputs": 2,
-                    "activation": "relu",
-                    "members": 2,
-                    "skip": False,
-                }
-            },
-            "encoded features",
-        ),
-        ({"likelihood": {"kind": "fixed", "sigma": 1.0, "components": None, "wide": None, "shares": None}}, "outputs"),
-        ({"schema": None}, "schema"),
-        ({"target": {"location": "x"}}, "target"),
-        ({"calibration": {"method": "none"}}, "calibration"),
-    ],
+    ("change", "message"), [({"architecture": {}}, "architecture"), ({"target": {"location": "x"}}, "target")]
 )
 def test_edited_facts_are_refused_with_the_file(
     rent_checkpoints: Path, tmp_path: Path, change: dict[str, object], message: str

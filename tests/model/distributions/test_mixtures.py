@@ -1,16 +1,24 @@
-"""Mixtures of Gaussians: closed forms against brute force."""
+"""Mixtures of Gaussians: quantiles against bisection, closed forms against brute force, steps, the wide component."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.distributions.mixtures import Mixture
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions import mixtures
+from murho.model.distributions.mixtures import Mixture, WideRule
+from murho.model.distributions.steps import DOUBLE, SINGLE, cornish_fisher, taylor_step
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
+from tests.model.conftest import make_table, present, train_quickly
+from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, bisect, make
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,27 +33,8 @@ def _mixture(
     return means, sigma
 
 
-def _bisect(means: Tensor, noise: Tensor, level: float) -> Tensor:
-    """The reference: two hundred halvings of the distribution function itself."""
-    lower, upper = (means - 60.0 * noise).amin(dim=0), (means + 60.0 * noise).amax(dim=0)
-    for _ in range(200):
-        middle = 0.5 * (lower + upper)
-        cdf = torch.distributions.Normal(means, noise).cdf(middle).mean(dim=0)
-        lower, upper = torch.where(cdf < level, middle, lower), torch.where(cdf < level, upper, middle)
-    return 0.5 * (lower + upper)
-
-
 def _std(means: Tensor, noise: Tensor) -> Tensor:
     return Mixture(means, noise).moments()[1]
-
-
-@pytest.mark.parametrize("spread", [1e-6, 0.1, 1.0, 30.0])
-@pytest.mark.parametrize("level", [0.001, 0.05, 0.5, 0.77, 0.95, 0.999])
-def test_percentiles_equal_brute_force_to_a_ten_thousandth_of_std(spread: float, level: float) -> None:
-    means, noise = _mixture(1, spread=spread)
-    scores = torch.special.ndtri(torch.tensor([level], dtype=torch.float64))
-    error = (Mixture(means, noise).quantiles(scores)[:, 0] - _bisect(means, noise, level)).abs()
-    assert float((error / _std(means, noise)).max()) < 1e-5
 
 
 @settings(deadline=None, max_examples=60)
@@ -69,32 +58,10 @@ def test_percentiles_rise_with_the_level_and_undo_the_score(
     assert bool(((below <= scores + 1e-9) & (scores <= above + 1e-9)).all())
 
 
-def test_percentiles_of_one_gaussian_are_exact_far_into_the_tails() -> None:
-    scores = torch.tensor([-30.0, -8.0, 0.0, 5.0, 20.0], dtype=torch.float64)
-    means, noise = torch.full((4, 1), 3.0).double(), torch.full((4, 1), 2.0).double()
-    torch.testing.assert_close(Mixture(means, noise).quantiles(scores), (3.0 + 2.0 * scores)[None])
-
-
-def test_order_in_which_levels_are_asked_does_not_matter() -> None:
-    means, noise = _mixture(4)
-    scores = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    torch.testing.assert_close(
-        Mixture(means, noise).quantiles(scores)[:, [1, 2, 0]],
-        Mixture(means, noise).quantiles(scores[[1, 2, 0]]),
-    )
-
-
 def test_normal_score_of_a_gaussian_is_the_standardised_value_in_both_tails() -> None:
     means, noise = torch.zeros(3, 5).double(), torch.full((3, 5), 2.0).double()
     values = torch.tensor([[-50.0, -2.0, 0.0, 2.0, 50.0]], dtype=torch.float64)
     torch.testing.assert_close(Mixture(means, noise).normal_score(values), values / 2.0)
-
-
-def test_log_density_integrates_to_one() -> None:
-    means, noise = _mixture(5, samples=6, rows=1)
-    grid = torch.linspace(-120.0, 120.0, 200_001, dtype=torch.float64)
-    density = Mixture(means.expand(-1, len(grid)), noise.expand(-1, len(grid))).log_density(grid).exp()
-    assert float(torch.trapezoid(density, grid)) == pytest.approx(1.0, abs=1e-8)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5, 6])
@@ -129,35 +96,195 @@ def test_a_weight_counts_as_so_many_equal_components() -> None:
     torch.testing.assert_close(weighted.crps(values), repeated.crps(values), rtol=1e-5, atol=1e-6)
 
 
-def test_hard_rows_are_exact_among_many_easy_ones() -> None:
-    means, noise = _mixture(3, rows=30, noise=0.5)
-    hard = torch.arange(30) % 7 == 0
-    means[:, hard] = torch.sign(means[:, hard]) * 1e3 + torch.arange(int(hard.sum()))
-    noise[:, hard] = 1e-4
-    scores = torch.special.ndtri(torch.tensor([0.05, 0.31, 0.95], dtype=torch.float64))
-    mixture = Mixture(means, noise)
-    values = mixture.quantiles(scores)
-    for index, level in enumerate((0.05, 0.31, 0.95)):
-        error = (values[:, index] - _bisect(means, noise, level)).abs() / mixture.moments()[1]
-        assert float(error.max()) < 1e-6
-    for row in range(30):
-        alone = mixture.of_rows(slice(row, row + 1))
-        difference = (alone.quantiles(scores)[0] - values[row]).abs() / alone.moments()[1]
-        assert float(difference.max()) < 2e-6
+DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_row_alone_has_the_percentiles_it_has_among_others(shared: bool) -> None:
-    means, noise = _mixture(5, samples=300, rows=700)
-    noise = noise[:, :1] if shared else noise
-    scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
-    whole = Mixture(means, noise).quantiles(scores)
-    for row in (0, 350, 699):
-        rows = slice(row, row + 1)
-        alone = Mixture(means[:, rows], noise if shared else noise[:, rows]).quantiles(scores)
-        torch.testing.assert_close(alone, whole[rows], rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize("kind", SMOOTH | HARD)
+def test_they_are_what_bisection_finds(kind: str) -> None:
+    for seed in range(2):
+        mixture = make(kind, seed)
+        assert_exact(mixture, SCORES, mixture.quantiles(SCORES), tolerance=2e-6)
 
 
-def test_no_rows_have_no_percentiles() -> None:
-    means, noise = _mixture(5, rows=0)
-    assert Mixture(means, noise).quantiles(torch.zeros(3).double()).shape == (0, 3)
+@pytest.mark.parametrize("kind", SMOOTH | HARD)
+def test_many_of_a_row_are_what_bisection_finds(kind: str) -> None:
+    mixture = make(kind, 3)
+    assert_exact(mixture, DENSE, mixture.quantiles(DENSE), tolerance=2e-6)
+
+
+@pytest.mark.parametrize("kind", SMOOTH | HARD)
+def test_they_are_exact_up_to_the_furthest_scores(kind: str) -> None:
+    mixture = make(kind, 4)
+    scores = torch.tensor([-35.0, -25.0, -7.5, -6.9, 6.9, 7.5, 25.0, 35.0], dtype=torch.float64)
+    assert_exact(mixture, scores, mixture.quantiles(scores))
+    furthest = torch.tensor([-37.0, 37.0], dtype=torch.float64)
+    tolerance = 1e-3 if "wide" in kind else 1e-4  # there they lie in the wide component
+    assert_exact(mixture, furthest, mixture.quantiles(furthest), tolerance)
+
+
+@pytest.mark.parametrize("kind", ["one component", "identical components"])
+def test_of_one_gaussian_they_are_its_own(kind: str) -> None:
+    mixture = make(kind)
+    scores = torch.cat((SCORES, torch.tensor([-37.0, -12.0, 37.0]).double()))
+    own = mixture.means[0].unsqueeze(-1) + mixture.noise[0].unsqueeze(-1) * scores
+    error = (mixture.quantiles(scores) - own).abs() / mixture.noise[0].unsqueeze(-1)
+    assert float(error.max()) < 1e-5
+
+
+@pytest.mark.parametrize("kind", SMOOTH | HARD)
+def test_a_mixture_gives_them_rising_with_the_level_and_finite(kind: str) -> None:
+    mixture = make(kind, 5)
+    close = torch.linspace(-1e-6, 1e-6, 21, dtype=torch.float64)
+    for scores in (SCORES, DENSE, close, torch.linspace(-37.0, 37.0, 75, dtype=torch.float64)):
+        values = mixture.quantiles(scores)
+        assert values.isfinite().all()
+        assert (values.diff(dim=1) >= 0.0).all()
+        turned = (mixture.quantiles(scores.flip(0)).flip(1) - values).abs() / mixture.moments()[1].unsqueeze(-1)
+        assert float(turned.max()) <= 2e-6
+
+
+@pytest.mark.parametrize("scores", [SCORES, DENSE], ids=["few", "many"])
+@pytest.mark.parametrize("kind", ["smooth", "weighted", "an outlier", "a mean of ten million"])
+def test_a_row_alone_has_those_it_has_among_others(kind: str, scores: torch.Tensor) -> None:
+    mixture = make(kind, 6)
+    large = Mixture(
+        mixture.means.repeat(1, 100),
+        mixture.noise.repeat(1, 100) if mixture.noise.shape[1] > 1 else mixture.noise,
+        None if mixture.weights is None else mixture.weights.repeat(1, 100),
+    )
+    spread = mixture.moments()[1].unsqueeze(-1)
+    whole = large.quantiles(scores)
+    for start in (0, 300, 594):
+        for row in range(6):
+            alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores)
+            difference = (alone - whole[start + row]).abs() / spread[row]
+            assert float(difference.max()) <= 1e-5
+
+
+@pytest.mark.parametrize("kind", ["smooth", "weighted", "a staircase"])
+def test_the_number_of_threads_changes_nothing(kind: str, request: pytest.FixtureRequest) -> None:
+    mixture = make(kind, 7)
+    large = Mixture(
+        mixture.means.repeat(1, 60),
+        mixture.noise.repeat(1, 60),
+        None if mixture.weights is None else mixture.weights.repeat(1, 60),
+    )
+    alone = large.quantiles(SCORES)
+    request.getfixturevalue("two_threads")
+    difference = (large.quantiles(SCORES) - alone).abs() / large.moments()[1].unsqueeze(-1)
+    assert float(difference.max()) <= 2e-6
+
+
+def test_every_row_may_have_levels_of_its_own() -> None:
+    mixture = make("smooth", 8)
+    scores = torch.randn(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert_exact(mixture, scores, mixture.quantiles(scores), tolerance=2e-6)
+    together = mixture.quantiles(scores)
+    for row in range(6):
+        alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores[row])
+        torch.testing.assert_close(alone[0], together[row], rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["weighted", "a staircase, and wide"])
+def test_tiles_change_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mixture = make(kind, 9)
+    spread = mixture.moments()[1].unsqueeze(-1)
+    for scores in (SCORES, DENSE):
+        whole = mixture.quantiles(scores)
+        with monkeypatch.context() as patch:
+            patch.setattr(mixtures, "TILE_VALUES", 64)
+            difference = (mixture.quantiles(scores) - whole).abs() / spread
+        assert float(difference.max()) <= 2e-6
+
+
+def test_no_rows_and_no_levels_have_none() -> None:
+    none = Mixture(torch.zeros(4, 0).double(), torch.ones(4, 1).double())
+    assert none.quantiles(SCORES).shape == (0, len(SCORES))
+    assert make("smooth").quantiles(torch.zeros(0)).shape == (6, 0)
+
+
+def test_a_gaussian_s_quantiles_by_its_moments_are_its_scores() -> None:
+    assert cornish_fisher(1.7, 0.0, 0.0) == 1.7
+    # Of a chi squared distribution of 100 degrees of freedom the 95th percentile is 124.342.
+    guess = cornish_fisher(1.6448536, math.sqrt(8.0 / 100.0), 12.0 / 100.0)
+    assert 100.0 + math.sqrt(200.0) * guess == pytest.approx(124.342, abs=0.02)
+
+
+@pytest.mark.parametrize("distance", [1e-7, 1e-3, 0.03, 0.3, 1.0])
+@pytest.mark.parametrize("kind", SMOOTH | HARD)
+def test_what_is_near_enough_is_within_the_tolerance(kind: str, distance: float) -> None:
+    mixture = make(kind)
+    centre, unit = (part.unsqueeze(1) for part in mixture.moments())
+    means, widths = (
+        part.expand_as(mixture.means).unsqueeze(2) / unit for part in (mixture.means - centre.T, mixture.noise)
+    )
+    shares = mixture.shares.expand_as(mixture.means).unsqueeze(2)
+    ends = [(end - centre) / unit for end in bisect(mixture, SCORES)]
+    signs = torch.where(SCORES > 0.0, 1.0, -1.0).double().expand_as(ends[0])
+    values = ends[0] + distance * torch.linspace(-1.0, 1.0, len(SCORES)).double()
+    place = (values - means) / widths
+    tails = (shares * 0.5 * torch.erfc(signs * place * 0.5**0.5)).sum(dim=0)
+    bells = shares * torch.exp(-0.5 * place.square()) / (2.0 * math.pi) ** 0.5 / widths
+    density, slope = bells.sum(dim=0), -(bells * place / widths).sum(dim=0)
+    curvature = (bells * (place.square() - 1.0) / widths.square()).sum(dim=0)
+    missing = (tails - 0.5 * torch.erfc(SCORES.abs() * 0.5**0.5)) * signs
+    fourth = (shares / widths.pow(4)).sum(dim=0)
+    step, near = taylor_step(values, tails, missing, density, slope, curvature, fourth, DOUBLE)
+    nearer = values + step
+    error = torch.maximum(ends[0] - nearer, nearer - ends[1])
+    assert (error[near] <= 1.01 * DOUBLE.tolerance).all()
+    if kind in SMOOTH and distance <= 1e-3:
+        assert near.all()
+
+
+def test_a_number_that_is_none_is_not_near_enough() -> None:
+    known: dict[str, Any] = {
+        "tail": 0.4,
+        "missing": 0.0,
+        "density": 0.39,
+        "slope": -0.1,
+        "curvature": -0.3,
+        "fourth": 1.0,
+    }
+    assert taylor_step(0.1, **known, precision=SINGLE)[1]
+    for name in known:
+        assert not taylor_step(0.1, **known | {name: math.nan}, precision=SINGLE)[1], name
+
+
+def test_its_weight_is_the_rule_of_succession_and_it_adds_a_twentieth_of_the_noise_variance() -> None:
+    for rows in (20, 700, 50_000):
+        rule = WideRule.after(rows)
+        assert rule.weight == pytest.approx(1.0 / (rows + 1))
+        assert rule.weight * rule.widening**2 == pytest.approx(0.05)
+
+
+def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_targets() -> None:
+    spreads, noise = torch.tensor([5.0, 5.0, 5.0]).double(), torch.tensor([0.5, 3.0, 0.0]).double()
+    wide = WideRule(0.01, 8.0).noise(spreads, noise, most=12.0)
+    assert wide.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
+
+
+@pytest.mark.slow
+def test_a_learned_noise_gets_one_and_a_known_noise_none() -> None:
+    trained = train_quickly(make_table())
+    rows = trained.spec.training["rows"]
+    assert trained.spec.likelihood.wide == WideRule.after(rows)
+    known = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
+    assert known.spec.likelihood.wide is None
+
+
+def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_before(rent: Posterior) -> None:
+    spec = replace(rent.spec, calibration=None)
+    without = replace(spec, likelihood=replace(spec.likelihood, wide=None))
+    columns = columns_from_table(make_table(rows=50, seed=3), rent.schema)
+    options = PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(5_000.0,), draws=True)
+    wide, plain = (Posterior(some, rent.tensors).predict(columns, options) for some in (spec, without))
+    for name in ("mean", "epistemic_std", "draws"):
+        assert present(getattr(wide, name)) == pytest.approx(present(getattr(plain, name)), rel=1e-12)
+    noise, rule = present(plain.aleatoric_std), WideRule.after(spec.training["rows"])
+    added = rule.weight * (rule.widening * noise).clip(max=spec.target.scale) ** 2
+    assert (added > 0.0).all()
+    assert present(wide.aleatoric_std) == pytest.approx((noise**2 + added) ** 0.5)
+    assert (present(wide.exceedance) > present(plain.exceedance)).all()
+    band, narrower = (present(some.percentiles)[:, 2] - present(some.percentiles)[:, 0] for some in (wide, plain))
+    assert band == pytest.approx(narrower, rel=0.02)

@@ -1,6 +1,9 @@
-"""The predictive distribution: moments, scores and percentiles in the target's unit."""
+"""The predictive distribution: moments, scores and percentiles in the target's unit, clipped to limits too."""
 
 from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,8 +12,12 @@ from torch import Tensor
 
 from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles, split
-from murho.model.distributions.transforms import Logarithm
+from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles
+from murho.model.distributions.transforms import Identity, Limits, Logarithm
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _components(seed: int, samples: int = 12, rows: int = 3, count: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -20,18 +27,6 @@ def _components(seed: int, samples: int = 12, rows: int = 3, count: int = 2) -> 
     noise = 0.3 * torch.exp(0.5 * torch.randn(shape, generator=generator, dtype=torch.float64))
     weights = torch.softmax(torch.randn(shape, generator=generator, dtype=torch.float64), dim=-1)
     return means, noise, weights
-
-
-def test_split_is_the_law_of_total_variance() -> None:
-    means, noise, _ = _components(2, samples=8, rows=2, count=1)
-    predictive = Predictive.of(means, noise)
-    mean, epistemic, aleatoric = predictive.moments
-    generator = torch.Generator().manual_seed(0)
-    draw = torch.randint(8, (400_000,), generator=generator)
-    noises = torch.randn(400_000, 2, generator=generator, dtype=torch.float64)
-    values = means[draw, :, 0] + noise[draw, :, 0] * noises
-    torch.testing.assert_close(values.mean(dim=0), mean, rtol=0.0, atol=0.01)
-    torch.testing.assert_close(values.var(dim=0), epistemic.square() + aleatoric.square(), rtol=0.02, atol=0.0)
 
 
 @pytest.mark.parametrize("transform", [None, Logarithm(0.5, 0.8)])
@@ -135,20 +130,6 @@ def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
     return mixture.means, mixture.noise, mixture.weights
 
 
-def test_exceedance_is_one_minus_the_distribution_function() -> None:
-    means, noise, _ = _components(5, count=1)
-    thresholds = torch.tensor([-1.0, 0.0, 2.5], dtype=torch.float64)
-    expected = 1.0 - torch.distributions.Normal(means, noise).cdf(thresholds).mean(dim=0)
-    torch.testing.assert_close(Predictive.of(means, noise).tails(thresholds)[1], expected)
-
-
-def test_noise_shared_by_all_rows_may_stay_a_single_number() -> None:
-    means, _, _ = _components(6, count=1)
-    _, _, aleatoric = Predictive.of(means, torch.full((1, 1, 1), 0.25).double()).moments
-    torch.testing.assert_close(aleatoric, torch.full((3,), 0.25).double())
-    torch.testing.assert_close(split(means[..., 0], torch.tensor(0.25).double())[2], aleatoric)
-
-
 def test_function_quantiles_equal_numpy() -> None:
     means = _components(8)[0][..., 0]
     levels = torch.tensor([0.05, 0.5, 0.925], dtype=torch.float64)
@@ -162,13 +143,6 @@ def test_function_quantiles_and_exceedance_of_one_draw_are_that_draw() -> None:
     assert function_exceedance(means, torch.tensor([1.5])).tolist() == [[0.0], [1.0]]
 
 
-def test_no_rows_have_no_answers() -> None:
-    means, noise = torch.zeros(4, 0, 3, dtype=torch.float64), torch.ones(4, 0, 3, dtype=torch.float64)
-    predictive = Predictive.of(means, noise, torch.full_like(means, 1.0 / 3.0))
-    assert [len(part) for part in predictive.moments] == [0, 0, 0]
-    assert predictive.quantiles(torch.tensor([-1.0, 1.0], dtype=torch.float64)).shape == (0, 2)
-
-
 def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     predictive = Predictive.of(*_components(5))
     truth = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
@@ -177,3 +151,109 @@ def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeyp
     for values in (1, 500, 2_000):
         monkeypatch.setattr(predictive_module, "VALUES_AT_A_TIME", values)
         torch.testing.assert_close(predictive.crps(truth), whole, rtol=1e-6, atol=0.0)
+
+
+LIMITS = Limits(0.5, 2.0)
+
+
+KINDS = ["gaussian", "mixture", "wide", "logarithm"]
+
+
+def _latent(kind: str, limits: Limits | None = None) -> Predictive:
+    """Three draws of four rows: inside, at either limit, and far beyond the maximum."""
+    generator = torch.Generator().manual_seed(0)
+    components = 2 if kind in {"mixture", "logarithm"} else 1
+    centres = torch.tensor([1.2, 0.5, 1.9, 30.0])
+    transform = Logarithm(0.1, math.log(2.1)) if kind == "logarithm" else Identity()
+    means = transform.forward(centres.double()).view(1, 4, 1)
+    means = means + 0.2 * torch.randn(3, 4, components, generator=generator).double()
+    noise = torch.full((3, 4, components), 0.3).double()
+    weights = None
+    if components > 1:
+        weights = torch.rand(3, 4, components, generator=generator).double()
+        weights = weights / weights.sum(dim=2, keepdim=True)
+    latent = Predictive.of(means, noise, weights, transform, limits)
+    return latent.with_wide(WideRule(0.05, 3.0), 1.0) if kind == "wide" else latent
+
+
+def _sample(latent: Predictive, count: int = 400_000) -> Tensor:
+    """Clipped observations, ``[count, B]``."""
+    levels = (torch.arange(count).double() + 0.5) / count
+    points = torch.linspace(-12.0, 14.0, 20_001).double()
+    rows = []
+    for row in range(latent.means.shape[1]):
+        below, _ = latent.mixture.of_rows(slice(row, row + 1)).tails(points.unsqueeze(1))
+        values = torch.from_numpy(np.interp(levels, below[:, 0], points))
+        rows.append(LIMITS.clip(latent.transform.inverse(values)))
+    return torch.stack(rows, dim=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_are_those_of_clipped_observations(kind: str) -> None:
+    latent, limited = _latent(kind), _latent(kind, LIMITS)
+    mean, epistemic, aleatoric = limited.moments
+    rows = slice(0, 3)  # the points of the sample don't reach the last row
+    sample = _sample(latent)[:, rows]
+    torch.testing.assert_close(mean[rows], sample.mean(dim=0), rtol=0.0, atol=2e-3)
+    torch.testing.assert_close(torch.hypot(epistemic, aleatoric)[rows], sample.std(dim=0), rtol=0.0, atol=3e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_lies_beyond_the_limits(kind: str) -> None:
+    limited = _latent(kind, LIMITS)
+    quantiles = limited.quantiles(torch.linspace(-4.0, 4.0, 9).double())
+    for values in (quantiles, limited.means, limited.moments[0]):
+        assert float(values.min()) >= 0.5
+        assert float(values.max()) <= 2.0
+    assert bool((quantiles.diff(dim=1) >= 0.0).all())
+    below, above = limited.tails(torch.tensor([0.4, 0.5, 1.0, 1.9999, 2.0, 3.0]).double())
+    assert above[:, 0].tolist() == [1.0] * 4
+    assert above[:, 4:].unique().tolist() == [0.0]
+    assert above[3, 3] == pytest.approx(1.0, abs=0.06)  # the mass at the maximum
+    torch.testing.assert_close(below + above, torch.ones_like(below))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_crps_is_that_of_clipped_observations(kind: str) -> None:
+    latent, limited = _latent(kind), _latent(kind, LIMITS)
+    sample = _sample(latent, 4_000)[:, :3]
+    for value in (0.5, 1.1, 2.0, 2.5):
+        targets = torch.full((4,), value).double()
+        apart = (sample.unsqueeze(0) - sample[::8].unsqueeze(1)).abs().mean(dim=(0, 1))
+        expected = (sample - value).abs().mean(dim=0) - 0.5 * apart
+        torch.testing.assert_close(limited.crps(targets)[:3], expected, rtol=0.0, atol=3e-3)
+
+
+def test_at_a_limit_the_likelihood_is_the_probability_of_the_limit() -> None:
+    latent, limited = _latent("gaussian"), _latent("gaussian", LIMITS)
+    below, above = latent.tails(torch.tensor([0.5, 2.0]).double())
+    for value, mass in ((0.5, below[:, 0]), (2.0, above[:, 1]), (2.7, above[:, 1])):
+        found = limited.log_density(torch.full((4,), value).double())
+        torch.testing.assert_close(found, mass.clamp_min(1e-300).log())
+    inside = torch.full((4,), 1.3).double()
+    torch.testing.assert_close(limited.log_density(inside), latent.log_density(inside))
+
+
+def test_a_band_contains_a_limit_from_its_normal_score_on() -> None:
+    limited = _latent("gaussian", LIMITS)
+    for limit in (0.5, 2.0):
+        scores = limited.normal_score(torch.full((4,), limit).double())
+        assert bool((scores >= 0.0).all() if limit == 2.0 else (scores <= 0.0).all())
+        for row, reach in enumerate(scores.abs().tolist()):
+            for level, contains in ((reach + 1e-3, True), (reach - 1e-3, False)):
+                if 0.0 < level < 30.0:
+                    low, high = limited.quantiles(torch.tensor([-level, level]).double())[row].tolist()
+                    assert (low <= limit <= high) == contains
+
+
+def test_rows_are_selected_with_their_limits() -> None:
+    limited = _latent("wide", LIMITS)
+    part = limited.of_rows(torch.tensor([2]))
+    scores = torch.tensor([2.0]).double()
+    torch.testing.assert_close(part.quantiles(scores)[0], limited.quantiles(scores)[2])
+    torch.testing.assert_close(part.moments[1][0], limited.moments[1][2])
+
+
+def test_a_minimum_must_lie_below_the_maximum() -> None:
+    with pytest.raises(OptionError, match="minimum 2 must lie below its maximum 1"):
+        Limits(2.0, 1.0)

@@ -1,4 +1,4 @@
-"""The facts of a report: plain JSON, small, without rows, the same numbers as everywhere else."""
+"""The facts of a report, plain JSON, small, the same numbers as everywhere else; and the rows that a page shows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.facts import FACTS_PATH, facts_of_spec, facts_of_training, report_facts
+from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,3 +136,24 @@ def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: P
     (directory / FACTS_PATH).unlink()
     os.mkfifo(directory / FACTS_PATH)
     assert report_facts(directory, trained.spec)["held_out"] is None
+
+
+def test_every_point_is_a_row(rows: dict[str, Any], trained: Trained) -> None:
+    observed = sorted(point["observed"] for point in rows["points"])
+    np.testing.assert_allclose(observed, np.sort(trained.evidence.targets))
+    inside = np.mean([point["lower"] <= point["observed"] <= point["upper"] for point in rows["points"]])
+    assert 0.85 <= inside <= 0.95
+
+
+def test_surprising_rows_have_their_number_and_cells_in_the_table_and_the_rarest_comes_first(
+    rows: dict[str, Any],
+) -> None:
+    table = make_table()
+    found = rows["surprising"]
+    assert len(found) == 10
+    assert [row["one_in"] for row in found] == sorted((row["one_in"] for row in found), reverse=True)
+    for row in found:
+        cells = {name: table[name][row["row"] - 1].as_py() for name in ("rent", "district", "lift")}
+        assert row["observed"] == cells["rent"]
+        assert row["cells"]["district"] == cells["district"]
+        assert row["cells"]["lift"] == ("yes" if cells["lift"] else "no")

@@ -1,13 +1,32 @@
-"""The report of an evaluation as text."""
+"""`murho evaluate`: its report as text, its JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.cli.evaluation_report import MOST_GROUPS, report_lines
+from murho.cli.evaluation_report import report_lines
 from murho.model.evaluation.judging import evaluate_table
+from tests.model.rooms import CLASSES, rooms_table
+from tests.support import call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.checkpoint.posterior import Posterior
+
+from typing import TYPE_CHECKING
+
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+from typing import TYPE_CHECKING, Any
+
+from murho.cli.evaluation_report import MOST_GROUPS
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
@@ -17,6 +36,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def report(rent: Posterior) -> dict[str, Any]:
     return evaluate_table(rent, make_table(rows=200, seed=5), samples=32)
+
+
+CARS = ROOT / "examples" / "cars.csv"
 
 
 def line(lines: list[str], start: str) -> str:
@@ -72,3 +94,36 @@ def test_many_categories_are_cut_and_small_ones_flagged(report: dict[str, Any]) 
     lines = report_lines(report | {"coverage_by_category": {"town": [few, merged]}}, None)
     assert line(lines, "(missing)").endswith("few rows")
     assert line(lines, "(4 categories of under 20 rows)").endswith("few rows")
+
+
+def test_evaluate_prints_the_contracts_keys(quick_cars: Path) -> None:
+    done = call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", quick_cars, "--json")
+    report = json.loads(done.stdout)
+    assert {"n", "rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
+    assert report["n"] == 398
+    for kind in ("raw", "calibrated"):
+        assert set(report[kind]["coverage"]) == set(report[kind]["width"]) == {"50", "80", "90", "95"}
+    assert "left out 8 rows" in done.stderr
+    assert "CRPS" in call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", quick_cars).stdout
+
+
+def test_evaluate_prints_a_report_and_its_json(rooms_file: Path, room_checkpoints: Path) -> None:
+    words = ("evaluate", rooms_file, "--model", "rooms", "--checkpoints", room_checkpoints)
+    text = call_murho(*words).stdout
+    assert text.startswith("rooms version 1 on 60 rows\nlog loss ")
+    for part in ("prediction sets", "the surest rows", "by district", "by lift", "class / predicted class", *CLASSES):
+        assert part in text
+    report = json.loads(call_murho(*words, "--json").stdout)
+    assert {"n", "accuracy", "log_loss", "brier", "auc", "ece", "raw", "calibrated", "sets"} <= set(report)
+
+
+def test_the_report_says_what_is_odd(rooms: Posterior) -> None:
+    report = evaluate_table(rooms, rooms_table(rows=30, seed=3))
+    unknown = {"rows": 2, "classes": {"attic": 2}, "accuracy": 0.8}
+    lines = report_lines(report | {"unknown": unknown, "calibrated": None}, None)
+    assert any("2 rows more are of classes that the model does not know ('attic' 2)" in line for line in lines)
+    assert not any("calibrated" in line for line in lines)
+    many = {f"class {number}": report["by_class"][CLASSES[0]] for number in range(30)}
+    lines = report_lines(report | {"by_class": many, "confusion": None}, None)
+    assert any(line.startswith("most frequent confusions") for line in lines)
+    assert "and 18 more, see --json" in lines

@@ -1,6 +1,8 @@
-"""Members of a mixed encoding: half of them do without the bins."""
+"""The network: layout, what its draws are distributed like, members that read only a part of the inputs."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +14,53 @@ from murho.model.bbb.network import (
     inputs_read,
     learned_tensors,
     mixed_reading,
+    tensor_problem,
     weights_from_inputs,
 )
 from murho.model.bbb.priors import EmpiricalBayesPrior
 from murho.model.bbb.registry import make_likelihood
+from murho.model.predictive.draws import make_draws
+from murho.model.predictive.torch_engine import forward
 from tests.model.gradient_checks import INPUTS, assert_gradient_is_of_the_free_energy
+
+
+def network_with(**changes: object) -> BayesianNetwork:
+    described: dict[str, Any] = {
+        "inputs": 3,
+        "hidden": (8, 6),
+        "outputs": 1,
+        "activation": "silu",
+        "members": 2,
+    }
+    return BayesianNetwork(Architecture(**(described | changes)), torch.Generator().manual_seed(0))
+
+
+def test_a_row_under_local_reparameterisation_is_distributed_as_under_draws_of_weights() -> None:
+    network = network_with(members=1)
+    with torch.no_grad():
+        network.rho.add_(2.0)
+    row = torch.tensor([[0.4, -1.0, 2.0]])
+    tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
+    by_weights = forward(make_draws(tensors, network.architecture, seed=1, samples=20_000), row)[:, 0, 0]
+    by_rows = network(row, torch.Generator().manual_seed(2), 20_000)[0, :, 0].detach()
+    levels = torch.linspace(0.05, 0.95, 19)
+    gap = (torch.quantile(by_weights, levels) - torch.quantile(by_rows, levels)).abs().max()
+    assert float(gap) < 0.06 * float(by_weights.std())
+
+
+@pytest.mark.parametrize(("skip", "groups"), [(False, 6), (True, 7)])
+def test_every_weight_and_bias_tensor_is_a_group_and_so_is_the_skip(skip: bool, groups: int) -> None:
+    network = network_with(skip=skip)  # weights and biases of three layers
+    assert network.groups.unique().tolist() == list(range(groups))
+
+
+def test_members_do_not_interact() -> None:
+    network = network_with()
+    network(torch.randn(5, 3), torch.Generator().manual_seed(0))[0].sum().backward()
+    assert network.mu.grad is not None
+    assert bool(network.mu.grad[0].any())
+    assert not bool(network.mu.grad[1].any())
+
 
 BINS = (1, 2)
 
@@ -35,10 +79,6 @@ def test_the_two_judges_of_a_row_are_of_both_kinds() -> None:
     # Members m and m + 5 judge rows of the folds m of two partitions.
     assert without_bins.tolist() == [False] * 5 + [True] * 5
     assert (~mixed_reading(4, 4, BINS)[:, 1]).tolist() == [False, True, False, True]
-
-
-def test_a_single_member_reads_everything() -> None:
-    assert mixed_reading(1, 4, BINS).all()
 
 
 def test_the_gradient_is_that_of_automatic_differentiation() -> None:
@@ -84,9 +124,14 @@ def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
     torch.testing.assert_close(*outputs)
 
 
-def test_where_all_is_read_tensors_stay() -> None:
-    network = BayesianNetwork(Architecture(3, (4,), 1, members=2), torch.Generator())
-    tensors = learned_tensors(network, torch.nn.Module())
-    assert inputs_read(tensors) is None
-    for name, tensor in network.named_tensors().items():
-        assert torch.equal(tensors[name], tensor)
+def test_the_first_problem_is_told_by_the_tensors_name() -> None:
+    expected = {"mu": torch.empty((2, 3), device="meta")}
+    assert tensor_problem({"mu": torch.zeros(2, 3)}, expected) is None
+    for found, problem in (
+        ({}, "tensor 'mu' is missing, expected shape [2, 3]"),
+        ({"mu": torch.zeros(2, 3), "nu": torch.zeros(1)}, "tensor 'nu' is not expected"),
+        ({"mu": torch.zeros(3)}, "tensor 'mu' has shape [3], expected [2, 3]"),
+        ({"mu": torch.zeros(2, 3).double()}, "tensor 'mu' is torch.float64, expected torch.float32"),
+        ({"mu": torch.full((2, 3), torch.inf)}, "tensor 'mu' holds NaN or infinity"),
+    ):
+        assert tensor_problem(found, expected) == problem

@@ -38,14 +38,6 @@ def test_draws_that_have_the_mean_stay_as_they_are() -> None:
     torch.testing.assert_close(draws_with_mean(draws, draws.mean(dim=0)), draws, atol=1e-12, rtol=0.0)
 
 
-def test_all_logits_of_a_row_move_by_one_vector() -> None:
-    draws = random_draws(4, 8, 3, 1, 1.0)
-    goal = torch.softmax(draws.mean(dim=0).log() * 1.3, dim=0)
-    shift = draws_with_mean(draws, goal).log() - draws.log()
-    differences = shift[:, :2] - shift[:, 2:]
-    torch.testing.assert_close(differences, differences[:1].expand_as(differences), atol=1e-5, rtol=0.0)
-
-
 def test_parts_of_the_entropy_are_known_where_draws_agree_and_where_they_are_sure_but_differ() -> None:
     agree = torch.tensor([0.2, 0.8], dtype=torch.float64)[None, :, None].expand(4, 2, 1)
     differ = torch.eye(2, dtype=torch.float64)[:, :, None]

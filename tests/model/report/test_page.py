@@ -62,16 +62,6 @@ def test_the_page_has_every_section_and_asks_nothing_of_a_network(facts: dict[st
     assert len(page) < 600_000
 
 
-def test_numbers_of_what_is_served_come_first(facts: dict[str, Any]) -> None:
-    page = html_page("rent", facts, [])
-    assert page.index("covered by calibrated 90 % bands") < page.index("How good are its predictions?")
-
-
-def test_without_rows_none_is_shown(facts: dict[str, Any], rows: dict[str, Any]) -> None:
-    assert "surprising" not in html_page("rent", facts, draw(facts))
-    assert len(rows["surprising"]) == 10
-
-
 def test_names_and_reasons_are_text_and_no_markup(facts: dict[str, Any], rows: dict[str, Any]) -> None:
     evil = "<script>alert(1)</script>"
     feature, *others = facts["table"]["features"]

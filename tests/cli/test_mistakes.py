@@ -1,0 +1,43 @@
+"""Mistakes in a command line: one line on stderr, a code, and nothing written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import ROOT, call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CARS = ROOT / "examples" / "cars.csv"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("train", CARS), 2, "--target"),
+        (("train", CARS, "--target", "Miles_per_Galon"), 1, "Miles_per_Gallon"),
+        (("train", "nowhere.csv", "--target", "x"), 1, "nowhere.csv"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--name", "a/b"), 1, "'a/b'"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--hidden", "wide"), 2, "--hidden"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--prior-pi", "2"), 2, "--prior-pi"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--ignore", "Colour"), 2, "Colour"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", CARS), 1, "can't write"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--device", "tpu"), 2, "--device"),
+        (("predict", CARS, "--model", "boats"), 1, "boats"),
+        (("predict", CARS, "--model", "cars", "--percentiles", "0,50"), 2, "--percentiles"),
+        (("predict", CARS, "--model", "cars", "--url", "http://127.0.0.1:9"), 1, "can't be reached"),
+        (("evaluate", CARS, "--model", "../cars"), 1, "name"),
+    ],
+)
+def test_mistakes_get_one_line_that_says_what_is_wrong(
+    tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
+) -> None:
+    done = call_murho(*arguments, cwd=tmp_path, code=code)
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.glob("checkpoints/*/*"))

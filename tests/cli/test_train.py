@@ -1,0 +1,179 @@
+"""`murho train`: its options, its file, what it prints, what it refuses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.model.training.options import TrainOptions
+from tests.support import ROOT, call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+import inspect
+import runpy
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import typer
+from pydantic import Field
+from typer.testing import CliRunner
+
+from murho.cli.train import next_commands, option_parameters, option_values, read_config, train
+from murho.command_line import COMMANDS
+from murho.model.checkpoint.stores import WrittenVersion
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Further(TrainOptions):
+    """One option more."""
+
+    dropout: float = Field(default=0.25, ge=0.0, lt=1.0, description="Share of units left out of a step.")
+
+
+def _app(options: type[TrainOptions], received: dict[str, Any]) -> typer.Typer:
+    """A command with these options and no others, which puts down what it receives."""
+
+    def command(**given: Any) -> None:
+        received.update(given)
+
+    command.__signature__ = inspect.Signature(option_parameters(options))  # type: ignore[attr-defined]  # as in `train`
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(command)
+    return app
+
+
+def test_every_field_but_the_columns_is_an_option() -> None:
+    parameters = inspect.signature(train).parameters
+    assert set(TrainOptions.model_fields) - set(parameters) == {"columns"}
+    assert all(parameters[name].default is None for name in TrainOptions.model_fields if name != "columns")
+
+
+def test_what_is_given_is_read_and_the_rest_is_left_to_the_file() -> None:
+    received: dict[str, Any] = {}
+    words = "--hidden 50,20 --no-skip --ignore a --ignore b --prior-pi 0.25 --kl-weights geometric --seed 3"
+    result = CliRunner().invoke(_app(TrainOptions, received), words.split())
+    assert result.exit_code == 0, result.output
+    assert option_values(received) == {
+        "hidden": (50, 20),
+        "skip": False,
+        "ignore": ["a", "b"],
+        "prior_pi": 0.25,
+        "kl_weights": "geometric",
+        "seed": 3,
+    }
+
+
+def test_a_further_field_is_a_further_option_with_its_help() -> None:
+    received: dict[str, Any] = {}
+    app = _app(Further, received)
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    assert re.search(
+        r"--dropout <?float>? Share of units left out of a step\. \[at least 0, below 1; default: 0\.25\]",
+        shown,
+        flags=re.IGNORECASE,
+    )
+    assert CliRunner().invoke(app, ["--dropout", "0.5"]).exit_code == 0
+    assert received["dropout"] == 0.5
+    assert [parameter.name for parameter in option_parameters(Further)][-2:] == ["seed", "dropout"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('target = "y"\n\nbatchsize = 32\n', "line 3: there is no option --batchsize; did you mean batch_size?"),
+        ('targt = "y"\n', "line 1: there is no option --targt"),
+        ("xyzzy = 1\n", "line 1: there is no option --xyzzy"),
+        (
+            '# first\n[columns."a b"]\nknid = "numeric"\n',
+            "line 3: there is no columns.a b.knid: a column has kind, unit",
+        ),
+        ('[columns.a]\nunit = "lb"\nepochs = 3\n', "line 3: there is no columns.a.epochs: a column has kind, unit"),
+        ("columns = {a = {knid = 1}}\n", "line 1: there is no columns.a.knid: a column has kind, unit"),
+        ('\nnoise = "heteroskedastic"\n', "line 2: --noise: Input should be"),
+        ('\nnoise = "heteroskedastic"\n', "did you mean heteroscedastic?"),
+        ('kl_weights = 3\nmembers = "many"\n', "line 2: --members: Input should be a valid integer"),
+        ("hidden = [\n", "not valid TOML: Invalid value (at end of document)"),
+        ("hidden = [2]\nmembers = = 2\n", "not valid TOML: Invalid value (at line 2, column 11)"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_what_may_be_meant(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "fit.toml"
+    path.write_text(text)
+    with pytest.raises(OptionError) as caught:
+        read_config(path)
+    assert str(caught.value).startswith(str(path))
+    assert said in str(caught.value)
+
+
+markdown_table = runpy.run_path(str(ROOT / "scripts" / "options_table.py"))["markdown_table"]
+
+
+def test_the_readme_has_what_the_command_prints() -> None:
+    (command, table) = re.findall(
+        r"<!-- options: printed by `python (\S+)` -->\n\n(.*?)\n<!-- end of options -->",
+        (ROOT / "README.md").read_text(),
+        flags=re.DOTALL,
+    )[0]
+    done = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert table == done.stdout, f"put what `python {command}` prints into the README"
+
+
+def test_every_row_has_as_many_cells_as_the_head() -> None:
+    lines = markdown_table().splitlines()
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
+    named = re.findall(r"^\| `--([a-z0-9-]+)`", markdown_table(), flags=re.MULTILINE)
+    assert len(named) == len(set(named))
+    assert {"target", "config", "device", "hidden", "seed"} <= set(named)
+
+
+def test_a_further_field_is_a_further_row() -> None:
+    assert markdown_table(Further) == markdown_table() + (
+        "| `--dropout` | Share of units left out of a step. | at least 0, below 1 | 0.25 |\n"
+    )
+
+
+def test_the_next_commands_name_the_checkpoint_and_where_it_is() -> None:
+    title, *lines = next_commands(WrittenVersion("checkpoints", "checkpoints/cars/3", "cars", "3"))
+    assert title == "next:"
+    assert [line.split()[1] for line in lines] == ["predict", "evaluate", "serve"]
+    assert all(line.split()[1] in COMMANDS for line in lines)
+    assert "--model cars " in lines[0]
+    assert not any("--checkpoints" in line for line in lines)
+
+
+def test_another_directory_of_checkpoints_is_said_and_quoted() -> None:
+    for line in next_commands(WrittenVersion("my models", "my models/cars/1", "cars", "1"))[1:]:
+        words = shlex.split(line)
+        assert words[words.index("--checkpoints") + 1] == "my models"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("x,y\n", "y"),
+        ("x,y\n1,2\n", "row"),
+        ("x,y\n1,2\n2,2\n3,2\n", "in every row"),
+        ("x,y\n1,\n2,\n", "y"),
+        ("x,y\n" + "1,2\n2,3\n" * 20 + "oops,4\n", "row 41"),
+        ("x,y\n1,2\n2,inf\n3,4\n", "row 2"),
+        ("x,y\n1,2\n1,3\n1,4\n", "feature"),
+        ("x,y\n1,2\n1,3,9\n", "line 3"),
+    ],
+)
+def test_tables_that_can_not_be_used_are_refused_by_file_and_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    done = call_murho("train", path, "--target", "y", "--checkpoints", tmp_path / "checkpoints", code=1)
+    assert "table.csv" in done.stderr
+    assert re.search(message, done.stderr), done.stderr
+    assert not list((tmp_path / "checkpoints").glob("*/*"))

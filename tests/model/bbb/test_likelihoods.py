@@ -1,0 +1,374 @@
+"""Observation models: what holds for every one of them (`LikelihoodContract`), and what only one has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from murho.model.bbb.classes import Bernoulli, Categorical
+from murho.model.bbb.counts import LARGEST_COUNT, NegativeBinomial
+from murho.model.bbb.gaussian import (
+    FixedNoise,
+    GaussianMixtureLikelihood,
+    HeteroscedasticNoise,
+    HomoscedasticNoise,
+    MixtureNoise,
+)
+from murho.model.bbb.likelihood import NOISE_FLOOR, Likelihood
+from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
+from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
+from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
+from murho.model.errors import OptionError, TableError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+MEMBERS, ROWS = 2, 7
+GAUSSIANS = [kind for kind in NOISE_KINDS if LIKELIHOODS[kind].mixture_outputs]
+
+
+class LikelihoodContract(ABC):
+    """Tests of an observation model. A subclass says which model, and how to draw and to sum over targets."""
+
+    @abstractmethod
+    def spec(self) -> LikelihoodSpec:
+        """The model as a checkpoint describes it."""
+
+    @abstractmethod
+    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
+        """Random targets, as networks learn them."""
+
+    @abstractmethod
+    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
+        """The sum, or the integral, of the density over all targets, ``[M, B]`` for outputs ``[M, B, P]``."""
+
+    @pytest.fixture
+    def likelihood(self) -> Likelihood:
+        """The model of M members, with its parameters moved from their start."""
+        likelihood = self.spec().make(MEMBERS)
+        with torch.no_grad():
+            for number, parameter in enumerate(likelihood.parameters()):
+                parameter.add_(0.1 * torch.arange(parameter.numel()).reshape(parameter.shape) + 0.05 * number)
+        return likelihood
+
+    @pytest.fixture
+    def outputs(self, likelihood: Likelihood) -> Tensor:
+        """Outputs of a network, ``[M, B, P]``."""
+        generator = torch.Generator().manual_seed(1)
+        return torch.randn(MEMBERS, ROWS, likelihood.outputs, generator=generator)
+
+    def test_the_density_sums_to_one(self, likelihood: Likelihood, outputs: Tensor) -> None:
+        with torch.no_grad():
+            total = self.total(likelihood, outputs.double())
+        torch.testing.assert_close(total, torch.ones_like(total), atol=2e-4, rtol=0.0)
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("of_members", [False, True])
+    def test_the_gradient_is_that_of_automatic_differentiation(
+        self, likelihood: Likelihood, outputs: Tensor, *, weighted: bool, of_members: bool
+    ) -> None:
+        generator = torch.Generator().manual_seed(2)
+        shape = (MEMBERS, ROWS) if of_members else (ROWS,)
+        targets = self.targets(generator, *shape)
+        weights = torch.rand(shape, generator=generator) + 0.5 if weighted else None
+        found: list[list[Tensor]] = []
+        for compute in (likelihood.gradient, lambda *given: Likelihood.gradient(likelihood, *given)):
+            for parameter in likelihood.parameters():
+                parameter.grad = None
+            with torch.no_grad():
+                factor = -0.3 if weights is None else -0.3 * weights.unsqueeze(-1)
+                log_density, by_output = compute(outputs, targets, factor, 0.0)
+            grads = [parameter.grad for parameter in likelihood.parameters() if parameter.grad is not None]
+            found.append([log_density, by_output, *grads])
+            torch.testing.assert_close(log_density, likelihood.log_density(outputs, targets).detach())
+        for written, automatic in zip(*found, strict=True):
+            torch.testing.assert_close(written, automatic, rtol=2e-4, atol=2e-5)
+
+    def test_function_values_stay_where_the_scatter_is_anothers(self, likelihood: Likelihood, outputs: Tensor) -> None:
+        others = outputs.flip(1)
+        mixed = likelihood.with_scatter_of(outputs, others)
+        assert mixed.shape == outputs.shape
+        if likelihood.outputs == likelihood.means:
+            assert torch.equal(mixed, outputs)
+        torch.testing.assert_close(likelihood.with_scatter_of(outputs, outputs), outputs)
+
+    def test_start_values_are_of_outputs_that_there_are(self, likelihood: Likelihood) -> None:
+        assert set(likelihood.initial_outputs) <= set(range(likelihood.outputs))
+
+
+class OfNumbers(LikelihoodContract):
+    """Targets are standardised numbers."""
+
+    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
+        grid = torch.linspace(-40.0, 40.0, 16_001, dtype=torch.float64)
+        density = torch.stack([likelihood.log_density(outputs, value.expand(outputs.shape[1])).exp() for value in grid])
+        return torch.trapezoid(density, grid, dim=0)
+
+
+class TestFixed(OfNumbers):
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("fixed", sigma=0.4)
+
+
+class TestHomoscedastic(OfNumbers):
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("homoscedastic")
+
+
+class TestHeteroscedastic(OfNumbers):
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("heteroscedastic")
+
+
+class TestMixture(OfNumbers):
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("mixture", components=3)
+
+
+class OfClasses(LikelihoodContract):
+    """Targets are class indices."""
+
+    classes: int
+
+    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
+        return torch.randint(self.classes, shape, generator=generator).float()
+
+    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
+        rows = outputs.shape[1]
+        return sum(
+            (likelihood.log_density(outputs, torch.full((rows,), float(code))).exp() for code in range(self.classes)),
+            start=torch.zeros(1),
+        )
+
+
+class TestBernoulli(OfClasses):
+    classes = 2
+
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("bernoulli", shares=ClassShares((0.25, 0.75), 0.01))
+
+
+class TestCategorical(OfClasses):
+    classes = 4
+
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("categorical", shares=ClassShares((0.4, 0.3, 0.2, 0.1), 0.01))
+
+
+def test_two_logits_and_one_say_the_same() -> None:
+    logit = torch.linspace(-30.0, 30.0, 13)[None, :, None]
+    one = Bernoulli().log_probabilities(logit)
+    two = Categorical(2).log_probabilities(torch.cat((torch.zeros_like(logit), logit), dim=-1))
+    torch.testing.assert_close(one, two)
+    assert torch.isfinite(one).all()
+
+
+def test_shares_count_one_more_row_of_each_class() -> None:
+    shares = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3)
+    assert shares.values == pytest.approx((3 / 6, 2 / 6, 1 / 6))
+    assert shares.weight == pytest.approx(1 / 4)
+    weighted = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3, torch.tensor([0.5, 0.5, 2.0]).numpy())
+    assert weighted.values == pytest.approx((2 / 6, 3 / 6, 1 / 6))
+
+
+class TestNegativeBinomial(LikelihoodContract):
+    """Targets are counts; the network learns their standardised logarithms."""
+
+    def spec(self) -> LikelihoodSpec:
+        return LikelihoodSpec("negative-binomial")
+
+    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
+        counts = torch.randint(0, 40, shape, generator=generator).double()
+        return NegativeBinomial.standardisation.forward(counts).float()
+
+    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
+        counts = cast("NegativeBinomial", likelihood).standardisation.forward(torch.arange(2000).double())
+        densities = (likelihood.log_density(outputs, count.expand(outputs.shape[1])) for count in counts)
+        return torch.stack([density.exp() for density in densities]).sum(dim=0)
+
+
+def test_the_log_density_is_the_log_probability_of_the_count_after_a_fits_standardisation() -> None:
+    counts = np.array([0.0, 1.0, 7.0, 250.0, 40_000.0, LARGEST_COUNT])
+    likelihood = NegativeBinomial()
+    likelihood.learn_target(Standardisation(Logarithm(0.5, float(np.log(LARGEST_COUNT + 0.5))), 3.0, 1.7))
+    outputs = torch.tensor([[[0.1, -0.5]]]).expand(1, 6, 2)
+    mean = np.exp(0.1 * 1.7 + 3.0)
+    size = 1.0 / (1e-5 + np.log1p(np.exp(-0.5)))
+    targets = likelihood.standardisation.forward(torch.from_numpy(counts)).float()
+    expected = stats.nbinom.logpmf(counts, size, size / (size + mean))
+    assert likelihood.log_density(outputs, targets)[0].numpy() == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_dispersion_it_is_poisson() -> None:
+    likelihood = NegativeBinomial()
+    outputs = torch.tensor([[[2.0, -60.0]]])
+    target = likelihood.standardisation.forward(torch.tensor([5.0]))
+    expected = stats.poisson.logpmf(5, np.exp(2.0))
+    assert float(likelihood.log_density(outputs, target)) == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("bad", [-1.0, 2.5, LARGEST_COUNT + 1.0])
+def test_a_target_that_is_no_count_is_refused_with_its_row(bad: float) -> None:
+    with pytest.raises(TableError, match=r"column 'visits', row 3: .* is not a count.*--noise"):
+        NegativeBinomial.require_targets(np.array([0.0, np.nan, bad]), "visits")
+
+
+def test_missing_targets_and_limits_at_zero_or_below_are_allowed() -> None:
+    NegativeBinomial.require_targets(np.array([0.0, np.nan, 3.0]), "visits")
+    assert NegativeBinomial.allows(Limits(0.0, np.inf))
+    assert not NegativeBinomial.allows(Limits(0.0, 10.0))
+    assert not NegativeBinomial.allows(Limits(1.0, np.inf))
+
+
+@pytest.mark.parametrize("kind", GAUSSIANS)
+def test_log_density_is_that_of_a_mixture_of_torch(kind: str) -> None:
+    likelihood = make_likelihood(kind, members=2, sigma=0.3, components=3)
+    assert isinstance(likelihood, GaussianMixtureLikelihood)
+    generator = torch.Generator().manual_seed(0)
+    outputs, targets = torch.randn(2, 5, likelihood.outputs, generator=generator), torch.randn(5, generator=generator)
+    means, noise, weights = likelihood.components(outputs)
+    shares = torch.distributions.Categorical(torch.ones_like(means) if weights is None else weights)
+    normals = torch.distributions.Normal(means, noise.expand_as(means))
+    expected = torch.distributions.MixtureSameFamily(shares, normals).log_prob(targets)
+    torch.testing.assert_close(likelihood.log_density(outputs, targets), expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("fixed", {}, "--noise-sigma"),
+        ("fixed", {"sigma": -1.0}, "positive"),
+        ("mixture", {}, "--noise-components"),
+        ("mixture", {"components": 21}, "1 to 20"),
+        ("poisson", {}, "poisson"),
+        ("categorical", {}, "two or more classes, not None"),
+        ("categorical", {"classes": 1}, "two or more classes"),
+        ("bernoulli", {"classes": 3}, "two classes, not 3"),
+    ],
+)
+def test_bad_kinds_and_values_are_refused(kind: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        make_likelihood(kind, members=1, **options)
+
+
+def test_a_component_that_counts_at_the_edge_for_nothing_counts_for_nothing_beyond() -> None:
+    likelihood = MixtureNoise(2)
+    edge = torch.tensor([[[1.0, 50.0, -2.0, -2.0, 20.0, -20.0]]])
+    beyond = torch.tensor([[[1.5, 900.0, 3.0, 3.0, -20.0, 20.0]]])
+    means, noise, weights = likelihood.components(likelihood.with_scatter_of(beyond, edge))
+    _, noise_there, weights_there = likelihood.components(edge)
+    assert weights is not None
+    assert weights_there is not None
+    torch.testing.assert_close(means, torch.tensor([[[1.5, 50.5]]]))
+    torch.testing.assert_close(noise, noise_there)
+    torch.testing.assert_close(weights, weights_there)
+
+
+def test_homoscedastic_noise_starts_where_told_and_follows_the_member_of_each_draw() -> None:
+    likelihood = HomoscedasticNoise(members=2, initial=0.4)
+    assert likelihood.noise(torch.zeros(2, 1, 1)).flatten().tolist() == pytest.approx([0.4, 0.4])
+    with torch.no_grad():
+        likelihood.rho[1] = 3.0
+    members = torch.tensor([0, 1, 0])
+    noise = likelihood.noise(torch.zeros(3, 1, 1), members).flatten()
+    assert noise[0] == noise[2] != noise[1]
+
+
+def test_with_beta_of_one_rows_pull_their_means_as_if_all_had_the_same_noise() -> None:
+    outputs = torch.zeros(1, 4, 2)
+    outputs[0, :, 1] = torch.tensor([-3.0, 0.0, 1.0, 4.0])
+    likelihood, targets = HeteroscedasticNoise(), torch.ones(4)
+    exact = likelihood.gradient(outputs, targets, 1.0)[1]
+    torch.testing.assert_close(exact[0, :, 0], likelihood.noise(outputs)[0].square().reciprocal())
+    weighted = likelihood.gradient(outputs, targets, 1.0, beta=1.0)[1]
+    torch.testing.assert_close(weighted[0, :, 0], weighted[0, :1, 0].expand(4))
+    torch.testing.assert_close(weighted[..., 1], exact[..., 1])
+
+
+def test_learned_noise_never_falls_below_the_floor() -> None:
+    outputs = torch.full((1, 3, 2), -200.0)
+    assert float(HeteroscedasticNoise().noise(outputs).min()) == pytest.approx(NOISE_FLOOR)
+    mixture = MixtureNoise(1)
+    assert float(mixture.components(outputs.repeat(1, 1, 2)[..., :3])[1].min()) == pytest.approx(NOISE_FLOOR)
+
+
+@pytest.mark.parametrize("kind", GAUSSIANS)
+def test_function_values_and_scatter_can_be_those_of_two_rows(kind: str) -> None:
+    likelihood = make_likelihood(kind, members=1, sigma=0.4, components=3)
+    assert isinstance(likelihood, GaussianMixtureLikelihood)
+    generator = torch.Generator().manual_seed(3)
+    here, there = (torch.randn(1, 4, likelihood.outputs, generator=generator) for _ in range(2))
+
+    def moments(outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        means, noise, weights = likelihood.components(outputs)
+        weights = torch.ones_like(means) if weights is None else weights
+        mean = (weights * means).sum(dim=-1)
+        return mean, (weights * ((means - mean.unsqueeze(-1)).square() + noise.square())).sum(dim=-1)
+
+    mean, variance = moments(likelihood.with_scatter_of(here, there))
+    means, _, _ = likelihood.components(here)
+    _, _, weights = likelihood.components(there)
+    torch.testing.assert_close(mean, ((1.0 if weights is None else weights) * means).sum(dim=-1))
+    torch.testing.assert_close(variance, moments(there)[1])
+
+
+LIMITS = (-1.0, 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_target_at_a_limit_has_the_density_and_the_slope_of_the_tail(side: float, dtype: torch.dtype) -> None:
+    reach = torch.tensor([-30.0, -3.0, 0.0, 2.0, 9.9, 10.1, 35.0], dtype=dtype)
+    limit = LIMITS[1] if side > 0.0 else LIMITS[0]
+    likelihood = FixedNoise(1.0)
+    likelihood.limits = LIMITS
+    outputs = (limit - side * reach)[None, :, None]
+    log_tail, slope = likelihood.gradient(outputs, torch.full_like(reach, limit), 1.0)
+    exact = reach.double().numpy()
+    ratio = np.exp(stats.norm.logpdf(exact) - stats.norm.logsf(exact))
+    np.testing.assert_allclose(log_tail[0], stats.norm.logsf(exact), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(slope[0, :, 0], side * ratio, rtol=1e-3, atol=1e-6)
+
+
+def test_far_beyond_all_is_finite() -> None:
+    likelihood = HeteroscedasticNoise()
+    likelihood.limits = LIMITS
+    outputs = torch.tensor([[[-1e6, 0.0], [1e6, 0.0]]])
+    for term in likelihood.gradient(outputs, torch.full((2,), LIMITS[1]), 1.0, beta=0.5):
+        assert bool(term.isfinite().all())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture", "homoscedastic"])
+def test_rows_pull_their_means_evenly_with_limits_too(noise: str, *, weighted: bool) -> None:
+    plain, limited = (make_likelihood(noise, members=2, components=2) for _ in range(2))
+    limited.limits = LIMITS
+    outputs = torch.randn(2, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
+    factor = torch.tensor([0.5, 2.0, 1.0, 1.0, 0.5]).unsqueeze(1) if weighted else 1.0
+    for found, expected in zip(
+        *(each.gradient(outputs, targets, factor, 0.5) for each in (limited, plain)), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+def test_rows_inside_the_limits_are_as_without(noise: str) -> None:
+    plain, limited = (make_likelihood(noise, members=1, sigma=0.3, components=2) for _ in range(2))
+    limited.limits = LIMITS
+    outputs = torch.randn(1, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
+    torch.testing.assert_close(limited.log_density(outputs, targets), plain.log_density(outputs, targets))
+    for found, expected in zip(
+        limited.gradient(outputs, targets, 1.0), plain.gradient(outputs, targets, 1.0), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
