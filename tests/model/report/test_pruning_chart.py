@@ -7,20 +7,12 @@ from dataclasses import asdict
 import pytest
 
 from murho.model.report.charts import charts
-from murho.model.training.pruning import HISTOGRAM_EDGES, Cut, Histogram, Layer
+from murho.model.training.pruning import HISTOGRAM_EDGES, Cut
 
-REMOVED = tuple([3] + [0] * 9 + [5] * 10 + [2] + [0] * 19)
-KEPT = tuple([0] * 20 + [7] + [4] * 18 + [1])
-CUT = Cut(
-    0.4,
-    0.334,
-    160,
-    20,
-    sum(REMOVED),
-    160 - sum(REMOVED),
-    (Layer("layers.0.weight", 100, 20, sum(REMOVED), 100 - sum(REMOVED)), Layer("layers.1.weight", 60, 0, 0, 60)),
-    Histogram(tuple(10.0**HISTOGRAM_EDGES), REMOVED, KEPT),
-)
+REMOVED = [3] + [0] * 9 + [5] * 10 + [2] + [0] * 19
+KEPT = [0] * 20 + [7] + [4] * 18 + [1]
+HISTOGRAM = {"edges": list(10.0**HISTOGRAM_EDGES), "removed": REMOVED, "kept": KEPT}
+CUT = Cut(0.4, 0.334, 160, 20, sum(REMOVED), HISTOGRAM)
 
 
 def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:
