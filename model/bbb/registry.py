@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from murho.model.bbb.classes import Bernoulli, Categorical
-from murho.model.bbb.counts import NegativeBinomial
-from murho.model.bbb.gaussian import (
+from murho.model.bbb.numbers import (
     FixedNoise,
     HeteroscedasticNoise,
     HomoscedasticNoise,
     MixtureNoise,
+    NegativeBinomial,
 )
 from murho.model.errors import OptionError
 

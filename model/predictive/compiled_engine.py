@@ -5,8 +5,11 @@ PyTorch answers ``samples=0``.
 
 from __future__ import annotations
 
+import logging
 import math
+import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,23 +18,96 @@ import torch
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.distributions.classes import SettledDraws, share_of_entropy
 from murho.model.distributions.transforms import Identity, Logarithm
-from murho.model.predictive.compiled.loader import load
 from murho.model.predictive.plans import SPREADS
 from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
 from murho.model.runtime import in_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.bbb.gaussian import GaussianMixtureLikelihood
-    from murho.model.predictive.compiled.loader import Kernels
+    from murho.model.bbb.numbers import GaussianMixtureLikelihood
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.engine import Engine
     from murho.model.predictive.plans import ClassPlan, PredictionPlan
     from murho.model.predictive.target_models import AnyTargetModel, ClassTargetModel, TargetModel
 
-__all__ = ["ENGINES", "CompiledClassEngine", "CompiledEngine", "CompiledForward", "engine_worth", "select_engine"]
+__all__ = [
+    "ENGINES",
+    "CompiledClassEngine",
+    "CompiledEngine",
+    "CompiledForward",
+    "Kernels",
+    "compile_kernels",
+    "engine_worth",
+    "load",
+    "select_engine",
+]
+
+
+_LOG = logging.getLogger("murho.engines")
+
+LONG_SECONDS = 3.0
+"""Loading takes about one second; what takes longer than this is compiling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The compiled functions that an engine calls.
+
+    Attributes:
+        answer_rows: `rows.answer_rows`.
+        pool_draws: `classes.pool_draws`.
+        settle_draws: `classes.settle_draws`.
+        forward_draws: `network.forward_draws`; None where the matrix products that it calls are missing.
+    """
+
+    answer_rows: Callable[..., None]
+    pool_draws: Callable[..., None]
+    settle_draws: Callable[..., None]
+    forward_draws: Callable[..., None] | None
+
+
+@cache
+def load() -> Kernels | None:
+    """Load the compiled functions; None where Numba is missing, or does not work on this Python or processor."""
+    words = "compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it"
+    timer = threading.Timer(LONG_SECONDS, _LOG.info, (words,))
+    timer.daemon = True
+    timer.start()
+    try:
+        return compile_kernels()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
+            raise
+        _LOG.info(
+            "PyTorch answers: compiled code needs Numba; run pip install '.[compiled]' in a clone of Murho's repository"
+        )
+    except Exception as error:  # whatever a compiler may fail with
+        _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
+    finally:
+        timer.cancel()
+    return None
+
+
+def compile_kernels() -> Kernels:
+    """Import the kernels, which compiles them or loads the code that an earlier process compiled.
+
+    Raises:
+        ImportError: Numba is missing, or does not work with this Python or NumPy.
+        Exception: Numba can't compile for this processor.
+    """
+    from murho.model.predictive.compiled.classes import pool_draws, settle_draws
+    from murho.model.predictive.compiled.rows import answer_rows
+
+    try:
+        from murho.model.predictive.compiled.network import forward_draws
+    except (OSError, AttributeError):
+        _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
+        return Kernels(answer_rows, pool_draws, settle_draws, None)
+    return Kernels(answer_rows, pool_draws, settle_draws, forward_draws)
 
 
 TILE_FLOATS = 2**19
@@ -231,7 +307,7 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
     """Select the engine for a target model.
 
     ``auto`` selects compiled code on a CPU, if Numba is installed and works, for the observation models and transforms
-    that it supports, and else PyTorch. If compiled code can't be loaded, `compiled.loader.load` logs the reason once.
+    that it supports, and else PyTorch. If compiled code can't be loaded, `load` logs the reason once.
 
     Args:
         target: Maps the network's outputs to the distribution of the target.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from murho.model.bbb.gaussian import FixedNoise, HeteroscedasticNoise
+from murho.model.bbb.numbers import FixedNoise, HeteroscedasticNoise
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 
 LIMITS = (-1.0, 2.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import GaussianNoise
+from murho.model.bbb.numbers import GaussianNoise
 from murho.model.bbb.registry import make_likelihood
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from murho.model.bbb.gaussian import HeteroscedasticNoise
+from murho.model.bbb.numbers import HeteroscedasticNoise
 
 
 def test_with_beta_of_one_rows_pull_their_means_as_if_all_had_the_same_noise() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import HomoscedasticNoise
+from murho.model.bbb.numbers import HomoscedasticNoise
 
 
 def test_homoscedastic_noise_starts_where_told_and_follows_the_member_of_each_draw() -> None:

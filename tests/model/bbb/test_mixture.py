@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from murho.model.bbb.gaussian import MixtureNoise
+from murho.model.bbb.numbers import MixtureNoise
 
 
 def test_log_density_of_a_mixture_is_that_of_torch() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from murho.model.bbb.counts import LARGEST_COUNT, NegativeBinomial
+from murho.model.bbb.numbers import LARGEST_COUNT, NegativeBinomial
 from murho.model.checkpoint.spec import LikelihoodSpec
 from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
 from murho.model.errors import TableError

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from murho.model.bbb.free_energy import GradientStep, kl_weights
-from murho.model.bbb.gaussian import FixedNoise
 from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import GaussianPrior
 from tests.model.oracles import kl
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import GaussianMixtureLikelihood, HeteroscedasticNoise, MixtureNoise
 from murho.model.bbb.likelihood import NOISE_FLOOR
+from murho.model.bbb.numbers import GaussianMixtureLikelihood, HeteroscedasticNoise, MixtureNoise
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.errors import OptionError
 

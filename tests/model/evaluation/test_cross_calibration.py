@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import HeteroscedasticNoise
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
+from murho.model.bbb.numbers import HeteroscedasticNoise
 from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import DrawnRows

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.bbb.gaussian import GaussianMixtureLikelihood
+from murho.model.bbb.numbers import GaussianMixtureLikelihood
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
