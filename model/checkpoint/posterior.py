@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from murho.model.encoding.imputation import IMPUTATIONS, rows_to_impute
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache
 from murho.model.predictive.plans import KEPT_PLANS
-from murho.model.predictive.prediction import MonteCarloError, Question, in_one, rows_of
+from murho.model.predictive.prediction import Answer, MonteCarloError, Question, in_one, rows_of
 from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.runtime import threads_for
 
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.draw_room import DrawRoom
-    from murho.model.predictive.draws import Draws
-    from murho.model.predictive.engine import Engine
+    from murho.model.predictive.draws import DrawRoom, Draws
+    from murho.model.predictive.plans import AnyPlan, Engine
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.predictive.target_models import AnyPlan, AnyPrediction
     from murho.model.tables.schema import Columns, UnfamiliarValue
 
 __all__ = ["CostModel", "Posterior"]
@@ -55,7 +54,7 @@ TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
 
 
-class Posterior:
+class Posterior(Generic[Answer]):
     """The variational posterior of a checkpoint, on one device.
 
     Not thread-safe: only one thread may compute, as in the service.
@@ -145,16 +144,22 @@ class Posterior:
         other._plan = other._plans_of(spec.calibration)
         return other
 
-    def _plans_of(self, calibration: Any) -> Callable[[PredictOptions], AnyPlan]:
+    def _plans_of(self, calibration: Calibration | None) -> Callable[[PredictOptions], AnyPlan]:
         """Gives the prepared plans of options; those last used are kept."""
-        return lru_cache(KEPT_PLANS)(partial(self.target.plan, calibration=calibration, device=self.device))
+        target, device = self.target, self.device
+
+        @lru_cache(KEPT_PLANS)
+        def plan(options: PredictOptions) -> AnyPlan:
+            return target.plan(options, calibration, device)
+
+        return plan
 
     @property
     def facts(self) -> dict[str, Any]:
         """The specification as JSON: schema, training, metrics of held-out rows and more."""
         return self.spec.to_json()
 
-    def predict(self, columns: Columns, options: PredictOptions) -> Any:
+    def predict(self, columns: Columns, options: PredictOptions) -> Answer:
         """Answer for any number of rows.
 
         Args:
@@ -168,7 +173,7 @@ class Posterior:
         rows = len(next(iter(columns.values())))
         return self.predict_questions(columns, (Question(slice(0, rows), options),))[0]
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[AnyPrediction]:
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Answer]:
         """Answer several questions in one pass: the rows are encoded and go through the network together.
 
         Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
@@ -188,7 +193,7 @@ class Posterior:
         """
         return self._answer(self.encoder.encode_pieces(columns), questions)
 
-    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Any:
+    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Answer:
         """Answer as `predict` does, for encoded rows."""
         rows = np.arange(len(encoded))
         return self._answer([(rows, encoded)], (Question(slice(0, len(rows)), options),))[0]
@@ -198,7 +203,7 @@ class Posterior:
         self,
         pieces: Iterable[tuple[NDArray[np.intp], Encoded]],
         questions: Sequence[Question],
-    ) -> list[AnyPrediction]:
+    ) -> list[Answer]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
         shared = {
             (question.options.samples, self.seed if question.options.seed is None else question.options.seed)
@@ -211,7 +216,7 @@ class Posterior:
         kinds = {options: kind for kind, options in enumerate({question.options: None for question in questions})}
         counts = [question.rows.stop - question.rows.start for question in questions]
         kind_of_row = np.repeat([kinds[question.options] for question in questions], counts)
-        parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in kinds]
+        parts: list[list[tuple[NDArray[np.intp], Answer]]] = [[] for _ in kinds]
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._costs.weights):
@@ -258,9 +263,9 @@ class Posterior:
             return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded)
         return self._network.drawn(self._reference, [self.draws.means], encoded, mu_only=True)  # PyTorch's, to the bit
 
-    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> AnyPrediction:
+    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:
         """The answer for rows of a tile."""
-        plan: AnyPlan = self._plan(options)
+        plan = self._plan(options)
         prediction = plan.prediction(
             drawn.answer(plan),
             samples=options.samples,
@@ -280,7 +285,7 @@ class Posterior:
             share = (size / options.samples) ** 0.5
             errors = MonteCarloError(**{name: share * spread for name, spread in spreads.items()})
             prediction = replace(prediction, mc_error=errors)
-        return prediction
+        return cast("Answer", prediction)  # plans are of the target's kind
 
     def _rows_per_tile(self, samples: int) -> int:
         most = max(1, self.tile_values // max(1, samples))

@@ -18,7 +18,7 @@ from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import Bands, JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
-from murho.model.predictive.target_models import TargetModel
+from murho.model.predictive.plans import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import orjson
@@ -31,6 +31,7 @@ from tests.model.rooms import rooms_table, train_rooms
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.encoder import Encoded
 
 ARCHITECTURE = Architecture(5, (6, 4), 2, "silu", members=2, skip=True)
@@ -196,7 +197,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     assert spec.metrics == after
     assert pruned.facts["after"]["crps"] == after["crps"] != before["crps"]
     assert 0.8 < after["calibrated"]["coverage"]["90"] <= 1.0
-    answer = rent.drawn(rows.encoded, 256, rent.seed).predictive()
+    answer = cast("Predictive", rent.drawn(rows.encoded, 256, rent.seed).predictive())
     assert before["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
     assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
 

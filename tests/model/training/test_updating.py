@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import orjson
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.bbb.fit import Epoch
+    from murho.model.distributions.predictive import Predictive
     from murho.model.training.revisions import LabelledRows, Revised
 
 NOISE = 0.5
@@ -143,7 +144,7 @@ def test_a_learned_noise_is_that_of_old_and_new_rows_together() -> None:
     old = Posterior(trained.spec, tensors)
     rows = labelled_rows(_linear_table(_correlated(120), 2.0 * NOISE, seed=9), old)
     updated, split = _update(old, rows), split_new_rows(120, old.seed, 1)
-    predicted = old.drawn(rows.encoded, 1, 0).predictive().means[0].numpy()
+    predicted = cast("Predictive", old.drawn(rows.encoded, 1, 0).predictive()).means[0].numpy()
     residual = ((rows.targets - predicted) / old.scale)[split.training]
 
     def variance(of: Posterior) -> float:

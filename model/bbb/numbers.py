@@ -1,0 +1,441 @@
+"""Likelihoods of numbers: fixed, homoscedastic and heteroscedastic Gaussian noise, Gaussian mixtures, and counts.
+
+A target at a limit counts as a value at or beyond it (Tobin 1958; a "Tobit" model): its log density is the logarithm of
+the Gaussian's tail there.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from murho.model.bbb.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikelihood, beta_weights
+from murho.model.bbb.network import inverse_softplus
+from murho.model.distributions.counts import CountPredictive, log_mass
+from murho.model.distributions.mixtures import LOG_SQRT_2PI
+from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Logarithm, Standardisation
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.distributions.mixtures import WideRule
+    from murho.model.distributions.transforms import Limits
+
+__all__ = [
+    "MOST_COMPONENTS",
+    "FixedNoise",
+    "GaussianMixtureLikelihood",
+    "GaussianNoise",
+    "HeteroscedasticNoise",
+    "HomoscedasticNoise",
+    "MixtureNoise",
+    "NegativeBinomial",
+    "noise_of",
+]
+
+
+class GaussianMixtureLikelihood(NumericLikelihood):
+    """An observation model of numbers: given a draw, the standardised target is a mixture of K Gaussians."""
+
+    @abstractmethod
+    def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The distribution of an observation given each draw: K Gaussians.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
+            members: Member of each entry of the first dimension, ``[S]``; by default the M members in order.
+
+        Returns:
+            Means ``[S, B, K]``, standard deviations broadcastable to the means, and weights ``[S, B, K]`` that sum to 1
+            over K. The weights are None where K is 1.
+        """
+
+    def log_gaussians(self, means: Tensor, noise: Tensor, targets: Tensor) -> Tensor:
+        """Log density of the targets under each Gaussian, or the logarithm of its tail where a target is at a limit.
+
+        Args:
+            means: ``[M, B, K]``.
+            noise: Standard deviations, broadcastable to the means.
+            targets: Standardised targets, ``[B]`` or ``[M, B]``.
+
+        Returns:
+            ``[M, B, K]``, nats.
+        """
+        targets = targets.unsqueeze(-1)
+        residual = (targets - means) / noise
+        log_density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+        if self.limits is None:
+            return log_density
+        above, below = targets >= self.limits[1], targets <= self.limits[0]
+        log_tail = torch.special.log_ndtr((below.to(residual) - above.to(residual)) * residual)
+        return torch.where(above | below, log_tail, log_density)
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Log density and its derivative, with even pulls on the means; see `Likelihood.gradient`."""
+        log_density, by_output = super().gradient(outputs, targets, factor)
+        if beta > 0.0:
+            by_mean, (_, noise, _) = by_output[..., : self.means], self.components(outputs)
+            by_mean.mul_(beta_weights(noise.expand_as(by_mean), beta, factor))
+        return log_density, by_output
+
+    def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:
+        """Means of the mixtures; see `Likelihood.function_values`."""
+        means, _, weights = self.components(outputs, members)
+        return means[..., 0] if weights is None else (weights * means).sum(dim=-1)
+
+    def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Means, noise and, if any, weights of the Gaussians; see `NumericLikelihood.parts`."""
+        return tuple(part for part in self.components(outputs, members) if part is not None)
+
+    def predictive(
+        self, parts: Sequence[Tensor], standardisation: Standardisation, wide: WideRule | None = None
+    ) -> Predictive:
+        """The mixture of Gaussians, widened and clipped; see `NumericLikelihood.predictive`."""
+        means, noise, *weights = parts
+        predictive = Predictive.of(
+            means * standardisation.scale + standardisation.location,
+            noise * standardisation.scale,
+            weights[0] if weights else None,
+            standardisation.transform,
+            standardisation.limits,
+        )
+        return predictive if wide is None else predictive.with_wide(wide, standardisation.scale)
+
+
+class GaussianNoise(GaussianMixtureLikelihood):
+    """``N(y; output_0, noise^2)``. A subclass defines the noise."""
+
+    outputs = 1
+    means = 1
+    mixture_outputs = True
+
+    @abstractmethod
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:
+        """Standard deviation of an observation given each draw, broadcastable to ``outputs[..., 0]``.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
+            members: Member of each entry of the first dimension, ``[S]``; by default the M members in order.
+        """
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log density of a Gaussian, ``[M, B]``; see `Likelihood.log_density`."""
+        means, noise, _ = self.components(outputs)
+        return self.log_gaussians(means, noise, targets)[..., 0]
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Log density and its derivative, in closed form where there are no limits; see `Likelihood.gradient`."""
+        if self.limits is not None:
+            return super().gradient(outputs, targets, factor, beta)
+        noise = self.noise(outputs)
+        precision = noise.reciprocal()
+        residual = torch.sub(targets, outputs.select(2, 0)).mul_(precision)
+        square = residual * residual
+        log_density = torch.sub(torch.log(precision * math.exp(-LOG_SQRT_2PI)), square, alpha=0.5)
+        scale = precision * (factor if isinstance(factor, float) else factor[..., 0])
+        by_mean = residual.mul_(scale)
+        if beta > 0.0 and noise.shape[1] > 1:
+            by_mean.mul_(beta_weights(noise.unsqueeze(2), beta, factor)[..., 0])
+        by_output = self._noise_gradient(square, scale, outputs)
+        if by_output is None:
+            return log_density, by_mean.unsqueeze(2)
+        return log_density, torch.stack((by_mean, by_output), dim=2)
+
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002 - the noise is not learned here
+        """Apply the chain rule from the noise, with derivative ``scale (square - 1)``, to the source of the noise.
+
+        Args:
+            square: Squared residuals in units of the noise, ``[M, B]``; may be overwritten.
+            scale: ``factor / noise``, broadcastable to ``square``.
+            outputs: Network outputs, ``[M, B, P]``.
+
+        Returns:
+            The derivative by the second output, ``[M, B]``; None if the network has no second output.
+        """
+        return None
+
+    def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """One Gaussian per row (K = 1), without weights; see `Likelihood.components`."""
+        return outputs[..., :1], self.noise(outputs, members).unsqueeze(-1), None
+
+
+class FixedNoise(GaussianNoise):
+    """``N(y; output, sigma^2)`` with a known sigma.
+
+    Attributes:
+        sigma: Standard deviation in standardised units.
+    """
+
+    kind = "fixed"
+    wide_tails = False
+
+    def __init__(self, sigma: float | None) -> None:
+        """Store the known noise.
+
+        Args:
+            sigma: Standard deviation in standardised units.
+
+        Raises:
+            OptionError: ``sigma`` is not a positive number.
+        """
+        super().__init__()
+        if sigma is None or not 0.0 < sigma < math.inf:
+            raise OptionError(f"fixed noise needs a positive standard deviation, not {sigma!r}: give --noise-sigma")
+        self.sigma = sigma
+
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one sigma for all
+        """The known sigma, ``[1, 1]``; see `GaussianNoise.noise`."""
+        return outputs.new_full((1, 1), self.sigma)
+
+
+def noise_of(rho: Tensor) -> Tensor:
+    """``floor + softplus(rho)``: the learned standard deviation, standardised units; any shape."""
+    return NOISE_FLOOR + functional.softplus(rho)
+
+
+class HomoscedasticNoise(GaussianNoise):
+    """``N(y; output, noise^2)`` with the learned ``noise = floor + softplus(rho)``, one per member.
+
+    Attributes:
+        rho: Unconstrained scale of the noise, ``[M, 1]``.
+    """
+
+    kind = "homoscedastic"
+
+    def __init__(self, members: int, initial: float = INITIAL_NOISE) -> None:
+        """Start from a given noise.
+
+        Args:
+            members: M.
+            initial: Initial standard deviation, standardised units.
+        """
+        super().__init__()
+        rho = inverse_softplus(torch.tensor(initial - NOISE_FLOOR, dtype=torch.float64)).float()
+        self.rho = nn.Parameter(rho.expand(members, 1).clone())
+        self._earlier: tuple[float, Tensor] | None = None
+
+    def remember(self, share: float) -> None:
+        """Count earlier rows with squared residuals as large as the present variance; see `Likelihood.remember`."""
+        self._earlier = share, noise_of(self.rho.detach()).square()
+
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
+        """The noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
+        return noise_of(self.rho if members is None else self.rho[members])
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """With the slope of ``share (log noise + variance / (2 noise^2))``: minus the log density of earlier rows."""
+        gradients = super().gradient(outputs, targets, factor, beta)
+        if self._earlier is not None and self.rho.grad is not None:
+            (share, variance), noise = self._earlier, noise_of(self.rho.detach())
+            slope = share * (noise.reciprocal() - variance.to(noise) / noise**3)
+            self.rho.grad += slope * torch.sigmoid(self.rho.detach())
+        return gradients
+
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
+        by_noise = square.sub_(1.0).mul_(scale).sum(dim=1, keepdim=True)
+        self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus
+
+
+class HeteroscedasticNoise(GaussianNoise):
+    """``N(y; output_0, noise^2)`` with ``noise = floor + softplus(output_1)``."""
+
+    kind = "heteroscedastic"
+    outputs = 2
+
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - outputs are per draw already
+        """The noise of each row, ``[M, B]`` or ``[S, B]``; see `GaussianNoise.noise`."""
+        return NOISE_FLOOR + functional.softplus(outputs[..., 1])
+
+    @property
+    def initial_outputs(self) -> dict[int, float]:
+        """The initial noise, the same for every row; see `Likelihood.initial_outputs`."""
+        return {1: float(inverse_softplus(torch.tensor(INITIAL_NOISE)))}
+
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor:
+        return square.sub_(1.0).mul_(scale).mul_(torch.sigmoid(outputs.select(2, 1)))  # the slope of softplus
+
+
+MOST_COMPONENTS = 20
+
+
+class MixtureNoise(GaussianMixtureLikelihood):
+    """``sum_k weight_k N(y; mean_k, noise_k^2)``: means, noises and weights are outputs of the network.
+
+    For targets with skewed, heavy-tailed or multimodal scatter (Bishop 1994, "Mixture density networks"). The P = 3 K
+    outputs are K means, then K noises before softplus, then K weights before softmax.
+    """
+
+    kind = "mixture"
+    mixture_outputs = True
+
+    def __init__(self, components: int | None) -> None:
+        """Store the number of components.
+
+        Args:
+            components: K, 1 to 20.
+
+        Raises:
+            OptionError: K is out of range.
+        """
+        super().__init__()
+        if components is None or not 1 <= components <= MOST_COMPONENTS:
+            raise OptionError(
+                f"a mixture has 1 to {MOST_COMPONENTS} components a row, not {components}: see --noise-components"
+            )
+        self.means = components
+        self.outputs = 3 * components
+
+    @property
+    def initial_outputs(self) -> dict[int, float]:
+        """Initial noises and weights, the same for every row; see `Likelihood.initial_outputs`."""
+        start = float(inverse_softplus(torch.tensor(INITIAL_NOISE)))
+        noises = dict.fromkeys(range(self.means, 2 * self.means), start)
+        return noises | dict.fromkeys(range(2 * self.means, 3 * self.means), 0.0)
+
+    def components(
+        self,
+        outputs: Tensor,
+        members: Tensor | None = None,  # noqa: ARG002 - outputs are per draw already
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Means, noises and weights of the K Gaussians; see `Likelihood.components`."""
+        means, raw, logits = outputs.split(self.means, dim=-1)
+        return means, NOISE_FLOOR + functional.softplus(raw), _weights(logits)
+
+    def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
+        """The mixture of ``others``, moved by the weighted mean of the shifts of its components.
+
+        See `Likelihood.with_scatter_of` for the arguments. Weights are part of the scatter: extrapolated weights could
+        select components that no training row has fitted, and the means of those could be anything.
+        """
+        there, scatter = others[..., : self.means], others[..., self.means :]
+        weights = _weights(others[..., 2 * self.means :])
+        moved = (weights * (outputs[..., : self.means] - there)).sum(dim=-1, keepdim=True)
+        return torch.cat((there + moved, scatter), dim=-1)
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log density of the mixture, ``[M, B]``; see `Likelihood.log_density`."""
+        means, raw, logits = outputs.split(self.means, dim=-1)
+        of_each = self.log_gaussians(means, NOISE_FLOOR + functional.softplus(raw), targets)
+        return torch.logsumexp(torch.log_softmax(logits, dim=-1) + of_each, dim=-1)
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
+        if self.limits is not None:
+            return super().gradient(outputs, targets, factor, beta)
+        means, raw, logits = outputs.split(self.means, dim=-1)
+        noise = NOISE_FLOOR + functional.softplus(raw)
+        residual = (targets.unsqueeze(-1) - means) / noise
+        joint = torch.log_softmax(logits, dim=-1) - 0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+        log_density = torch.logsumexp(joint, dim=-1)
+        share = torch.exp(joint - log_density.unsqueeze(-1))  # responsibility of each component for the target
+        by_mean = share * residual / noise
+        if beta > 0.0:
+            by_mean.mul_(beta_weights(noise, beta, factor))
+        by_noise = share * (residual.square() - 1.0) / noise
+        by_output = (by_mean, by_noise * torch.sigmoid(raw), share - torch.softmax(logits, dim=-1))
+        return log_density, torch.cat(by_output, dim=-1).mul_(factor)
+
+
+def _weights(logits: Tensor) -> Tensor:
+    """Softmax over the components. Transposed, it is ten times as fast in the engine's layout (rows contiguous)."""
+    return torch.softmax(logits.transpose(-1, -2), dim=-2).transpose(-1, -2)
+
+
+LEAST_DISPERSION, INITIAL_DISPERSION = 1e-5, 0.25
+LARGEST_COUNT = 100_000
+"""Up to here a standardised logarithm in single precision gives the count back."""
+
+
+class NegativeBinomial(NumericLikelihood):
+    """``NB(y; mean, dispersion)``: mean ``m``, variance ``m + dispersion m^2``; Poisson in the limit of no dispersion.
+
+    The network learns the logarithm of the target, and its first output is that of m: ``m = exp(z)`` up to the largest
+    training target, and linear beyond it (`model.distributions.transforms.Logarithm`). The second one gives
+    ``dispersion = 1e-5 + softplus(output)``.
+    """
+
+    kind = "negative-binomial"
+    outputs = 2
+    means = 1
+    only_transform = "log"
+    wide_tails = False
+    standardisation = Standardisation(Logarithm(0.5, math.log(100.5)), location=0.0, scale=1.0)
+
+    @classmethod
+    def first_refused(cls, targets: NDArray[np.float64]) -> tuple[int, str] | None:
+        """The first target that is no count; see `Likelihood.first_refused`."""
+        refused = (targets < 0.0) | (targets != np.floor(targets)) | (targets > LARGEST_COUNT)
+        refused &= ~np.isnan(targets)
+        if not refused.any():
+            return None
+        return int(np.argmax(refused)), f"a count, a whole number from 0 to {LARGEST_COUNT:,}"
+
+    @classmethod
+    def allows(cls, limits: Limits) -> bool:
+        """Counts have no negative values and no largest one; see `Likelihood.allows`."""
+        return limits.minimum <= 0.0 and math.isinf(limits.maximum)
+
+    def learn_target(self, standardisation: Standardisation) -> None:
+        """Keep the logarithm of the target; see `Likelihood.learn_target`."""
+        self.standardisation = standardisation
+
+    @property
+    def initial_outputs(self) -> dict[int, float]:
+        """The initial dispersion, the same for every row; see `Likelihood.initial_outputs`."""
+        return {1: float(inverse_softplus(torch.tensor(INITIAL_DISPERSION)))}
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log probability of the counts, ``[M, B]``; see `Likelihood.log_density`."""
+        counts = _unstandardised(targets, self.standardisation).round_().clamp_min_(0.0)
+        means, dispersion = self._moments(self.parts(outputs.double()), self.standardisation)
+        return log_mass(counts, means[..., 0], dispersion[..., 0]).to(outputs)
+
+    def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:  # noqa: ARG002 - outputs are per draw already
+        """Logarithms of the means, standardised; see `Likelihood.function_values`."""
+        return outputs[..., 0]
+
+    def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:  # noqa: ARG002 - as above
+        """The two outputs, ``[S, B, 1]`` each; see `NumericLikelihood.parts`."""
+        return outputs[..., :1], outputs[..., 1:]
+
+    def predictive(
+        self,
+        parts: Sequence[Tensor],
+        standardisation: Standardisation,
+        wide: WideRule | None = None,  # noqa: ARG002 - the dispersion makes the tails
+    ) -> CountPredictive:
+        """The mixture of negative binomials; see `NumericLikelihood.predictive`."""
+        means, dispersion = self._moments(parts, standardisation)
+        return CountPredictive.of_counts(means[..., 0], dispersion[..., 0])
+
+    @staticmethod
+    def _moments(parts: Sequence[Tensor], standardisation: Standardisation) -> tuple[Tensor, Tensor]:
+        """Mean and dispersion of the counts."""
+        location, raw = parts
+        transform = standardisation.transform
+        shift = transform.shift if isinstance(transform, Logarithm) else 0.0
+        means = transform.inverse(location * standardisation.scale + standardisation.location) + shift
+        return means.clamp_min(torch.finfo(torch.float32).tiny), LEAST_DISPERSION + functional.softplus(raw)
+
+
+def _unstandardised(targets: Tensor, standardisation: Standardisation) -> Tensor:
+    values = targets.double() * standardisation.scale + standardisation.location
+    return standardisation.transform.inverse(values)
