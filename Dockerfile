@@ -58,7 +58,7 @@ ENV MURHO_HOST=0.0.0.0 \
     MURHO_CHECKPOINTS=/checkpoints
 WORKDIR /app
 # Compiled once, here; on another kind of processor the service does it at its start, in some twenty seconds.
-RUN python -c "from murho.model.predictive.compiled.loader import load; load()"
+RUN python -c "from murho.model.predictive.compiled_engine import load; load()"
 USER 10001:10001
 VOLUME /checkpoints
 EXPOSE 8000

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from murho.model.bbb.fit import fit
-from murho.model.bbb.gaussian import FixedNoise
 from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.rows import Rows
 from murho.model.distributions import predictive
 from murho.model.distributions.mixtures import Mixture

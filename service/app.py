@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from murho.model.errors import MurhoError
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service.engine.heartbeat import Heartbeat
 from murho.service.engine.predictor import compute

@@ -106,7 +106,7 @@ def _threads(_: Place) -> Iterator[Finding]:
 def _engine(_: Place) -> Iterator[Finding]:
     try:
         from murho.model.predictive.compiled.jit import code_folder
-        from murho.model.predictive.compiled.loader import compile_kernels
+        from murho.model.predictive.compiled_engine import compile_kernels
     except ModuleNotFoundError:
         yield Finding("compiled engine", "note", f"Numba is not installed, PyTorch answers; {COMPILED}")
         return

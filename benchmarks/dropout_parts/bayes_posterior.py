@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from murho.model.bbb.fit import FitOptions, fit
-from murho.model.bbb.gaussian import HomoscedasticNoise
 from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.numbers import HomoscedasticNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior
 from murho.model.bbb.rows import Rows
 from murho.model.distributions.mixtures import Mixture

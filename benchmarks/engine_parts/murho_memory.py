@@ -11,7 +11,7 @@ from benchmarks.engine_parts.murho_posterior import posterior_of
 from benchmarks.peers.engine_task import EngineTask
 from benchmarks.peers.exchange import peak_memory
 from murho.model.encoding.encoder import Encoded
-from murho.model.predictive.compiled.loader import load
+from murho.model.predictive.compiled_engine import load
 from murho.model.predictive.prediction import PredictOptions
 
 __all__ = ["main"]

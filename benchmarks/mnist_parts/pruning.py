@@ -73,7 +73,7 @@ def pruning_table(
             left = sum(tensor.numel() for name, tensor in tensors.items() if name.endswith(".weight.mu"))
         else:
             pruned, what = cut(tensors, architecture, fraction, held_inputs=())
-            threshold, left = what.threshold, what.kept
+            threshold, left = what.threshold, what.weights - what.removed
         load_tensors(network, pruned)
         mean_error = error_rate(mean_outputs(network, inputs), digits)
         error = error_rate(mixture_log_probabilities(network, inputs, draws, seed=0), digits)

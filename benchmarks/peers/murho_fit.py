@@ -16,8 +16,8 @@ from benchmarks.peers.exchange import drive
 from benchmarks.peers.network_task import NOISE
 from benchmarks.peers.step_task import DRAWS, LEARNING_RATE, PRIOR_SIGMA, StepTask, Timing, step_session
 from murho.model.bbb.fit import FitOptions, fit
-from murho.model.bbb.gaussian import FixedNoise
 from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import GaussianPrior
 from murho.model.bbb.rows import Rows
 

@@ -70,7 +70,7 @@ class Likelihood(nn.Module, ABC):
             outputs. If the outputs are K means only, the noise is the same for every row and comes from `components`.
             Without weights K is 1.
         limits: Minimum and maximum of the target, standardised. A target at a limit counts as a value at or beyond it
-            (`model.bbb.gaussian`). None: there are none. `learn_target` sets it; draws and answers do not
+            (`model.bbb.numbers`). None: there are none. `learn_target` sets it; draws and answers do not
             need it.
         only_transform: The one transform of the target that goes with the model; None: all do.
         wide_tails: Whether predictives get a wide component (`model.distributions.mixtures`).

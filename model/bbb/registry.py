@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from murho.model.bbb.classes import Bernoulli, Categorical
 from murho.model.bbb.counts import NegativeBinomial
-from murho.model.bbb.gaussian import (
+from murho.model.bbb.numbers import (
     FixedNoise,
     HeteroscedasticNoise,
     HomoscedasticNoise,

@@ -296,7 +296,7 @@ class CalibratedSpread:
             forms.append((basis * weights[:, None]).T @ basis)
         return cls(torch.from_numpy(furthest * NODES).to(device), np.stack(forms))
 
-    def ratio(self, quantiles: Tensor, widening: Tensor) -> Tensor:
+    def ratio(self, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
         """Calibrated over raw standard deviation of each row, ``[B]``.
 
         Args:
@@ -307,13 +307,12 @@ class CalibratedSpread:
             Finite and positive. 1 for a row whose quantiles are all the same, or so large that their differences
             overflow.
         """
-        values = quantiles.cpu().numpy()
         with np.errstate(all="ignore"):
-            apart = values - values[:, len(NODES) // 2, None]
+            apart = quantiles - quantiles[:, len(NODES) // 2, None]
             apart /= np.abs(apart).max(axis=1, keepdims=True)
             raw, inside, beyond = ((apart @ self.forms) * apart).sum(axis=2)
-            ratio = np.sqrt(np.where(widening.cpu().numpy(), beyond, inside) / raw)
-        return _like(quantiles, np.where((ratio > 0.0) & (ratio < np.inf), ratio, 1.0))
+            ratio = np.sqrt(np.where(widening, beyond, inside) / raw)
+        return np.where((ratio > 0.0) & (ratio < np.inf), ratio, 1.0)
 
 
 def _spline(points: Doubles) -> Doubles:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache
 from murho.model.predictive.plans import KEPT_PLANS
-from murho.model.predictive.prediction import MonteCarloError, PredictOptions, Question, in_one, rows_of
+from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
 from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.runtime import threads_for
 from murho.model.tables.schema import FeatureKind
@@ -41,13 +41,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.checkpoint import StoredCheckpoint
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.draw_room import DrawRoom
-    from murho.model.predictive.draws import Draws
-    from murho.model.predictive.engine import Engine
-    from murho.model.predictive.target_models import AnyPlan, AnyPrediction
+    from murho.model.predictive.draws import DrawRoom, Draws
+    from murho.model.predictive.plans import AnyPlan, Engine
     from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
 __all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
@@ -67,7 +66,7 @@ TORCH_COST = 12.0
 """How much longer PyTorch takes than compiled code, for all after the network."""
 
 
-class Posterior:
+class Posterior(Generic[Answer]):
     """The variational posterior of a checkpoint, on one device.
 
     Not thread-safe: only one thread may compute, as in the service.
@@ -179,16 +178,22 @@ class Posterior:
         other._plan = other._plans_of(spec.calibration)
         return other
 
-    def _plans_of(self, calibration: Any) -> Callable[[PredictOptions], AnyPlan]:
+    def _plans_of(self, calibration: Calibration | None) -> Callable[[PredictOptions], AnyPlan]:
         """Gives the prepared plans of options; those last used are kept."""
-        return lru_cache(KEPT_PLANS)(partial(self.target.plan, calibration=calibration, device=self.device))
+        target, device = self.target, self.device
+
+        @lru_cache(KEPT_PLANS)
+        def plan(options: PredictOptions) -> AnyPlan:
+            return target.plan(options, calibration, device)
+
+        return plan
 
     @property
     def facts(self) -> dict[str, Any]:
         """The specification as JSON: schema, training, metrics of held-out rows and more."""
         return self.spec.to_json()
 
-    def predict(self, columns: Columns, options: PredictOptions) -> Any:
+    def predict(self, columns: Columns, options: PredictOptions) -> Answer:
         """Answer for any number of rows.
 
         Args:
@@ -202,7 +207,7 @@ class Posterior:
         rows = len(next(iter(columns.values())))
         return self.predict_questions(columns, (Question(slice(0, rows), options),))[0]
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[AnyPrediction]:
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Answer]:
         """Answer several questions in one pass: the rows are encoded and go through the network together.
 
         Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
@@ -222,7 +227,7 @@ class Posterior:
         """
         return self._answer(self.encoder.encode_pieces(columns), questions)
 
-    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Any:
+    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Answer:
         """Answer as `predict` does, for encoded rows."""
         rows = np.arange(len(encoded))
         return self._answer([(rows, encoded)], (Question(slice(0, len(rows)), options),))[0]
@@ -232,7 +237,7 @@ class Posterior:
         self,
         pieces: Iterable[tuple[NDArray[np.intp], Encoded]],
         questions: Sequence[Question],
-    ) -> list[AnyPrediction]:
+    ) -> list[Answer]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
         kinds: dict[PredictOptions, int] = {}
         kind_of_row, shared, stop = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set(), 0
@@ -246,7 +251,7 @@ class Posterior:
         if len(shared) != 1:
             raise ValueError("questions about one batch share samples and seed")
         ((samples, seed),) = shared
-        parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in kinds]
+        parts: list[list[tuple[NDArray[np.intp], Answer]]] = [[] for _ in kinds]
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._weights):
@@ -298,9 +303,9 @@ class Posterior:
             return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded)
         return self._network.drawn(self._reference, [self.draws.means], encoded, mu_only=True)  # PyTorch's, to the bit
 
-    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> AnyPrediction:
+    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:
         """The answer for rows of a tile."""
-        plan: AnyPlan = self._plan(options)
+        plan = self._plan(options)
         prediction = plan.prediction(
             drawn.answer(plan),
             samples=options.samples,
@@ -320,7 +325,7 @@ class Posterior:
             share = (size / options.samples) ** 0.5
             errors = MonteCarloError(**{name: share * spread for name, spread in spreads.items()})
             prediction = replace(prediction, mc_error=errors)
-        return prediction
+        return cast("Answer", prediction)  # plans are of the target's kind
 
     def _rows_per_tile(self, samples: int) -> int:
         most = max(1, self.tile_values // max(1, samples))

@@ -8,7 +8,7 @@ and the row costs no more than a complete one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.calibration.conformal import ConformalMap
+    from murho.model.distributions.classes import ClassPredictive
     from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.encoder import Encoded
     from murho.model.predictive.draws import Draws
-    from murho.model.predictive.engine import Engine
-    from murho.model.predictive.target_models import AnyPlan, AnyTargetModel
+    from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Engine
 
 __all__ = ["DrawnRows", "NetworkOutputs", "mostly_imputed"]
 
@@ -61,7 +61,7 @@ class DrawnRows:
         """The rows under some of the draws, as views."""
         return replace(self, outputs=self.outputs[draws], members=self.members[draws])
 
-    def predictive(self) -> Any:
+    def predictive(self) -> Predictive | ClassPredictive:
         """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine."""
         return self.target.predictive(self.outputs, self.members)
 
@@ -149,7 +149,7 @@ class NetworkOutputs:
         drawn = DrawnRows(outputs, members, unlike, self.target, engine)
         if mu_only or not self.numbers:
             return drawn
-        return replace(drawn, widening=unlike | mostly_imputed(drawn.predictive(), len(rows)))
+        return replace(drawn, widening=unlike | mostly_imputed(cast("Predictive", drawn.predictive()), len(rows)))
 
     def _of_copies(
         self, engine: Engine, parts: Iterable[Draws], rows: Tensor, where: Sequence[Tensor], mu_only: bool

@@ -23,7 +23,7 @@ from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
 from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
-from murho.model.predictive.target_models import ClassTargetModel, TargetModel
+from murho.model.predictive.plans import ClassTargetModel, TargetModel
 from murho.model.tables.schema import Name, Schema
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
-    from murho.model.predictive.target_models import AnyTargetModel
+    from murho.model.predictive.plans import AnyTargetModel
 
 __all__ = [
     "FILE_FIELDS",

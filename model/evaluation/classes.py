@@ -7,7 +7,7 @@ the rows. The prediction is the likeliest class.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from murho.model.calibration.classes import ClassCalibration
     from murho.model.checkpoint.row_answers import DrawnRows
+    from murho.model.distributions.classes import ClassPredictive
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
@@ -77,7 +78,7 @@ class JudgedClasses(JudgedRows):
         calibration: ClassCalibration | None,
     ) -> Self:
         """Judge B rows under their draws; takes the arguments of `model.evaluation.numbers.JudgedNumbers.of`."""
-        predictive = drawn.predictive()
+        predictive = cast("ClassPredictive", drawn.predictive())
         kinds = {"raw": None} | ({} if calibration is None else {"calibrated": calibration})
         found = {
             kind: _plan(of_kind, BAND / 100.0, drawn.outputs.device).probabilities(predictive, drawn.widening)

@@ -17,7 +17,7 @@ Where all members are judges, or only one is, nothing is extrapolated.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.row_answers import DrawnRows
+    from murho.model.distributions.classes import ClassPredictive
     from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.rows import JudgedRows
+    from murho.model.predictive.plans import TargetModel
     from murho.model.tables.splits import HeldOut
 
 __all__ = [
@@ -87,7 +89,7 @@ def calibrate_held_out(
     units: NDArray[np.generic] | None = None,
     even: bool = False,
     narrow: bool = True,
-    earlier: ConformalMap | ClassCalibration | None = None,
+    earlier: Calibration | None = None,
 ) -> Calibrated:
     """The calibration of held-out rows, and an estimate of what will be served.
 
@@ -155,8 +157,11 @@ def calibrate_held_out(
     return Calibrated(conformal, metrics, judged)
 
 
+Kind = TypeVar("Kind")
+
+
 @dataclass(frozen=True, slots=True)
-class _Fitting:
+class _Fitting(Generic[Kind]):
     """How calibrations are made of n held-out rows.
 
     Attributes:
@@ -174,8 +179,8 @@ class _Fitting:
     insides: list[NDArray[np.bool_]]
     method: str
     even: bool
-    own: Any
-    earlier: Any
+    own: Kind | None
+    earlier: Kind | None
 
     def crosswise(self, fit: Callable[[NDArray[np.bool_]], Any]) -> list[tuple[NDArray[np.bool_], Any]]:
         """Masks of parts, each with what is fitted to the others; where there is one part alone, to itself."""
@@ -231,15 +236,15 @@ class NumbersByJudges(RowArrays):
             judges: The members that have not seen the rows; None: all.
             members: M.
         """
-        predictive, truth = drawn.predictive(), torch.from_numpy(targets[rows]).to(drawn.outputs.device)
+        target = cast("TargetModel", drawn.target)
+        predictive = target.predictive(drawn.outputs, drawn.members)
+        truth = torch.from_numpy(targets[rows]).to(drawn.outputs.device)
         together = JudgedNumbers.of(drawn, rows, targets[rows], None)
         alone, count = together.values, members if judges is None else len(judges)
         if judges is not None and count < members:
             # The draws of one judge are some of the draws of all, so no row goes through the network twice.
             chosen = [drawn.members == judge for judge in judges]
-            singles = [
-                row_scores(drawn.target.predictive(drawn.outputs[own], drawn.members[own]), truth) for own in chosen
-            ]
+            singles = [row_scores(target.predictive(drawn.outputs[own], drawn.members[own]), truth) for own in chosen]
             alone = {name: np.mean([single[name] for single in singles], axis=0) for name in alone}
         return cls(
             together=together,
@@ -274,7 +279,7 @@ class NumbersByJudges(RowArrays):
         every, some = self.extrapolated()["reach"], self.together.values["reach"]
         return float(np.clip(weights.mean(every) / weights.mean(some), NARROWEST, 1.0))
 
-    def calibrated(self, fitting: _Fitting) -> tuple[ConformalMap | None, JudgedNumbers]:
+    def calibrated(self, fitting: _Fitting[ConformalMap]) -> tuple[ConformalMap | None, JudgedNumbers]:
         """The calibration, if there is to be one, and the rows as all M members would answer."""
 
         def fit(chosen: NDArray[np.bool_]) -> ConformalMap | None:
@@ -364,7 +369,7 @@ class ClassesByJudges(RowArrays):
         *_: Any,
     ) -> Self:
         """Judge B rows under draws of their judges; takes the arguments of `NumbersByJudges.of`."""
-        predictive = drawn.predictive()
+        predictive = cast("ClassPredictive", drawn.predictive())
         return cls(
             together=JudgedClasses.of(drawn, rows, targets[rows], None),
             pooled=numbers_of(predictive.pooled()),
@@ -373,7 +378,7 @@ class ClassesByJudges(RowArrays):
             shares=predictive.shares.cpu(),
         )
 
-    def calibrated(self, fitting: _Fitting) -> tuple[ClassCalibration | None, JudgedClasses]:
+    def calibrated(self, fitting: _Fitting[ClassCalibration]) -> tuple[ClassCalibration | None, JudgedClasses]:
         """The calibration, if there is to be one, and the rows as answers would be."""
         labels, logs = torch.from_numpy(self.together.labels), torch.from_numpy(self.pooled).log()
         outside, share, earlier = (
@@ -408,8 +413,6 @@ class ClassesByJudges(RowArrays):
                 earlier=None if earlier is None else earlier.sets,
             )
 
-        if not fitting.calibrating.any() and fitting.own is None:
-            return None, self.together
         calibration, served = None, torch.empty_like(logs)
         if fitting.calibrating.any():
             for inside, mapped in fitting.crosswise(fit_map):
@@ -417,6 +420,8 @@ class ClassesByJudges(RowArrays):
             mapped = fit_map(fitting.calibrating)
             calibration = ClassCalibration(mapped, fit_sets(fitting.calibrating))
             calibrations = [(inside, ClassCalibration(mapped, sets)) for inside, sets in fitting.crosswise(fit_sets)]
+        elif fitting.own is None:
+            return None, self.together
         else:
             served, calibrations = answered(fitting.own.map), [(np.ones(len(labels), dtype=bool), fitting.own)]
         sets = {coverage: np.empty(served.shape, dtype=np.bool_) for coverage in SET_COVERAGES}

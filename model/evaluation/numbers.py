@@ -7,7 +7,7 @@ target. If predictives are calibrated, u is uniform on [0, 1] (Dawid 1984; Gneit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class JudgedNumbers(JudgedRows):
             targets: ``[B]``, the target's unit.
             calibration: Makes calibrated answers of raw ones; None: there are raw ones alone.
         """
-        predictive, truth = drawn.predictive(), torch.from_numpy(targets).to(drawn.outputs.device)
+        predictive, truth = cast("Predictive", drawn.predictive()), torch.from_numpy(targets).to(drawn.outputs.device)
         scores = predictive.normal_score(truth.unsqueeze(0))[0]
         mean, epistemic, _ = predictive.moments
         values = row_scores(predictive, truth)

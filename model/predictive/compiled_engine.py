@@ -5,9 +5,12 @@ PyTorch answers ``samples=0``.
 
 from __future__ import annotations
 
+import logging
 import math
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -15,23 +18,94 @@ import torch
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.distributions.classes import SettledDraws, share_of_entropy
 from murho.model.distributions.transforms import Identity, Logarithm
-from murho.model.predictive.compiled.loader import load
-from murho.model.predictive.plans import SPREADS
+from murho.model.predictive.plans import ClassPlan, ClassTargetModel, PredictionPlan, TargetModel
 from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
 from murho.model.runtime import in_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.bbb.gaussian import GaussianMixtureLikelihood
-    from murho.model.predictive.compiled.loader import Kernels
+    from murho.model.bbb.numbers import GaussianMixtureLikelihood
     from murho.model.predictive.draws import Draws
-    from murho.model.predictive.engine import Engine
-    from murho.model.predictive.plans import ClassPlan, PredictionPlan
-    from murho.model.predictive.target_models import AnyTargetModel, ClassTargetModel, TargetModel
+    from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, Engine
 
-__all__ = ["ENGINES", "CompiledClassEngine", "CompiledEngine", "CompiledForward", "engine_worth", "select_engine"]
+__all__ = [
+    "ENGINES",
+    "CompiledClassEngine",
+    "CompiledEngine",
+    "CompiledForward",
+    "Kernels",
+    "compile_kernels",
+    "engine_worth",
+    "load",
+    "select_engine",
+]
+
+
+_LOG = logging.getLogger("murho.engines")
+
+LONG_SECONDS = 3.0
+"""Loading takes about one second; what takes longer than this is compiling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The compiled functions that an engine calls.
+
+    Attributes:
+        answer_rows: `rows.answer_rows`.
+        pool_draws: `classes.pool_draws`.
+        settle_draws: `classes.settle_draws`.
+        forward_draws: `network.forward_draws`; None where the matrix products that it calls are missing.
+    """
+
+    answer_rows: Callable[..., None]
+    pool_draws: Callable[..., None]
+    settle_draws: Callable[..., None]
+    forward_draws: Callable[..., None] | None
+
+
+@cache
+def load() -> Kernels | None:
+    """Load the compiled functions; None where Numba is missing, or does not work on this Python or processor."""
+    words = "compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it"
+    timer = threading.Timer(LONG_SECONDS, _LOG.info, (words,))
+    timer.daemon = True
+    timer.start()
+    try:
+        return compile_kernels()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
+            raise
+        _LOG.info(
+            "PyTorch answers: compiled code needs Numba; run pip install '.[compiled]' in a clone of Murho's repository"
+        )
+    except Exception as error:  # whatever a compiler may fail with
+        _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
+    finally:
+        timer.cancel()
+    return None
+
+
+def compile_kernels() -> Kernels:
+    """Import the kernels, which compiles them or loads the code that an earlier process compiled.
+
+    Raises:
+        ImportError: Numba is missing, or does not work with this Python or NumPy.
+        Exception: Numba can't compile for this processor.
+    """
+    from murho.model.predictive.compiled.classes import pool_draws, settle_draws
+    from murho.model.predictive.compiled.rows import answer_rows
+
+    try:
+        from murho.model.predictive.compiled.network import forward_draws
+    except (OSError, AttributeError):
+        _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
+        return Kernels(answer_rows, pool_draws, settle_draws, None)
+    return Kernels(answer_rows, pool_draws, settle_draws, forward_draws)
 
 
 TILE_FLOATS = 2**19
@@ -41,7 +115,7 @@ LEAST_ROWS, MOST_ROWS = 256, 1024
 
 
 class CompiledForward:
-    """The engine of compiled code for any kind of target, see `model.predictive.engine.Engine`."""
+    """The engine of compiled code for any kind of target, see `model.predictive.plans.Engine`."""
 
     name = "compiled"
 
@@ -66,11 +140,8 @@ class CompiledForward:
         return outputs.transpose(1, 2)
 
 
-NOTHING = np.empty(0)
-
-
 class CompiledEngine(CompiledForward):
-    """The engine of compiled code, see `model.predictive.engine.Engine`."""
+    """The engine of compiled code, see `model.predictive.plans.Engine`."""
 
     def __init__(self, target: TargetModel, kernels: Kernels, *, components_per_thread: int = 2**16) -> None:
         """Prepare the constants of a target model.
@@ -109,19 +180,16 @@ class CompiledEngine(CompiledForward):
         known = target.likelihood.mixture_outputs and isinstance(target.standardisation.transform, Identity | Logarithm)
         return known and target.standardisation.limits is None
 
-    def answer(
-        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, widening: Tensor
-    ) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
         """See `Engine.answer`."""
         options, means = plan.options, self._target.likelihood.means
-        if options.samples == 0:
+        if options.samples == 0 or not isinstance(plan, PredictionPlan):
             return self._reference.answer(plan, outputs, members, widening)
         samples, batch = outputs.shape[:2]
-        scores, ranks, thresholds = np.empty((batch, 0)), None, NOTHING
-        if options.noise:
-            scores, ranks = (part.numpy() for part in plan.rising_scores(widening))
-            if options.thresholds:
-                thresholds = self._target.standardisation.forward(plan.thresholds).numpy()
+        scores, ranks = plan.rising_scores(widening) if options.noise else (np.empty((batch, 0)), None)
+        thresholds = np.empty(0)
+        if options.noise and options.thresholds:
+            thresholds = self._target.standardisation.forward(plan.thresholds).numpy()
         moments, values, tails = np.empty((3, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
         draws = np.empty((batch, samples if options.draws or not options.noise else 0))
         arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], scores, thresholds, self._numbers
@@ -131,19 +199,19 @@ class CompiledEngine(CompiledForward):
             lambda rows: self._kernels.answer_rows(*arrays, rows.start, rows.stop, moments, values, tails, draws),
         )
         mean, epistemic, aleatoric = moments
-        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric, "std": epistemic}
+        answer = {"mean": mean}
+        if ranks is None:
+            answer |= {"std": epistemic, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
+            answer |= plan.of_functions(torch.from_numpy(draws).T)
+        else:
+            quantiles = np.take_along_axis(values, ranks, axis=1)
+            answer |= plan.of_quantiles(epistemic, aleatoric, quantiles, widening.numpy())
+            if options.thresholds:
+                below, above = torch.from_numpy(tails)
+                answer["exceedance"] = plan.exceedance(below, above, widening)
         if options.draws:
             answer["draws"] = draws
-        if ranks is None:
-            further = plan.of_functions(torch.from_numpy(draws).T)
-        else:
-            answer["std"] = np.hypot(epistemic, aleatoric)
-            quantiles = torch.from_numpy(np.take_along_axis(values, ranks, axis=1))
-            further = plan.of_quantiles({name: torch.from_numpy(answer[name]) for name in SPREADS}, quantiles, widening)
-            if options.thresholds:
-                below, above = map(torch.from_numpy, tails)
-                further["exceedance"] = plan.exceedance(below, above, widening)
-        return answer | {name: part.numpy() for name, part in further.items()}
+        return answer
 
 
 def _noise_of_members(likelihood: GaussianMixtureLikelihood, members: int) -> NDArray[np.float32]:
@@ -160,19 +228,18 @@ VALUES_PER_THREAD = 2**15
 
 
 class CompiledClassEngine(CompiledForward):
-    """The engine of compiled code for classes, see `model.predictive.engine.Engine`."""
+    """The engine of compiled code for classes, see `model.predictive.plans.Engine`."""
 
     def __init__(self, target: ClassTargetModel, kernels: Kernels) -> None:
         """Keep the target model and the compiled functions."""
         super().__init__(target, kernels)
         self._target = target
 
-    def answer(self, plan: ClassPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
         """See `Engine.answer`."""
-        if plan.options.samples == 0:
+        if plan.options.samples == 0 or not isinstance(plan, ClassPlan):
             return self._reference.answer(plan, outputs, members, widening)
-        predictive = _CompiledPredictive.of(self._target, self._kernels, outputs)
-        return {name: part.numpy() for name, part in plan.answer(predictive, widening).items()}
+        return plan.answer(_CompiledPredictive.of(self._target, self._kernels, outputs), widening)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +298,7 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
     """Select the engine for a target model.
 
     ``auto`` selects compiled code on a CPU, if Numba is installed and works, for the observation models and transforms
-    that it supports, and else PyTorch. If compiled code can't be loaded, `compiled.loader.load` logs the reason once.
+    that it supports, and else PyTorch. If compiled code can't be loaded, `load` logs the reason once.
 
     Args:
         target: Maps the network's outputs to the distribution of the target.
@@ -249,8 +316,6 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
     kernels = load()
     if kernels is None:
         return reference
-    from murho.model.predictive.target_models import ClassTargetModel, TargetModel
-
     if isinstance(target, ClassTargetModel):
         return CompiledClassEngine(target, kernels)
     if isinstance(target, TargetModel) and CompiledEngine.supports(target):

@@ -1,36 +1,55 @@
-"""The plan of an answer: a request's options, prepared once, and the answer from a predictive of numbers or classes."""
+"""How outputs of networks become answers about numbers or classes, and the contract of the engines that make them.
+
+A target model makes the predictive distribution, in the target's own unit, from the network's outputs. A plan has a
+request's options, prepared once for all its rows, and makes the answer from a predictive.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 
+import numpy as np
 import torch
 
 from murho.model.calibration.conformal import CalibratedSpread
-from murho.model.distributions.classes import entropy
+from murho.model.distributions.classes import ClassPredictive, entropy
 from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import function_exceedance, function_quantiles
-from murho.model.predictive.prediction import ClassPrediction, Prediction
+from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.calibration.classes import ClassCalibration, ClassMap
+    from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
+    from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
     from murho.model.calibration.conformal import ConformalMap
+    from murho.model.distributions.classes import SettledDraws
+    from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.predictive import Predictive
-    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.distributions.transforms import Standardisation
+    from murho.model.predictive.draws import Draws
 
-__all__ = ["KEPT_PLANS", "SPREADS", "ClassPlan", "PredictionPlan", "served_probabilities"]
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
 
+__all__ = [
+    "KEPT_PLANS",
+    "AnyPlan",
+    "AnyTargetModel",
+    "ClassPlan",
+    "ClassTargetModel",
+    "DrawnClasses",
+    "Engine",
+    "PredictionPlan",
+    "TargetModel",
+    "served_probabilities",
+]
 
 KEPT_PLANS = 64
 """Plans in the cache: most requests to a service have the same options."""
-SPREADS = ("std", "epistemic_std", "aleatoric_std")
-"""The numbers of an answer that calibration multiplies by one ratio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +67,7 @@ class PredictionPlan:
         scores: Normal scores in the raw predictive, for rows like the training rows, ``[L]``.
         wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[L]``.
         thresholds: ``[T]``, float64.
-        rising: `scores` in rising order, and the place of each score in that order, ``[L]`` each.
+        rising: `scores` in rising order, and the place of each score in that order, ``[1, L]`` each.
         rising_wider: The same of `wider`.
     """
 
@@ -59,11 +78,10 @@ class PredictionPlan:
     scores: Tensor
     wider: Tensor
     thresholds: Tensor
-    rising: tuple[Tensor, Tensor]
-    rising_wider: tuple[Tensor, Tensor]
+    rising: tuple[NDArray[np.float64], NDArray[np.intp]]
+    rising_wider: tuple[NDArray[np.float64], NDArray[np.intp]]
 
     @classmethod
-    @lru_cache(maxsize=KEPT_PLANS)
     def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
         """Prepare the plan of a request.
 
@@ -86,52 +104,63 @@ class PredictionPlan:
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
         return cls(options, calibration, spread, levels, scores, wider, thresholds, _rising(scores), _rising(wider))
 
-    def answer(self, predictive: Predictive, widening: Tensor) -> dict[str, Tensor]:
-        """The answer for B rows.
+    def answer(self, predictive: Predictive, widening: Tensor) -> Arrays:
+        """The answer from a raw predictive of B rows.
 
         Args:
-            predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
+            predictive: The predictive.
             widening: Whether calibration may only widen the bands of each row, ``[B]``.
 
         Returns:
-            The requested numbers by the names of `Prediction`, without the Monte Carlo errors.
+            What `Engine.answer` returns.
         """
         options = self.options
         if options.samples == 0:
-            mean = predictive.means.mean(dim=0)
-            return {"mean": mean} | ({"draws": mean.new_empty((len(mean), 0))} if options.draws else {})
-        mean, epistemic, aleatoric = predictive.moments
+            mean = _array(predictive.means.mean(dim=0))
+            return {"mean": mean} | ({"draws": np.empty((len(mean), 0))} if options.draws else {})
+        mean, epistemic, aleatoric = map(_array, predictive.moments)
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
-            answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()
-            answer |= self.of_quantiles(answer, self.quantiles(predictive, widening), widening)
-            answer["percentiles"] = predictive.reported(answer["percentiles"])
+            quantiles = self.quantiles(predictive, widening)
+            answer |= self.of_quantiles(epistemic, aleatoric, _array(quantiles), _array(widening))
+            answer["percentiles"] = _array(predictive.reported(quantiles[:, : len(self.levels)]))
             if options.thresholds:
                 answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), widening)
         else:
-            answer["std"] = epistemic
-            answer |= self.of_functions(predictive.means)
+            answer |= {"std": epistemic} | self.of_functions(predictive.means)
         if options.draws:
-            answer["draws"] = predictive.means.T
+            answer["draws"] = _array(predictive.means.T)
         return answer
 
-    def prediction(self, answer: dict[str, Any], **facts: Any) -> Prediction:
-        """The prediction of an answer's arrays and of what else belongs to it."""
+    def prediction(self, answer: Mapping[str, Any], **facts: Any) -> Prediction:
+        """The answer with what else belongs to it."""
         return Prediction(**facts, **answer)
 
-    def of_quantiles(self, spreads: Mapping[str, Tensor], quantiles: Tensor, widening: Tensor) -> dict[str, Tensor]:
-        """The part of an answer that follows from quantiles: percentiles, and with a calibration the spread.
+    def of_quantiles(
+        self,
+        epistemic: NDArray[np.float64],
+        aleatoric: NDArray[np.float64],
+        quantiles: NDArray[np.float64],
+        widening: NDArray[np.bool_],
+    ) -> Arrays:
+        """Percentiles, and the three standard deviations of B rows, which calibration multiplies by one ratio.
 
         Args:
-            spreads: The raw ``std`` and its two parts, ``[B]`` each.
-            quantiles: In the order of the scores, ``[B, L]``.
+            epistemic: Raw epistemic_std, ``[B]``.
+            aleatoric: Raw aleatoric_std, ``[B]``.
+            quantiles: At the scores, ``[B, L]``.
             widening: Whether calibration may only widen the bands of each row, ``[B]``.
         """
-        answer = {"percentiles": quantiles[:, : len(self.levels)]}
+        count = len(self.levels)
         if self.spread is not None:
-            ratio = self.spread.ratio(quantiles[:, len(self.levels) :], widening)
-            answer |= {name: spreads[name] * ratio for name in SPREADS}
-        return answer
+            ratio = self.spread.ratio(quantiles[:, count:], widening)
+            epistemic, aleatoric = epistemic * ratio, aleatoric * ratio
+        return {
+            "std": np.hypot(epistemic, aleatoric),
+            "epistemic_std": epistemic,
+            "aleatoric_std": aleatoric,
+            "percentiles": quantiles[:, :count],
+        }
 
     def quantiles(self, predictive: Predictive, widening: Tensor) -> Tensor:
         """Quantiles of an observation at the scores, ``[B, L]``."""
@@ -145,24 +174,22 @@ class PredictionPlan:
             quantiles[rows] = predictive.of_rows(rows).quantiles(scores)
         return quantiles
 
-    def rising_scores(self, widening: Tensor) -> tuple[Tensor, Tensor]:
+    def rising_scores(self, widening: Tensor) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """The scores of each of B rows in rising order, and the place of each score in that order, ``[B, L]`` each."""
         scores, ranks = self.rising
         if self.calibration is not None and bool(widening.any()):
-            mask = widening.unsqueeze(1)
-            wider, other = self.rising_wider
-            scores, ranks = torch.where(mask, wider, scores), torch.where(mask, other, ranks)
-        shape = len(widening), len(self.scores)
-        return scores.expand(shape), ranks.expand(shape)
+            mask, (wider, other) = widening.numpy()[:, None], self.rising_wider
+            return np.where(mask, wider, scores), np.where(mask, other, ranks)
+        return scores.repeat(len(widening), axis=0), ranks.repeat(len(widening), axis=0)
 
-    def of_functions(self, means: Tensor) -> dict[str, Tensor]:
+    def of_functions(self, means: Tensor) -> Arrays:
         """Percentiles and exceedance of the function alone, from function values ``[S, B]``."""
-        answer = {"percentiles": function_quantiles(means, self.levels)}
+        answer = {"percentiles": _array(function_quantiles(means, self.levels))}
         if self.options.thresholds:
-            answer["exceedance"] = function_exceedance(means, self.thresholds)
+            answer["exceedance"] = _array(function_exceedance(means, self.thresholds))
         return answer
 
-    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> Tensor:
+    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> NDArray[np.float64]:
         """The probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:
@@ -174,17 +201,22 @@ class PredictionPlan:
             ``[B, T]``.
         """
         if self.calibration is None:
-            return above
+            return _array(above)
         scores = score_of_tails(below, above)
         calibrated = normal_cdf(-self.calibration.nominal_of(scores, widening=widening.unsqueeze(1)))
         # What lies beyond a limit of the target stays impossible, or sure.
-        return torch.where(above == 0.0, above, torch.where(below == 0.0, 1.0, calibrated))
+        return _array(torch.where(above == 0.0, above, torch.where(below == 0.0, 1.0, calibrated)))
 
 
-def _rising(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores in rising order, and the place of each in that order, ``[L]`` each."""
-    rising, order = scores.sort(stable=True)
-    return rising, order.argsort()
+def _rising(scores: Tensor) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Scores in rising order, and the place of each in that order, ``[1, L]`` each."""
+    rising, order = scores.cpu().sort(stable=True)
+    return rising[None].numpy(), order.argsort()[None].numpy()
+
+
+def _array(values: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = values.cpu().numpy()
+    return array
 
 
 def served_probabilities(
@@ -223,6 +255,27 @@ def served_probabilities(
     return torch.lerp(probabilities, shares.expand_as(raw), weight)
 
 
+class DrawnClasses(Protocol):
+    """Class probabilities of B rows under S draws, as `model.distributions.classes.ClassPredictive` has them."""
+
+    @property
+    def shares(self) -> Tensor:
+        """Shares of the classes, ``[C]``."""
+        ...
+
+    def pooled(self) -> Tensor:
+        """The mean over draws, with a little of the shares, ``[B, C]``."""
+        ...
+
+    def epistemic_share(self) -> Tensor:
+        """The epistemic share of the entropy of each row, ``[B]``."""
+        ...
+
+    def settled(self, goal: Tensor) -> SettledDraws:
+        """The draws, moved so that their mean is ``goal``, ``[B, C]``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ClassPlan:
     """The options of a request about classes, the same for every row.
@@ -240,7 +293,6 @@ class ClassPlan:
     classes: tuple[str, ...]
 
     @classmethod
-    @lru_cache(maxsize=KEPT_PLANS)
     def of(
         cls,
         options: PredictOptions,
@@ -261,7 +313,7 @@ class ClassPlan:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         return cls(options, calibration, levels, classes)
 
-    def answer(self, predictive: Any, widening: Tensor) -> dict[str, Tensor]:
+    def answer(self, predictive: DrawnClasses, widening: Tensor) -> Arrays:
         """The answer for B rows.
 
         Args:
@@ -274,14 +326,14 @@ class ClassPlan:
         """
         options = self.options
         probabilities = self.probabilities(predictive, widening)
-        answer = {"prediction": probabilities.argmax(dim=1), "probabilities": probabilities}
+        answer = {"prediction": _array(probabilities.argmax(dim=1)), "probabilities": _array(probabilities)}
         if options.samples == 0:
             if options.draws:
-                answer["draws"] = probabilities.new_empty((len(probabilities), 0, probabilities.shape[1]))
+                answer["draws"] = np.empty((len(probabilities), 0, probabilities.shape[1]))
             return answer
         settled = predictive.settled(probabilities)
         total = entropy(probabilities, dim=1)
-        answer |= {
+        found = {
             "epistemic_std": settled.epistemic_std,
             "entropy": total,
             "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
@@ -289,16 +341,16 @@ class ClassPlan:
             "prediction_set": self.sets(probabilities, widening),
         }
         if options.draws:
-            answer["draws"] = settled.draws.transpose(1, 2)
-        return answer
+            found["draws"] = settled.draws.transpose(1, 2)
+        return answer | {name: _array(part) for name, part in found.items()}
 
-    def probabilities(self, predictive: Any, widening: Tensor) -> Tensor:
+    def probabilities(self, predictive: DrawnClasses, widening: Tensor) -> Tensor:
         """The class probabilities of the answer, ``[B, C]``."""
         mask = widening if self.options.samples > 0 and bool(widening.any()) else None
         mapped = None if self.calibration is None else self.calibration.map
         return served_probabilities(predictive.pooled(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
-    def prediction(self, answer: dict[str, Any], **facts: Any) -> ClassPrediction:
+    def prediction(self, answer: Mapping[str, Any], **facts: Any) -> ClassPrediction:
         """The prediction of an answer's arrays and of what else belongs to it."""
         return ClassPrediction(classes=self.classes, **facts, **answer)
 
@@ -329,3 +381,124 @@ class ClassPlan:
         ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
         before = ordered.cumsum(dim=1) - ordered
         return torch.zeros_like(ordered, dtype=torch.bool).scatter(1, order, before < self.options.coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """Maps the outputs of a checkpoint's network to the distribution of the target.
+
+    Attributes:
+        likelihood: The observation model, on the device of the outputs.
+        standardisation: Of the target that the network learned.
+        wide: The rule of wide components; None: there are none.
+        members: M.
+        least_tile_rows: Rows that a tile should have at least where its memory allows: products of fewer are slow.
+    """
+
+    likelihood: NumericLikelihood
+    standardisation: Standardisation
+    wide: WideRule | None
+    members: int = 1
+    least_tile_rows: ClassVar[int] = 256
+
+    def plan(self, options: PredictOptions, calibration: Calibration | None, device: torch.device) -> PredictionPlan:
+        """The prepared plan of a request's options."""
+        return PredictionPlan.of(options, cast("ConformalMap | None", calibration), device)
+
+    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+        """The answer by PyTorch, see `Engine.answer`."""
+        predictive = self.predictive(outputs, members, widened=plan.options.samples > 0)
+        return cast("PredictionPlan", plan).answer(predictive, widening)
+
+    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
+        """Options that make the code of every kind of answer run once."""
+        return PredictOptions(), PredictOptions(samples=0), PredictOptions(noise=False, thresholds=(0.0,))
+
+    def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
+        """The raw predictive distribution of the target of each row.
+
+        Args:
+            outputs: Outputs of the network, ``[S, B, P]``, standardised.
+            members: Member of each draw, ``[S]``.
+            widened: Whether to add the wide component, if there is a rule for it.
+        """
+        parts = [part.double() for part in self.likelihood.parts(outputs, members)]
+        return self.likelihood.predictive(parts, self.standardisation, self.wide if widened else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTargetModel:
+    """Maps the outputs of a classifier's network to the distribution of the class.
+
+    Attributes:
+        likelihood: The observation model, on the device of the outputs.
+        classes: Names of the C classes.
+        shares: Share of each class among the training rows, ``[C]``, float64.
+        least: Least weight of the shares in an answer.
+        least_tile_rows: Outputs of many classes fill the memory of a tile by themselves.
+    """
+
+    likelihood: ClassLikelihood
+    classes: tuple[str, ...]
+    shares: Tensor
+    least: float
+    least_tile_rows: ClassVar[int] = 1
+
+    def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> ClassPredictive:  # noqa: ARG002 - only numbers have wide components
+        """The raw predictive distribution of the class of each row.
+
+        Args:
+            outputs: Outputs of the network, ``[S, B, P]``.
+            members: Member of each draw, ``[S]``.
+            widened: Not used: classes have no wide component.
+        """
+        return ClassPredictive.of(self.likelihood.log_probabilities(outputs.double()), self.shares, self.least)
+
+    def plan(self, options: PredictOptions, calibration: Calibration | None, device: torch.device) -> ClassPlan:
+        """The prepared plan of a request's options."""
+        return ClassPlan.of(options, cast("ClassCalibration | None", calibration), device, self.classes)
+
+    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+        """The answer by PyTorch, see `Engine.answer`."""
+        return cast("ClassPlan", plan).answer(self.predictive(outputs, members), widening)
+
+    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
+        """Options that make the code of every kind of answer run once."""
+        return PredictOptions(), PredictOptions(samples=0)
+
+
+AnyPlan: TypeAlias = PredictionPlan | ClassPlan
+AnyTargetModel: TypeAlias = TargetModel | ClassTargetModel
+
+
+class Engine(Protocol):
+    """Computes answers for one target model. A posterior picks its engine once, when it is loaded."""
+
+    name: str
+
+    def forward(self, draws: Draws, rows: Tensor) -> Tensor:
+        """Outputs of every row under every draw.
+
+        Args:
+            draws: S draws.
+            rows: Encoded rows, ``[B, D]``, float32, on the draws' device.
+
+        Returns:
+            ``[S, B, P]``, standardised. Up to rounding, a row's outputs do not depend on the other rows.
+        """
+        ...
+
+    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+        """The numbers that a plan requests.
+
+        Args:
+            plan: The prepared request, of the target's kind.
+            outputs: Outputs of the network, ``[S, B, P]``, standardised; of the mu-only networks for ``samples=0``.
+            members: Member of each draw, ``[S]``.
+            widening: Whether calibration may only widen the bands of each row, ``[B]``.
+
+        Returns:
+            The requested numbers in the target's unit, by the names of `Prediction` or `ClassPrediction`,
+            without the Monte Carlo standard errors.
+        """
+        ...

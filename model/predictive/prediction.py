@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
+from typing_extensions import TypeVar
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -27,6 +30,7 @@ __all__ = [
     "NUMBER_FIELDS",
     "NUMBER_UNITS",
     "THRESHOLDS",
+    "Answer",
     "AnswerField",
     "AnyPrediction",
     "Axis",
@@ -40,9 +44,9 @@ __all__ = [
     "Question",
     "Unit",
     "answer_size",
+    "arrays_of",
     "in_one",
     "level_hint",
-    "number_arrays",
     "rows_of",
 ]
 
@@ -89,20 +93,20 @@ class Detail:
 
     Attributes:
         name: Its key in the answer.
-        of: Gives it from the options.
+        option: The field of `PredictOptions` that has it.
         listed: Whether it is a list of numbers, or one number.
         whole: Whether whole numbers are written without a fraction.
     """
 
     name: str
-    of: Callable[[PredictOptions], Any]
+    option: str
     listed: bool = True
     whole: bool = False
 
 
-LEVELS = Detail("levels", lambda options: list(options.percentiles), whole=True)
-THRESHOLDS = Detail("thresholds", lambda options: list(options.thresholds))
-COVERAGE = Detail("coverage", lambda options: options.coverage, listed=False)
+LEVELS = Detail("levels", "percentiles", whole=True)
+THRESHOLDS = Detail("thresholds", "thresholds")
+COVERAGE = Detail("coverage", "coverage", listed=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +121,7 @@ class AnswerField:
         column: Name of its columns in a table: a pattern with the axes that each column has one entry of, such as
             ``p{levels}``.
         place: Where its columns stand.
-        asked: Whether the answer to some options has it; None: every answer has it, if only as null.
+        asked: The field of `PredictOptions` that asks for it; empty: every answer has it, if only as null.
         without_draws: Whether it is known without draws; if not it is null with ``samples=0``.
         detail: What the answer says with it; the values are then under ``values``.
         parts: The fields of an object within the prediction, such as Monte Carlo errors.
@@ -129,7 +133,7 @@ class AnswerField:
     about: str = ""
     column: str = ""
     place: Place = Place.FIRST
-    asked: Callable[[PredictOptions], bool] | None = None
+    asked: str = ""
     without_draws: bool = False
     detail: Detail | None = None
     parts: tuple[AnswerField, ...] = ()
@@ -142,7 +146,7 @@ class AnswerField:
 
     def is_in(self, options: PredictOptions) -> bool:
         """Whether the answer to some options has it."""
-        return self.asked is None or self.asked(options)
+        return not self.asked or bool(getattr(options, self.asked))
 
 
 class Fielded(Protocol):
@@ -163,27 +167,22 @@ class Fielded(Protocol):
         ...
 
 
-def number_arrays(prediction: Fielded) -> list[NDArray[np.float64]]:
-    """All arrays of numbers of a prediction, ``[B, …]`` each; these have to be finite."""
-    return [array for each, array in _arrays(prediction) if each.numeric]
+def arrays_of(prediction: Fielded) -> list[NDArray[Any]]:
+    """The arrays of a prediction's fields."""
+    arrays: list[NDArray[Any]] = []
+    for each in prediction.answer_fields:
+        value = getattr(prediction, each.name)
+        if value is not None:
+            arrays += [getattr(value, part.name) for part in each.parts] if each.parts else [value]
+    return arrays
 
 
 def answer_size(prediction: Fielded) -> int:
-    """Number of values in a prediction."""
-    return sum(array.size for _, array in _arrays(prediction))
+    """How many values a prediction has."""
+    return sum(map(_SIZE, arrays_of(prediction)))
 
 
-def _arrays(prediction: Fielded) -> Iterator[tuple[AnswerField, NDArray[Any]]]:
-    for each in prediction.answer_fields:
-        value = getattr(prediction, each.name)
-        if value is None:
-            continue
-        if not each.parts:
-            yield each, value
-            continue
-        for part in each.parts:
-            yield part, getattr(value, part.name)
-
+_SIZE = attrgetter("size")
 
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
@@ -257,7 +256,7 @@ NUMBER_FIELDS = (
         _LEVELS,
         about="Percentiles of the predictive distribution, in the target's unit.",
         column="p{levels}",
-        asked=lambda options: bool(options.percentiles) or options.samples == 0,
+        asked="percentiles",
         detail=LEVELS,
     ),
     AnswerField(
@@ -267,7 +266,7 @@ NUMBER_FIELDS = (
         "Probabilities that the target exceeds thresholds.",
         column="exceedance_{thresholds}",
         place=Place.NEXT,
-        asked=lambda options: bool(options.thresholds),
+        asked="thresholds",
         detail=THRESHOLDS,
     ),
     AnswerField(
@@ -276,19 +275,17 @@ NUMBER_FIELDS = (
         about="Function value of every draw.",
         column="draws",
         place=Place.LAST,
-        asked=lambda options: options.draws,
+        asked="draws",
     ),
     AnswerField(
         "mc_error",
         about="Standard errors for the finite number of draws, in the target's unit.",
         place=Place.NEXT,
-        asked=lambda options: options.mc_error,
+        asked="mc_error",
         parts=(
             AnswerField("mean", (Axis.ROWS,), column="mean_mc_error"),
             AnswerField("std", (Axis.ROWS,), column="std_mc_error"),
-            AnswerField(
-                "percentiles", _LEVELS, column="p{levels}_mc_error", asked=lambda options: bool(options.percentiles)
-            ),
+            AnswerField("percentiles", _LEVELS, column="p{levels}_mc_error", asked="percentiles"),
         ),
     ),
 )
@@ -393,7 +390,7 @@ CLASS_FIELDS = (
         "Percentiles of a class's probability over draws.",
         column="p{levels}_{classes}",
         place=Place.NEXT,
-        asked=lambda options: bool(options.percentiles) or options.samples == 0,
+        asked="percentiles",
         detail=LEVELS,
     ),
     AnswerField(
@@ -411,13 +408,13 @@ CLASS_FIELDS = (
         "Probabilities under every draw.",
         column="draws",
         place=Place.LAST,
-        asked=lambda options: options.draws,
+        asked="draws",
     ),
     AnswerField(
         "mc_error",
         about="Standard errors for the finite number of draws.",
         place=Place.NEXT,
-        asked=lambda options: options.mc_error,
+        asked="mc_error",
         parts=(AnswerField("probabilities", _CLASSES, Unit.PROBABILITY, column="mc_error_{classes}"),),
     ),
 )
@@ -471,9 +468,12 @@ class ClassPrediction:
 
 
 AnyPrediction: TypeAlias = Prediction | ClassPrediction
+Part = TypeVar("Part", bound=AnyPrediction | MonteCarloError)
+Answer = TypeVar("Answer", bound=AnyPrediction, default=Any)
+"""What a posterior answers: about numbers or about classes, where that is known."""
 
 
-def in_one(parts: Sequence[AnyPrediction], numbers: NDArray[np.intp] | None = None) -> AnyPrediction:
+def in_one(parts: Sequence[Answer], numbers: NDArray[np.intp] | None = None) -> Answer:
     """Join the predictions of groups of rows.
 
     Args:
@@ -485,17 +485,15 @@ def in_one(parts: Sequence[AnyPrediction], numbers: NDArray[np.intp] | None = No
     import numpy as np  # here: the command line tells its options without it
 
     order = slice(None) if numbers is None else numbers.argsort()
-    joined: AnyPrediction = _with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
-    return joined
+    return _with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
 
 
-def rows_of(prediction: AnyPrediction, rows: slice) -> AnyPrediction:
+def rows_of(prediction: Answer, rows: slice) -> Answer:
     """Some rows of a prediction, as views."""
-    part: AnyPrediction = _with_arrays(lambda arrays: arrays[0][rows], [prediction])
-    return part
+    return _with_arrays(lambda arrays: arrays[0][rows], [prediction])
 
 
-def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequence[Any]) -> Any:
+def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequence[Part]) -> Part:
     """The first of dataclasses of one type, with arrays made of the arrays of all, and of those within them."""
     changes: dict[str, Any] = {}
     for each in fields(parts[0]):

@@ -9,7 +9,7 @@ The first layer and the skip into the last one are one product each for all draw
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,10 +18,8 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from murho.model.predictive.draws import Draws
-    from murho.model.predictive.target_models import AnyTargetModel
+    from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays
 
 __all__ = [
     "FEW_ROWS",
@@ -187,7 +185,7 @@ def _parts(count: int, most: int) -> list[slice]:
 
 
 class TorchEngine:
-    """The engine of PyTorch, see `model.predictive.engine.Engine`."""
+    """The engine of PyTorch, see `model.predictive.plans.Engine`."""
 
     name = "torch"
 
@@ -199,8 +197,6 @@ class TorchEngine:
         """See `Engine.forward`."""
         return forward(draws, rows)
 
-    def answer(self, plan: Any, outputs: Tensor, members: Tensor, widening: Tensor) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
         """See `Engine.answer`."""
-        predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)
-        answer = plan.answer(predictive, widening)
-        return {name: part.cpu().numpy() for name, part in answer.items()}
+        return self._target.answer(plan, outputs, members, widening)

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 import numpy as np
 
 from murho.model.errors import OptionError, TableError
+from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ SHOWN = 5
 """Rows in a ``repr``."""
 
 
-class Distribution:
+class Distribution(Generic[Answer]):
     """The predictive distribution of the target for each of B rows; nothing is computed before it is asked for."""
 
-    def __init__(self, posterior: Posterior, table: pa.Table, options: PredictOptions) -> None:
+    def __init__(self, posterior: Posterior[Answer], table: pa.Table, options: PredictOptions) -> None:
         """Read the rows of a table.
 
         Args:
@@ -118,7 +119,7 @@ class Distribution:
         """The rows in few words."""
         raise NotImplementedError
 
-    def answer(self, **changes: Any) -> Any:
+    def answer(self, **changes: Any) -> Answer:
         """The posterior's answer, a `model.predictive.prediction.Prediction` or one of classes.
 
         Args:
@@ -127,14 +128,14 @@ class Distribution:
         return self._posterior.predict(self._columns, replace(self._options, **changes))
 
     @cached_property
-    def _plain(self) -> Any:
+    def _plain(self) -> Answer:
         """The answer without percentiles: moments, or probabilities."""
         return self.answer()
 
     @property
     def calibrated(self) -> bool:
         """Whether everything is calibrated, but for the mean of a number, or all is raw."""
-        return bool(self._plain.calibrated)
+        return self._plain.calibrated
 
     @property
     def warnings(self) -> tuple[UnfamiliarValue, ...]:
@@ -144,26 +145,22 @@ class Distribution:
     @property
     def unlike(self) -> NDArray[np.bool_] | None:
         """Whether each row is unlike the training rows, ``[B]``; None: not known."""
-        mask: NDArray[np.bool_] | None = self._plain.unlike
-        return mask
+        return self._plain.unlike
 
-    def _drawn(self, name: str) -> NDArray[np.float64]:
-        """A field of the plain answer that takes draws."""
-        self._require_draws(name)
-        values: NDArray[np.float64] = getattr(self._plain, name)
-        return values
-
-    def _require_draws(self, what: str) -> None:
-        """Check that the answer is from draws.
+    def _drawn(self, name: str, **changes: Any) -> NDArray[Any]:
+        """A field of the answer that takes draws.
 
         Args:
-            what: What needs them, for the message.
+            name: Name of the field.
+            changes: Changed options.
 
         Raises:
             ParameterError: ``samples`` is 0.
         """
         if self._options.samples == 0:
-            raise ParameterError(f"samples: a whole number, at least 1 for {what}; it is 0, the mean alone")
+            raise ParameterError(f"samples: a whole number, at least 1 for {name}; it is 0, the mean alone")
+        values: NDArray[Any] = getattr(self.answer(**changes) if changes else self._plain, name)
+        return values
 
 
 def probability_levels(values: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -190,7 +187,7 @@ def require_whole(value: object, name: str, least: int) -> int:
     return int(value)
 
 
-class NumberDistribution(Distribution):
+class NumberDistribution(Distribution[Prediction]):
     """The predictive distribution of the target for each of B rows, in the target's unit.
 
     It is the exact mixture over the draws of the posterior. If the model has a calibration, `interval`, `ppf`, `cdf`,
@@ -209,8 +206,7 @@ class NumberDistribution(Distribution):
 
     def mean(self) -> NDArray[np.float64]:
         """``[B]``."""
-        mean: NDArray[np.float64] = self._plain.mean
-        return mean
+        return self._plain.mean
 
     def median(self) -> NDArray[np.float64]:
         """``[B]``."""
@@ -244,7 +240,6 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: A level lies elsewhere, the shape does not fit, or there are no draws.
         """
-        self._require_draws("quantiles")
         return self._at_values(100.0 * probability_levels(self._for_every_row(q, "q"), "q"), "percentiles")
 
     def interval(self, confidence: ArrayLike = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -275,10 +270,9 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: The shape does not fit, or there are no draws.
         """
-        self._require_draws("probabilities")
         values = self._for_every_row(x, "x")
         finite = np.isfinite(values)
-        result = self._at_values(np.where(finite, values, 0.0), "thresholds")
+        result = self._at_values(np.where(finite, values, 0.0), "exceedance")
         ends = np.where(np.isnan(values), np.nan, (values < 0.0).astype(np.float64))
         return np.where(finite, result, ends)
 
@@ -303,13 +297,12 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: n is no whole number from 1, or there are no draws.
         """
-        self._require_draws("sample")
         n = require_whole(n, "n", 1)
         generator = np.random.default_rng(seed)
         # 1 - random() lies in (0, 1]; half a rounding error keeps the level below 1, too.
         levels = (np.arange(n) + (1.0 - generator.random(n)) * (1.0 - np.finfo(np.float64).eps)) / n
         orders = generator.permuted(np.tile(np.arange(n), (len(self), 1)), axis=1).T
-        return self._at_values(100.0 * levels[orders], "percentiles")
+        return self.ppf(levels[orders])
 
     def functions(self) -> NDArray[np.float64]:
         """Function values of the posterior's draws, without observation noise and not calibrated.
@@ -321,18 +314,16 @@ class NumberDistribution(Distribution):
         Raises:
             ParameterError: There are no draws.
         """
-        self._require_draws("functions")
-        draws: NDArray[np.float64] = self.answer(noise=False, draws=True).draws
-        return draws
+        return self._drawn("draws", noise=False, draws=True)
 
     def _at_values(
-        self, values: NDArray[np.float64], asked: Literal["percentiles", "thresholds"]
+        self, values: NDArray[np.float64], name: Literal["percentiles", "exceedance"]
     ) -> NDArray[np.float64]:
         """Percentiles, or probabilities of exceedance, at values of their own for every row.
 
         Args:
             values: ``[..., B]``.
-            asked: The option that the values are given to.
+            name: The field of the answer.
 
         Returns:
             ``[..., B]``.
@@ -346,8 +337,8 @@ class NumberDistribution(Distribution):
         for start in range(0, len(self), step):
             rows = slice(start, start + step)
             distinct, places = np.unique(flat[:, rows], return_inverse=True)
-            answer = self[rows].answer(**{asked: tuple(distinct.tolist())})
-            table = answer.percentiles if asked == "percentiles" else answer.exceedance
+            option = "thresholds" if name == "exceedance" else name
+            table = self[rows]._drawn(name, **{option: tuple(distinct.tolist())})
             result[:, rows] = table[np.arange(len(table)), places.reshape(len(flat), -1)]
         return result.reshape(values.shape)
 
@@ -371,7 +362,7 @@ class NumberDistribution(Distribution):
             ) from error
 
 
-class ClassDistribution(Distribution):
+class ClassDistribution(Distribution[ClassPrediction]):
     """The probability of each of C classes, for each of B rows; calibrated if the model has a calibration.
 
     Attributes:
@@ -380,7 +371,7 @@ class ClassDistribution(Distribution):
 
     def __init__(
         self,
-        posterior: Posterior,
+        posterior: Posterior[ClassPrediction],
         table: pa.Table,
         options: PredictOptions,
         classes: NDArray[Any] | None = None,
@@ -456,10 +447,9 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: The share lies elsewhere, or there are no draws.
         """
-        self._require_draws("interval")
         share = float(probability_levels(confidence, "confidence"))
-        answer = self.answer(percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
-        lower, upper = (self._by_class(answer.percentiles[:, :, side]) for side in (0, 1))
+        ends = self._drawn("percentiles", percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
+        lower, upper = (self._by_class(ends[:, :, side]) for side in (0, 1))
         return lower, upper
 
     def prediction_set(self, coverage: float = 0.9) -> NDArray[np.bool_]:
@@ -471,10 +461,8 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: The coverage lies elsewhere, or there are no draws.
         """
-        self._require_draws("prediction sets")
         share = float(probability_levels(coverage, "coverage"))
-        inside: NDArray[np.bool_] = self.answer(coverage=share).prediction_set[:, self._places]
-        return inside
+        return self._drawn("prediction_set", coverage=share)[:, self._places]
 
     def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> NDArray[Any]:
         """Classes drawn with their probabilities, independently.
@@ -504,8 +492,7 @@ class ClassDistribution(Distribution):
         Raises:
             ParameterError: There are no draws.
         """
-        self._require_draws("functions")
-        return self._by_class(self.answer(draws=True).draws)
+        return self._by_class(self._drawn("draws", draws=True))
 
     def _by_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values ``[..., C]`` in the order of `classes`."""

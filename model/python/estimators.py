@@ -9,16 +9,19 @@ distinct names.
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import check_consistent_length
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,8 +29,8 @@ from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.checkpoint.stores import directory_at
-from murho.model.errors import CheckpointError, OptionError
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.errors import OptionError
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.answers import (
     ClassDistribution,
     DataError,
@@ -37,104 +40,102 @@ from murho.model.python.answers import (
     probability_levels,
     require_whole,
 )
-from murho.model.python.estimator_parameters import TrainingParameters, as_value_errors
-from murho.model.python.interface import version_directory, warn_of_left_out, with_declared_kinds
+from murho.model.python.answers import as_value_errors as _as_value_errors
+from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.cells import canonical_category
 from murho.model.tables.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
+from murho.model.training.options import TrainOptions, make_options, option_texts
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
 
-    from murho.model.training.options import TrainOptions
+    from murho.model.training.options import OptionText
 
 __all__ = [
     "BBBClassifier",
     "BBBEstimator",
     "BBBRegressor",
-    "ClassLabels",
 ]
 
 
-AS_JSON = "biuf"
-"""Kinds of dtype whose values JSON keeps, beside text."""
+RENAMED = {"seed": "random_state", "transform": "target_transform"}
+"""Options with another name here: scikit-learn calls the seed ``random_state``, and ``transform`` is a method name."""
+MOST_RANDOM_SEED = 2**31 - 1
+OWN: dict[str, Any] = {"samples": DEFAULT_SAMPLES, "random_state": None, "device": "cpu", "verbose": False}
+"""Parameters that only the estimator has, with defaults; ``random_state`` replaces the seed, with another default."""
+DECIDED = frozenset({"seed", "task"})
+"""Options that are no parameters: ``random_state`` stands for the seed, and the class of the estimator is the task."""
+PLACE_OF_OPTIONS = re.compile(r"^( *)\[options of a training\]", re.MULTILINE)
+"""The placeholder line in a docstring, for the descriptions of the options."""
 
 
-@dataclass(frozen=True, eq=False)
-class ClassLabels:
-    """Values of C classes and their names in the model.
-
-    Attributes:
-        values: The classes of y, ``[C]``, sorted, of the dtype of y.
-        names: The name of each in the model.
-    """
-
-    values: NDArray[Any]
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, values: NDArray[Any]) -> Self:
-        """Name the classes ``[C]``: by their canonical texts, numbered where two of them would be the same."""
-        names: list[str] = []
-        for value in values.tolist():
-            name = text = _text(value)
-            number = 1
-            while name in names:
-                number += 1
-                name = f"{text} ({number})"
-            names.append(name)
-        return cls(values, tuple(names))
-
-    @property
-    def places(self) -> NDArray[np.intp]:
-        """Index of each class among the model's classes, ``[C]``."""
-        ranks: NDArray[np.intp] = np.argsort(np.argsort(np.array(self.names, dtype=object)))
-        return ranks
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON; values that it can't keep are left out, and their names stand for them."""
-        kind, values = self.values.dtype, self.values.tolist()
-        if all(isinstance(value, str) for value in values):
-            return {"values": values, "dtype": "object" if kind.kind == "O" else "str"}
-        return {"values": values, "dtype": kind.str} if kind.kind in AS_JSON else {}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], classes: tuple[str, ...]) -> Self:
-        """The inverse of `to_json`.
-
-        Args:
-            data: The JSON.
-            classes: The model's classes, sorted.
-
-        Raises:
-            ValueError: The names of the values are not the classes of the model.
-        """
-        found = cls.of(np.array(data.get("values", classes), dtype=data.get("dtype")))
-        if tuple(sorted(found.names)) != classes:
-            raise ValueError("the classes of the estimator are not those of the model")
-        return found
-
-
-def _text(value: Any) -> str:
-    try:
-        text = canonical_category(value)
-    except ValueError:
-        text = str(value).strip()
-    return text or "(empty)"  # an empty text would be a missing cell
-
+as_value_errors = partial(_as_value_errors, RENAMED)
+"""Errors as scikit-learn expects them, see `model.python.answers`."""
 
 Answers = TypeVar("Answers", bound=Distribution)
 
 
-class BBBEstimator(TrainingParameters):
-    """An estimator of the predictive distribution of a target; its kinds say what the target is."""
+class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """An estimator of the predictive distribution of a target; its kinds say what the target is.
+
+    The parameters are as the user gave them: the fields of `TrainOptions`, and `OWN`.
+
+    Attributes:
+        _task: The task of the estimator, ``regression`` or ``classification``.
+        _without: Options that mean nothing for this task, and so are no parameters.
+        _options: Name of a parameter → the option that it stands for; without ``random_state``.
+
+    Raises:
+        TypeError: A parameter is unknown.
+    """
+
+    _task: ClassVar[str] = "auto"
+    _without: ClassVar[frozenset[str]] = frozenset()
+    _options: ClassVar[dict[str, OptionText]] = {}
+
+    if TYPE_CHECKING:  # `_constructor` makes one for every class
+
+        def __init__(self, **parameters: Any) -> None: ...
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """Give the class its parameters, and insert their descriptions into its docstring."""
+        super().__init_subclass__(**rest)
+        left_out = DECIDED | cls._without
+        cls._options = {RENAMED.get(text.name, text.name): text for text in option_texts() if text.name not in left_out}
+        cls.__init__ = _constructor(  # type: ignore[method-assign]
+            {name: text.default for name, text in cls._options.items()} | OWN
+        )
+        if cls.__doc__:  # None with python -OO
+            wrapper = textwrap.TextWrapper(112, subsequent_indent="    ", break_on_hyphens=False)
+            lines = [wrapper.fill(f"{name}: {' '.join(text.help.split())}") for name, text in cls._options.items()]
+            # The indent depends on the version of Python: from 3.13 on the compiler removes it.
+            cls.__doc__ = PLACE_OF_OPTIONS.sub(lambda place: textwrap.indent("\n".join(lines), place[1]), cls.__doc__)
+
+    def train_options(self) -> TrainOptions:
+        """The parameters as validated options.
+
+        Raises:
+            ParameterError: A parameter has a value that can't be used; the message names it.
+        """
+        values = {text.name: _plain(getattr(self, parameter)) for parameter, text in self._options.items()}
+        values["columns"] = values["columns"] or {}
+        # `quick` chooses what was not given; a parameter with its default counts as not given.
+        defaults = TrainOptions.model_fields
+        values = {name: value for name, value in values.items() if value != defaults[name].default}
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(MOST_RANDOM_SEED)
+        with as_value_errors():
+            return make_options(values | {"seed": int(seed), "task": self._task})
 
     def save(self, directory: str | Path, name: str) -> Path:
         """Write the fit as the next version of a checkpoint, for ``murho serve``, ``predict`` and ``evaluate``.
@@ -152,50 +153,9 @@ class BBBEstimator(TrainingParameters):
         check_is_fitted(self)
         return write_checkpoint(directory_at(directory), name, self.posterior_.spec, self.posterior_.tensors)
 
-    @classmethod
-    def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:
-        """Load a fitted estimator from a checkpoint that `save` or ``murho train`` wrote.
-
-        The parameters are those of the fit in the checkpoint, so a clone of the estimator fits in the same way.
-
-        Args:
-            path: ``NAME/VERSION``, or ``NAME`` for the latest version.
-            device: Where to compute.
-
-        Raises:
-            CheckpointError: Something is missing or damaged, or the target is of the other kind; the message says what.
-        """
-        directory = version_directory(Path(path))
-        with as_value_errors():
-            posterior = Posterior.load(directory, resolve_device(device))
-        spec = posterior.spec
-        if (spec.schema.target.classes is None) != (cls._task == "regression"):
-            kind, other = ("numbers", "BBBRegressor") if cls._task != "regression" else ("classes", "BBBClassifier")
-            raise CheckpointError(f"{directory} predicts {kind}: load it with {other}.from_checkpoint")
-        features = [feature.name for feature in spec.schema.features]
-        try:
-            record = spec.records.get("estimator", {"columns": features, "named": True})
-            columns, named = [str(name) for name in record["columns"]], bool(record["named"])
-            estimator = cls(**cls.parameters_of(spec.training["options"]), device=device)
-            estimator._read_record(record, spec)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{directory}: estimator or training.options is malformed: {error!r}") from error
-        estimator.n_features_in_ = len(columns)
-        if named:
-            estimator.feature_names_in_ = np.array(columns, dtype=object)
-        estimator.posterior_ = posterior
-        return estimator
-
     @abstractmethod
     def _read_target(self, y: Any) -> pa.Array:
         """The target as a column of a table ``[N]``, after the checks of scikit-learn."""
-
-    def _record(self) -> dict[str, Any]:
-        """What the checkpoint must know of the target to become this estimator again."""
-        return {}
-
-    def _read_record(self, record: Mapping[str, Any], spec: ModelSpec) -> None:
-        """The inverse of `_record`; a checkpoint of ``murho train`` has nothing of it."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         options = self.train_options()
@@ -215,17 +175,10 @@ class BBBEstimator(TrainingParameters):
             table = table.append_column(target, targets)
             with use_threads_for_fitting(device), TerminalReporter() if self.verbose else Reporter() as reporter:
                 trained = train(table, target, options, reporter=reporter, device=device)
-        record = {"columns": self._names(), "named": hasattr(self, "feature_names_in_"), **self._record()}
-        spec = replace(trained.spec, records={**trained.spec.records, "estimator": record})
-        # What is given to `fit` is no parameter of the estimator: a copy of it has no such column.
-        of_fit: dict[str, Any] = {} if sample_weight is None else {"weight": None}
-        of_fit |= {} if groups is None else {"group": []}
-        if of_fit:
-            spec = replace(spec, training={**spec.training, "options": {**spec.training["options"], **of_fit}})
-        self.posterior_ = Posterior(spec, trained.posterior.tensors, device=device)
-        if spec.training["interrupted"]:
+        self.posterior_ = Posterior(trained.spec, trained.posterior.tensors, device=device)
+        if trained.spec.training["interrupted"]:
             raise KeyboardInterrupt
-        warn_of_left_out(spec.schema, stacklevel=3)
+        warn_of_left_out(trained.spec.schema, stacklevel=3)
         return self
 
     def _names(self) -> list[str]:
@@ -285,6 +238,31 @@ class BBBEstimator(TrainingParameters):
         # Copies: joblib maps files into memory read-only, and PyTorch warns about read-only arrays.
         tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
         self.posterior_ = Posterior(ModelSpec.from_json(facts), tensors, device=device)
+
+
+def _constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
+    """A constructor with parameters that have these defaults, all keyword-only."""
+    signature = inspect.Signature(
+        [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=at) for name, at in defaults.items()),
+        ]
+    )
+
+    def __init__(self: BBBEstimator, **parameters: Any) -> None:  # noqa: N807 - it becomes the method
+        # Stored unchanged, because `clone` compares them; `fit` validates them.
+        signature.bind(self, **parameters)
+        for name, default in defaults.items():
+            setattr(self, name, parameters.get(name, default))
+
+    # scikit-learn and `help` read the parameters here.
+    __init__.__signature__ = signature  # type: ignore[attr-defined]  # mypy knows no attributes of functions
+    return __init__
+
+
+def _plain(value: Any) -> Any:
+    """The value without numpy types; a search over parameters often takes its values from an array."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _with_column(
@@ -563,8 +541,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
 
     def _distribution(self, X: Any, *, samples: int | None = None, least: int = 1) -> ClassDistribution:
         check_is_fitted(self)
-        labels = self._labels
-        return self._asked(X, ClassDistribution, labels.values, labels.places, samples=samples, least=least)
+        return self._asked(X, ClassDistribution, self.classes_, self._places, samples=samples, least=least)
 
     def _read_target(self, y: Any) -> pa.Array:
         values = validate_data(self, y=y)
@@ -582,15 +559,19 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
                 f"y has {len(classes):,} different classes: at most {MOST_CLASSES:,} can be told apart; BBBRegressor "
                 "predicts numbers"
             )
-        self._set_labels(ClassLabels.of(classes))
-        return pa.array(np.array(self._labels.names, dtype=object)[codes], pa.string())
+        names: list[str] = []
+        for value in classes.tolist():
+            names.append(_text(value))
+            while names[-1] in names[:-1]:
+                names[-1] += " (2)"
+        named = np.array(names, dtype=object)
+        self.classes_, self._places = classes, named.argsort().argsort()
+        return pa.array(named[codes], pa.string())
 
-    def _set_labels(self, labels: ClassLabels) -> None:
-        self._labels, self.classes_ = labels, labels.values
 
-    def _record(self) -> dict[str, Any]:
-        return {"classes": self._labels.to_json()}
-
-    def _read_record(self, record: Mapping[str, Any], spec: ModelSpec) -> None:
-        classes = spec.schema.target.classes or ()
-        self._set_labels(ClassLabels.from_json(record.get("classes", {}), classes))
+def _text(value: Any) -> str:
+    try:
+        text = canonical_category(value)
+    except ValueError:
+        text = str(value).strip()
+    return text or "(empty)"  # an empty text would be a missing cell

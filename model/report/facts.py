@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Feature
-    from murho.model.training.pruning import Pruned
-    from murho.model.training.revisions import LabelledRows
+    from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Evidence, Trained
-    from murho.model.training.updating import Updated
 
 __all__ = [
     "FACTS_PATH",
@@ -134,17 +132,13 @@ def facts_of_data(
     return dict(stored) | _plain(made | _told_by(posterior, columns, judged))
 
 
-def facts_of_revision(
-    kind: str, revised: Updated | Pruned, rows: LabelledRows | None, before: Mapping[str, Any], history: Sequence[Epoch]
-) -> dict[str, Any]:
+def facts_of_revision(revised: Revised, rows: LabelledRows | None, before: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of an updated or pruned version.
 
     Args:
-        kind: ``update`` or ``pruning``.
-        revised: The outcome.
+        revised: The version.
         rows: The labelled rows that it was judged by; None: there were none.
         before: The facts of the version that it was made from (`report_facts`).
-        history: The epochs of the fit; none of a pruning.
 
     Returns:
         The facts of a report. Target, table and candidates are those of the training; the curves go on with the fit of
@@ -153,22 +147,20 @@ def facts_of_revision(
         network are not true of it. ``revision`` has ``kind``, what ``model.json`` says of it, and the full ``scores``
         of both versions on the labelled rows.
     """
-    spec = revised.posterior.spec
-    record, fits = spec.records[kind], before["training"]["curves"] or []
+    spec, judged, fits = revised.posterior.spec, revised.judged, before["training"]["curves"] or []
     made = facts_of_spec(spec)
     made["training"] = {
         **before["training"],
         "calibration_rows": made["training"]["calibration_rows"],
-        "curves": [*fits, *([_curve(kind, history)] if history else [])] or None,
+        "curves": [*fits, *([_curve(revised.kind, revised.history)] if revised.history else [])] or None,
     }
     made["target"], made["table"] = before["target"], before["table"] | {"rows": spec.rows_learned}
     scores = None
     if rows is not None:
-        judged = revised.judged if record.get("held_out", True) else None
         made |= _told_by(revised.posterior, rows.columns, judged)
         made |= {} if judged is None else {"scores": revised.after}
         scores = {"before": revised.before, "after": revised.after}
-    return _plain(made | {"revision": {"kind": kind, **record, "scores": scores}})
+    return _plain(made | {"revision": {"kind": revised.kind, **revised.facts, "scores": scores}})
 
 
 def stored_facts(read: Callable[[str, int], bytes]) -> dict[str, Any] | None:

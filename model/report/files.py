@@ -15,16 +15,13 @@ from murho.model.report.page import draw, html_page
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.training.pruning import Pruned
-    from murho.model.training.revisions import LabelledRows
+    from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
-    from murho.model.training.updating import Updated
 
 __all__ = [
     "MOST_ROWS",
@@ -72,27 +69,23 @@ def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> d
 
 def revision_report(
     name: str,
-    kind: str,
-    revised: Updated | Pruned,
+    revised: Revised,
     rows: LabelledRows | None,
     before: Mapping[str, Any],
     *,
-    history: Sequence[Epoch] = (),
     with_rows: bool = True,
 ) -> dict[str, bytes]:
     """The files of the report of an update or a pruning, by path in the directory of the version.
 
     Args:
         name: Name of the checkpoint.
-        kind: ``update`` or ``pruning``.
-        revised: The outcome.
+        revised: The version.
         rows: The labelled rows that it was judged by; None: there were none.
         before: The facts of the version that it was made from.
-        history: The epochs of the fit; none of a pruning.
         with_rows: Whether to show these rows.
     """
-    facts, judged, shown = facts_of_revision(kind, revised, rows, before, history), revised.judged, None
-    if with_rows and rows is not None and judged is not None and facts["held_out"] is not None:
+    facts, judged, shown = facts_of_revision(revised, rows, before), revised.judged, None
+    if with_rows and rows is not None and judged is not None:
         shown = shown_rows(judged, revised.posterior, rows.columns, rows.numbers)
     return report_files(name, facts, shown, stored=True)
 

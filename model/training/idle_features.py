@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import Fit
     from murho.model.bbb.rows import Rows
-    from murho.model.training.candidate_fits import BestSoFar, CandidateFits
     from murho.model.training.candidates import Attempt, Candidate
+    from murho.model.training.search import BestSoFar, CandidateFits
 
 __all__ = [
     "harm_of_shuffling",

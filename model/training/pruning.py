@@ -11,7 +11,7 @@ Elsewhere they give the epistemic uncertainty.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +22,7 @@ from murho.model.bbb.network import inputs_read, weights_from_inputs
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
-from murho.model.training.revisions import Revised, judge_both, score_facts
+from murho.model.training.revisions import revise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,15 +31,12 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.network import Architecture
     from murho.model.encoding.encoder import Encoder
-    from murho.model.training.revisions import LabelledRows
+    from murho.model.training.revisions import LabelledRows, Revised
 
 __all__ = [
     "HISTOGRAM_EDGES",
     "PRUNED_RHO",
     "Cut",
-    "Histogram",
-    "Layer",
-    "Pruned",
     "cut",
     "extrapolation_inputs",
     "held_weights",
@@ -60,49 +57,17 @@ HISTOGRAM_EDGES = np.linspace(-3.0, 2.0, 41)
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Counts of the weights of one layer, over all members.
-
-    Attributes:
-        name: Name of the tensor, such as ``layers.0.weight``.
-        weights: All weights.
-        held: Weights that are never removed: of `extrapolation_inputs`, and of inputs that their member does not read.
-        removed: Removed weights, now zero.
-        kept: Weights that are left, held ones included.
-    """
-
-    name: str
-    weights: int
-    held: int
-    removed: int
-    kept: int
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Weights that are not held by their signal-to-noise ratio.
-
-    Attributes:
-        edges: Edges of the bins; ratios beyond them count in the first and the last bin.
-        removed: Removed weights in each bin.
-        kept: Weights left in each bin.
-    """
-
-    edges: tuple[float, ...]
-    removed: tuple[int, ...]
-    kept: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Cut:
-    """The removed weights of a pruning; as JSON data, facts of ``model.json``.
+    """What a pruning removes.
 
     Attributes:
-        fraction: Removed share of the weights that are not held.
-        threshold: The highest signal-to-noise ratio of a removed weight.
-        weights: All weights, of all layers; ``held``, ``removed`` and ``kept`` likewise.
-        layers: Counts for each layer.
-        histogram: The signal-to-noise ratios.
+        fraction: Share of the weights that are not held.
+        threshold: Highest signal-to-noise ratio of a removed weight.
+        weights: Number of all weights.
+        held: Weights that are never removed.
+        removed: Weights that are removed, with those that an earlier pruning has removed.
+        histogram: Of the ratios of the removed weights and of those that are kept and not held: ``edges``, ``removed``
+            and ``kept``.
     """
 
     fraction: float
@@ -110,9 +75,7 @@ class Cut:
     weights: int
     held: int
     removed: int
-    kept: int
-    layers: tuple[Layer, ...]
-    histogram: Histogram
+    histogram: dict[str, list[float]]
 
 
 def signal_to_noise(mu: Tensor, rho: Tensor) -> Tensor:
@@ -167,16 +130,17 @@ def cut(
     order = torch.where(held, torch.inf, ratios).argsort(stable=True)
     removed = torch.zeros_like(held)
     removed[order[:count]] = True
-    pruned, layers = dict(tensors), []
-    sizes = [tensors[f"{name}.mu"].numel() for name in names]
-    for name, out, stays in zip(names, removed.split(sizes), held.split(sizes), strict=True):
+    pruned = dict(tensors)
+    for name, out in zip(names, removed.split([tensors[f"{name}.mu"].numel() for name in names]), strict=True):
         for part, value in ((f"{name}.mu", 0.0), (f"{name}.rho", PRUNED_RHO)):
             pruned[part] = tensors[part].masked_fill(out.view_as(tensors[part]), value)
-        layers.append(Layer(name, len(out), int(stays.sum()), int(out.sum()), int((~out).sum())))
-    edges = tuple(float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES)
-    histogram = Histogram(edges, _bins(ratios[removed]), _bins(ratios[~held & ~removed]))
-    counts = len(held), len(held) - free, count, len(held) - count
-    return pruned, Cut(fraction, float(ratios[order[count - 1]]), *counts, tuple(layers), histogram)
+    histogram = {
+        "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
+        "removed": _bins(ratios[removed]),
+        "kept": _bins(ratios[~held & ~removed]),
+    }
+    threshold = float(ratios[order[count - 1]])
+    return pruned, Cut(fraction, threshold, len(held), len(held) - free, count, histogram)
 
 
 def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inputs: Sequence[int]) -> list[Tensor]:
@@ -196,27 +160,14 @@ def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inpu
     return [weights_from_inputs(architecture, index, held) for index in range(len(architecture.layers))]
 
 
-def _bins(ratios: Tensor) -> tuple[int, ...]:
+def _bins(ratios: Tensor) -> list[float]:
     logarithms = np.log10(np.maximum(ratios.numpy(), 1e-30))
     clipped = np.clip(logarithms, HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
-    return tuple(np.histogram(clipped, HISTOGRAM_EDGES)[0].tolist())
+    counts: list[float] = np.histogram(clipped, HISTOGRAM_EDGES)[0].tolist()
+    return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned(Revised):
-    """The outcome of a pruning. Without labelled rows the new version has no metrics.
-
-    The calibration is ``kept``, ``made anew`` or ``none``. Each half of the rows is scored with a calibration from the
-    other half.
-
-    Attributes:
-        cut: The removed weights.
-    """
-
-    cut: Cut
-
-
-def prune(old: Posterior, fraction: float, rows: LabelledRows | None = None) -> Pruned:
+def prune(old: Posterior, fraction: float, rows: LabelledRows | None = None) -> Revised:
     """Remove the weights with the lowest signal-to-noise ratio.
 
     Pruning changes the bands. With 50 labelled rows or more they are calibrated anew, as a training does with held-out
@@ -232,35 +183,9 @@ def prune(old: Posterior, fraction: float, rows: LabelledRows | None = None) -> 
         OptionError: The fraction is out of range, or removes nothing new.
     """
     tensors, what = cut(old.tensors, old.architecture, fraction, extrapolation_inputs(old.encoder))
-    spec = old.spec.made_now(metrics={})
-    new = Posterior(spec, tensors)
-    calibration = "none" if spec.calibration is None else "kept"
-    before = calibrated = None
-    if rows is not None:
-        order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
-        enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
-        # Two halves: the bands of each half are scored with a calibration from the other.
-        groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
-        calibrating = range(len(groups)) if enough else ()
-        before, calibrated = judge_both(old, new, rows, groups, calibrating=calibrating)
-        spec = replace(spec, metrics=calibrated.metrics)
-        if calibrated.conformal is not None:
-            spec, calibration = replace(spec, calibration=calibrated.conformal), "made anew"
-    after = None if calibrated is None else calibrated.metrics
-    facts = {
-        "from_version": old.version,
-        **asdict(what),
-        "calibration": calibration,
-        "rows": None if rows is None else len(rows),
-        "before": score_facts(before),
-        "after": score_facts(after),
-    }
-    spec = replace(spec, records={**spec.records, "pruning": facts})
-    return Pruned(
-        posterior=new.described(spec),
-        before=before,
-        after=after,
-        calibration=calibration,
-        judged=None if calibrated is None else calibrated.held_out,
-        cut=what,
-    )
+    count = 0 if rows is None else len(rows)
+    order, enough = np.random.Generator(np.random.PCG64(old.seed)).permutation(count), count >= FEWEST_ROWS_TO_CALIBRATE
+    # No member has learned from the rows; each half is scored with a calibration from the other half.
+    groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
+    new = Posterior(old.spec.made_now(metrics={}), tensors)
+    return revise(old, new, "pruning", asdict(what), rows, groups, calibrating=range(2) if enough else ())

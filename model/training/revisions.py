@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,17 +15,18 @@ from murho.model.tables.columns import canonical_column
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table, read_targets
-from murho.model.tables.splits import find_units
+from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, find_units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from murho.model.bbb.fit import Epoch
+    from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
-    from murho.model.evaluation.held_out import Calibrated
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Feature, Target
     from murho.model.tables.splits import HeldOut, Units
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LabelledRows",
     "Revised",
-    "judge_both",
     "labelled_rows",
-    "score_facts",
+    "revise",
 ]
 
 
@@ -164,46 +164,96 @@ def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: 
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Revised:
-    """A new version of a checkpoint, made of an old one, and what labelled rows say of both.
+    """A version that was made of another one.
 
     Attributes:
-        posterior: The new version, for `model.checkpoint.checkpoint.write_checkpoint`.
-        before: Metrics of the old version on the rows, as `calibrate_held_out` returns them; None without rows.
-        after: Metrics of the new version, likewise.
-        calibration: What became of the calibration: ``kept``, ``none``, or how the rows have made one.
-        judged: The new version's predictions for the rows that ``after`` is of; None without rows.
+        posterior: The version, with its specification.
+        kind: ``update`` or ``pruning``.
+        before: Metrics of the version before on the labelled rows; None if there are none.
+        after: Those of the new one.
+        judged: The rows that ``after`` is about, judged; None if there are none, or if it has learned from them.
+        history: All epochs of a fit.
     """
 
     posterior: Posterior
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    calibration: str
-    judged: JudgedRows | None
+    kind: str
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    judged: JudgedRows | None = None
+    history: tuple[Epoch, ...] = ()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the version says of the revision."""
+        facts: Mapping[str, Any] = self.posterior.spec.records[self.kind]
+        return facts
 
 
-def judge_both(
-    old: Posterior, new: Posterior, rows: LabelledRows, groups: Sequence[HeldOut], **options: Any
-) -> tuple[dict[str, Any], Calibrated]:
-    """Metrics of the old version, and what the rows say of the new one.
+def revise(
+    old: Posterior,
+    new: Posterior,
+    kind: str,
+    facts: Mapping[str, Any],
+    rows: LabelledRows | None,
+    groups: Sequence[HeldOut] = (),
+    *,
+    calibrating: Sequence[int] = (),
+    units: Units | None = None,
+    earlier: Calibration | None = None,
+    history: tuple[Epoch, ...] = (),
+) -> Revised:
+    """Judge a new version beside the old one by the same rows, calibrate it, and record what made it.
 
-    NLL, CRPS and RMSE of a number are those of the raw predictive. Log loss, accuracy and Brier score of a class are of
-    the probabilities that answers give: with the version's own calibration, unless the rows make another one.
+    Scores take the place of those in ``model.json`` if the rows are many, or if it has none.
 
     Args:
-        old: The old version.
-        new: The new version.
-        rows: The labelled rows.
-        groups: Which of them are judged, and by which members.
-        options: Of the new version, see `model.evaluation.held_out.calibrate_held_out`.
+        old: The version before.
+        new: The new one, with the calibration of the old one.
+        kind: ``update`` or ``pruning``.
+        facts: What the version says of the revision, besides rows, scores and the calibration: ``pooled`` with that of
+            the version before, ``made`` anew, ``kept`` or ``none``.
+        rows: Labelled rows; None: the version is not judged.
+        groups: Numbers of the rows to judge by, with the members that have not learned from them.
+        calibrating: Numbers of the groups whose rows make the calibration.
+        units: Rows that are not independent.
+        earlier: A calibration to pool with.
+        history: All epochs of a fit.
     """
-    before = calibrate_held_out(old, rows.encoded, rows.targets, groups, calibrating=()).metrics
-    return before, calibrate_held_out(new, rows.encoded, rows.targets, groups, **options)
+    spec, before, found = new.spec, None, None
+    calibration = "none" if spec.calibration is None else "kept"
+    if rows is not None:
+        before = calibrate_held_out(old, rows.encoded, rows.targets, groups, calibrating=()).metrics
+        found = calibrate_held_out(
+            new,
+            rows.encoded,
+            rows.targets,
+            groups,
+            calibrating=calibrating,
+            units=None if units is None else units.of_rows,
+            even=units is not None and units.grouped,
+            earlier=earlier,
+        )
+        if found.conformal is not None:
+            calibration = "made" if earlier is None else "pooled"
+            spec = replace(spec, calibration=found.conformal)
+        if len(rows) >= FEWEST_ROWS_TO_CALIBRATE or not spec.metrics:
+            spec = replace(spec, metrics=found.metrics)
+    after = None if found is None else found.metrics
+    record = {
+        **facts,
+        "from_version": old.version,
+        "rows": None if rows is None else len(rows),
+        "calibration": calibration,
+        "before": _scores(before),
+        "after": _scores(after),
+    }
+    spec = replace(spec, records={**spec.records, kind: record})
+    return Revised(new.described(spec), kind, before, after, None if found is None else found.held_out, history)
 
 
-def score_facts(report: dict[str, Any] | None) -> dict[str, float] | None:
-    """The scores that ``model.json`` keeps of metrics."""
-    if report is None:
-        return None
-    return {name: report[name] for name in ("nll", "crps", "rmse", "log_loss", "accuracy", "brier") if name in report}
+def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:
+    """The scores of an evaluation that are kept."""
+    kept = ("nll", "crps", "rmse", "log_loss", "accuracy", "brier")
+    return None if report is None else {name: report[name] for name in kept if name in report}

@@ -34,13 +34,12 @@ from murho.model.predictive.compiled_engine import engine_worth
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind, Schema
-from murho.model.training.candidate_fits import fit_options
 from murho.model.training.candidates import SHARE_OF_SEARCH, Stage, TimeToFinish
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
 from murho.model.training.idle_features import note_of_unread
 from murho.model.training.prepared_table import prepare_table, rows_for_budget
 from murho.model.training.rows import learnable_rows
-from murho.model.training.search import search, trial
+from murho.model.training.search import fit_options, search, trial
 from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:

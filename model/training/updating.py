@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,76 +25,43 @@ from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, MOST_HELD_OUT, HeldOut, Split, folds_of, single_rows
 from murho.model.training.pruning import is_removed
-from murho.model.training.revisions import Revised, judge_both, score_facts
+from murho.model.training.revisions import revise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
-    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.tables.splits import Units
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import UpdateOptions
-    from murho.model.training.revisions import LabelledRows
+    from murho.model.training.revisions import LabelledRows, Revised
 
 __all__ = [
     "FEWEST_ROWS_TO_HOLD_OUT",
-    "LayerShift",
-    "PosteriorShift",
-    "Updated",
     "fit_to_new_rows",
+    "posterior_shift",
     "split_new_rows",
     "temperature_of",
     "update",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerShift:
-    """Shift of the weights or the biases of one layer, over all members.
+def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, float]:
+    """How far a posterior has moved, from its tensors by name.
 
-    Attributes:
-        name: Name of the tensor, such as ``layers.0.weight``.
-        shift: Mean of ``|mu - mu_old| / sigma_old``.
-        moved: Share of the weights (or biases) whose mean moved more than one old sigma.
+    Returns:
+        ``kl``: ``KL(new || old)`` of all weights and biases of a member, nats, mean over members: the information
+        gained from the new rows. ``moved``: share of the weights and biases whose mean moved more than one old sigma.
     """
-
-    name: str
-    shift: float
-    moved: float
-
-
-@dataclass(frozen=True, slots=True)
-class PosteriorShift:
-    """Shift of a posterior.
-
-    Attributes:
-        kl: ``KL(new || old)`` of all weights and biases of a member, nats, mean over members: the information gained
-            from the new rows.
-        moved: Share of the weights and biases whose mean moved more than one old sigma.
-        layers: The shift of each layer.
-    """
-
-    kl: float
-    moved: float
-    layers: tuple[LayerShift, ...]
-
-    @classmethod
-    def between(cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> Self:
-        """The shift between two posteriors, from their tensors by name."""
-        kl, moved, count, layers = 0.0, 0, 0, []
-        names = [name.removesuffix(".mu") for name in old if name.endswith(".mu")]
-        for name in sorted(names, key=lambda name: (int(name.split(".")[1]), name.endswith("bias"))):
-            means, scales = ([of[f"{name}.{part}"].double().flatten(1) for of in (old, new)] for part in ("mu", "rho"))
-            scales = [functional.softplus(scale) for scale in scales]
-            shift = (means[1] - means[0]).abs() / scales[0]
-            beyond = shift > 1.0
-            kl += float(gaussian_kl(means[1], scales[1], means[0], scales[0])[0].mean())
-            moved, count = moved + int(beyond.sum()), count + beyond.numel()
-            layers.append(LayerShift(name, float(shift.mean()), float(beyond.double().mean())))
-        return cls(kl, moved / count, tuple(layers))
+    kl, moved = 0.0, []
+    for name in (name.removesuffix("mu") for name in old if name.endswith(".mu")):
+        means, scales = ([of[name + part].double().flatten(1) for of in (old, new)] for part in ("mu", "rho"))
+        before, after = map(functional.softplus, scales)
+        kl += float(gaussian_kl(means[1], after, means[0], before)[0].mean())
+        moved.append(((means[1] - means[0]).abs() > before).double().flatten())
+    return {"kl": kl, "moved": float(torch.cat(moved).mean())}
 
 
 FEWEST_ROWS_TO_HOLD_OUT = 10
@@ -205,26 +172,6 @@ def fit_to_new_rows(
         reporter.end()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Updated(Revised):
-    """The outcome of an update.
-
-    The calibration is ``pooled`` with the new rows, ``made`` from them, ``kept`` or ``none``.
-
-    Attributes:
-        shift: Shift of the posterior.
-        held_out: Whether new rows were held out. If so, ``after`` is estimated from members that have not learned the
-            row; if not, it has scores on rows that the version has learned.
-        history: All epochs of the fit.
-    """
-
-    before: dict[str, Any]
-    after: dict[str, Any]
-    shift: PosteriorShift
-    held_out: bool
-    history: tuple[Epoch, ...]
-
-
 def update(
     old: Posterior,
     rows: LabelledRows,
@@ -232,7 +179,7 @@ def update(
     *,
     reporter: Reporter,
     device: str = "cpu",
-) -> Updated:
+) -> Revised:
     """Learn from new rows with a version's posterior as the prior.
 
     Schema, encoding and standardisation of the version stay, because its weights are only valid with them. From 10 new
@@ -257,7 +204,7 @@ def update(
     seed, members = old.seed if options.seed is None else options.seed, old.architecture.members
     split = split_new_rows(len(rows), seed, members, rows.units)
     learned, rows_before = len(split.training), old.spec.rows_learned
-    held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
+    held_out = len(split.calibration) > 0
     if not held_out:
         reporter.say(
             f"{len(rows)} new rows are too few to hold any out: all are learned from, and the calibration stays"
@@ -271,9 +218,7 @@ def update(
     if interrupted:
         reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
 
-    tensors = learned_tensors(outcome.network, outcome.likelihood)
-    shift = PosteriorShift.between(old.tensors, tensors)
-    likelihood = old.spec.likelihood
+    likelihood, tensors = old.spec.likelihood, learned_tensors(outcome.network, outcome.likelihood)
     spec = old.spec.made_now(
         likelihood=replace(
             likelihood,
@@ -283,37 +228,16 @@ def update(
             else likelihood.shares.after(rows_before, rows.targets[split.training]),
         )
     )
-    new = Posterior(spec, tensors)
-    judged = HeldOut(split.calibration if held_out else split.training, None)
-    groups = [judged] if split.folds is None else split.held_out(members)
-    before, calibrated = judge_both(
-        old,
-        new,
-        rows,
-        groups,
-        calibrating=range(len(groups)) if held_out and (many or spec.calibration is not None) else (),
-        units=None if split.units is None else split.units.of_rows,
-        even=split.units is not None and split.units.grouped,
-        earlier=spec.calibration,
-    )
-    calibration = "none" if spec.calibration is None else "kept"
-    if calibrated.conformal is not None:
-        calibration = "made" if spec.calibration is None else "pooled"
-        spec = replace(spec, calibration=calibrated.conformal)
-    if many:
-        spec = replace(spec, metrics=calibrated.metrics)
+    groups = [HeldOut(split.calibration if held_out else split.training, None)]
+    groups = groups if split.folds is None else split.held_out(members)
+    calibrating = held_out and (spec.calibration is not None or len(rows) >= FEWEST_ROWS_TO_CALIBRATE)
     facts = {
-        "from_version": old.version,
-        "rows": len(rows),
         "left_out_rows": rows.left_out,
         "learned_rows": learned,
         "total_rows": rows_before + learned,
         "outside": rows.outside,
-        **asdict(shift),
+        **posterior_shift(old.tensors, tensors),
         "held_out": held_out,
-        "calibration": calibration,
-        "before": score_facts(before),
-        "after": score_facts(calibrated.metrics),
         "epochs": outcome.epochs,
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
@@ -323,17 +247,19 @@ def update(
         "seed": seed,
         "seconds": round(time.monotonic() - began, 3),
     }
-    spec = replace(spec, records={**spec.records, "update": facts})
-    return Updated(
-        posterior=new.described(spec),
-        shift=shift,
-        before=before,
-        after=calibrated.metrics,
-        held_out=held_out,
-        calibration=calibration,
-        judged=calibrated.held_out,
+    revised = revise(
+        old,
+        Posterior(spec, tensors),
+        "update",
+        facts,
+        rows,
+        groups,
+        calibrating=range(len(groups)) if calibrating else (),
+        units=split.units,
+        earlier=spec.calibration,
         history=outcome.history,
     )
+    return revised if held_out else replace(revised, judged=None)
 
 
 def _refuse_pruned(old: Posterior) -> None:

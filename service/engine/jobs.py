@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.prediction import PredictOptions, Question
-    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question
     from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 
 __all__ = ["Answer", "Job", "ModelLike", "Reservation", "Slice", "Timing"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.errors import MurhoError
-from murho.model.predictive.prediction import Question, in_one, number_arrays
+from murho.model.predictive.prediction import Question, arrays_of, in_one
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.engine.jobs import Answer, Job, Slice
 from murho.service.engine.scheduler import PASS_SECONDS
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import PredictOptions
-    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
     from murho.service.engine.jobs import ModelLike, Reservation
     from murho.service.engine.scheduler import Outcome, Scheduler
@@ -214,7 +213,7 @@ class _Finite:
 
     def all(self, prediction: AnyPrediction) -> bool:
         """Returns whether all numbers are finite."""
-        for array in number_arrays(prediction):
+        for array in arrays_of(prediction):
             whole = array.base if isinstance(array.base, np.ndarray) else array
             known = self._searched.get(id(whole))
             if known is None:
@@ -226,7 +225,7 @@ class _Finite:
     def rows(self, prediction: AnyPrediction) -> NDArray[np.bool_]:
         """Returns whether all numbers of each row are finite, `[B]`."""
         finite = np.ones(len(prediction), dtype=bool)
-        for array in number_arrays(prediction):
+        for array in arrays_of(prediction):
             finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
         return finite
 

@@ -40,7 +40,7 @@ def answer_facts(answered: Answered) -> dict[str, Any]:
         "seed": prediction.seed,
         "calibrated": prediction.calibrated,
         **({} if prediction.classes is None else {"classes": list(prediction.classes)}),
-        **{detail.name: detail.of(options) for detail in details},
+        **{detail.name: getattr(options, detail.option) for detail in details},
         "warnings": answered.warnings,
     }
 

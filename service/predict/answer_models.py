@@ -63,7 +63,7 @@ def _entry(field: AnswerField, prefix: str) -> tuple[Any, Any]:
     about = None if field.parts or field.detail else _about(field)
     if field.without_draws:
         return kind, Field(description=about)
-    if field.asked is None:
+    if not field.asked:
         return kind | None, Field(description=about)
     return kind | None, Field(None, description=about)
 
@@ -73,7 +73,7 @@ def _part(field: AnswerField) -> tuple[Any, Any]:
     kind = _array_type(field)
     return (
         (kind, Field(description=_axes(field)))
-        if field.asked is None
+        if not field.asked
         else (kind | None, Field(None, description=_axes(field)))
     )
 
@@ -105,7 +105,7 @@ def _axes(field: AnswerField) -> str | None:
 
 def _about(field: AnswerField) -> str | None:
     axes = _axes(field)
-    asked = "" if field.asked is None else " Only if asked for."
+    asked = "" if not field.asked else " Only if asked for."
     return f"{field.about}{f' {axes}.' if axes else ''}{asked}" or None
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from murho.model.predictive.prediction import PredictOptions
-    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.tables.schema import Schema
     from murho.service.predict.inputs import Inputs
     from murho.service.settings import Settings

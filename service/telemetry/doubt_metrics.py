@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from prometheus_client import CollectorRegistry
 
-    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.predictive.prediction import AnyPrediction
 
 __all__ = ["DoubtMetrics", "ModelDoubt"]
 

@@ -14,7 +14,7 @@ from murho.service.telemetry.model_series import OTHERS, ModelSeries
 from murho.service.telemetry.served_versions import ServedVersions
 
 if TYPE_CHECKING:
-    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.predictive.prediction import AnyPrediction
     from murho.service.engine.jobs import Answer, Timing
     from murho.service.engine.scheduler import Scheduler
     from murho.service.models.registry import Snapshot

@@ -112,7 +112,7 @@ def _import_the_service() -> None:
     import murho.model.checkpoint.posterior
     import murho.service.commands
     import murho.service.server  # noqa: F401
-    from murho.model.predictive.compiled.loader import load
+    from murho.model.predictive.compiled_engine import load
 
     load()
     gc.collect()

@@ -18,9 +18,9 @@ from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
+from murho.model.training.search import CandidateFits
 from murho.model.training.train import train
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from murho.model.bbb.gaussian import HeteroscedasticNoise
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
+from murho.model.bbb.numbers import HeteroscedasticNoise
 from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import Bands, JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
-from murho.model.predictive.target_models import TargetModel
+from murho.model.predictive.plans import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ HALF, SIX, REACH = Real(0.5), Real(6.0), Real(SINGLE.reach)
 
 @part
 def _widths(raw: Floats, floor: Real) -> None:
-    """Convert outputs to noise in place, ``[C]``; see `model.bbb.gaussian.noise_of`."""
+    """Convert outputs to noise in place, ``[C]``; see `model.bbb.numbers.noise_of`."""
     widest_vectors()
     for component in range(raw.size):
         raw[component] = floor + quick_softplus(raw[component])

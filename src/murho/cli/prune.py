@@ -5,7 +5,6 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import Annotated
 
@@ -47,9 +46,8 @@ def prune(
     store, source = find_version(checkpoints, name, version)
     store.check_writable(name)
     table = None if data is None else open_rows(data, source, labelled=True)
-    from murho.cli.revision import finish_revision, pruned_lines
+    from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.report.files import revision_report
     from murho.model.training.pruning import prune as prune_posterior
     from murho.model.training.revisions import labelled_rows
 
@@ -60,5 +58,4 @@ def prune(
             rows = labelled_rows(table, old)
         say_left_out(rows.left_out, old)
     pruned = prune_posterior(old, fraction, rows)
-    report_of = partial(revision_report, name, "pruning", pruned, rows, with_rows=report_rows) if report else None
-    finish_revision(store, source, pruned.posterior, "pruning", pruned_lines(pruned), report_of, json=json)
+    finish_revision(store, source, pruned, rows, report=report, report_rows=report_rows, json=json)

@@ -5,7 +5,6 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,10 +57,9 @@ def update(
     store, source = find_version(checkpoints, name, version, device)
     store.check_writable(name)
     table = open_rows(data, source, labelled=True)
-    from murho.cli.revision import finish_revision, updated_lines
+    from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.progress import TerminalReporter
-    from murho.model.report.files import revision_report
     from murho.model.runtime import resolve_device, use_threads_for_fitting
     from murho.model.training.revisions import labelled_rows
     from murho.model.training.updating import update as update_posterior
@@ -74,12 +72,7 @@ def update(
     _say_outside(rows, old.encoder.unread)
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_posterior(old, rows, options, reporter=reporter, device=resolved)
-    report_of = (
-        partial(revision_report, name, "update", updated, rows, history=updated.history, with_rows=report_rows)
-        if report
-        else None
-    )
-    finish_revision(store, source, updated.posterior, "update", updated_lines(updated), report_of, json=json)
+    finish_revision(store, source, updated, rows, report=report, report_rows=report_rows, json=json)
 
 
 def _say_outside(rows: LabelledRows, unread: Collection[str]) -> None:

@@ -9,8 +9,8 @@ import torch
 
 from murho.model.bbb.fit import FitOptions, fit
 from murho.model.bbb.free_energy import GRADIENT_NORM, FreeEnergy, GradientClipping, GradientStep, kl_weights
-from murho.model.bbb.gaussian import FixedNoise
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
+from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.rows import Rows

@@ -12,14 +12,14 @@ from scipy import stats
 
 from murho.model.bbb.classes import Bernoulli, Categorical
 from murho.model.bbb.counts import LARGEST_COUNT, NegativeBinomial
-from murho.model.bbb.gaussian import (
+from murho.model.bbb.likelihood import NOISE_FLOOR, Likelihood
+from murho.model.bbb.numbers import (
     FixedNoise,
     GaussianMixtureLikelihood,
     HeteroscedasticNoise,
     HomoscedasticNoise,
     MixtureNoise,
 )
-from murho.model.bbb.likelihood import NOISE_FLOOR, Likelihood
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.transforms import Limits, Logarithm, Standardisation

@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 from murho.model.bbb.classes import Bernoulli
-from murho.model.bbb.gaussian import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.network import mixed_reading
+from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -22,6 +22,7 @@ from tests.model.maps import odd_map
 if TYPE_CHECKING:
     from typing import Any
 
+    from murho.model.distributions.predictive import Predictive
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained
 
@@ -115,9 +116,9 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
 def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
     posterior = _posterior(trained)
     rows = posterior.encoder.encode(_at(posterior, size=500.0))
-    plain = posterior.drawn(rows, 16, 3).predictive()
+    plain = cast("Predictive", posterior.drawn(rows, 16, 3).predictive())
     with torch.inference_mode():
-        inferred = posterior.drawn(rows, 16, 3).predictive()
+        inferred = cast("Predictive", posterior.drawn(rows, 16, 3).predictive())
     assert torch.equal(plain.means, inferred.means)
     assert torch.equal(plain.noise, inferred.noise)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import HeteroscedasticNoise
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
+from murho.model.bbb.numbers import HeteroscedasticNoise
 from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import DrawnRows
@@ -22,7 +22,7 @@ from murho.model.evaluation import judging
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.summary import summary
-from murho.model.predictive.target_models import TargetModel
+from murho.model.predictive.plans import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from murho.model.distributions.predictive import Predictive
 
 Rows = tuple[Encoded, np.ndarray]
 
@@ -92,8 +94,8 @@ def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> Non
 
 def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
     rows = Encoded.like(np.zeros((3, rent.architecture.inputs), dtype=np.float32))
-    first = rent.drawn(rows, 64, 0, members=[0]).predictive().means
-    both = rent.drawn(rows, 128, 0).predictive().means
+    first = cast("Predictive", rent.drawn(rows, 64, 0, members=[0]).predictive()).means
+    both = cast("Predictive", rent.drawn(rows, 128, 0).predictive()).means
     torch.testing.assert_close(first, both[::2])
 
 

@@ -14,15 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.bbb.gaussian import GaussianMixtureLikelihood
+from murho.model.bbb.numbers import GaussianMixtureLikelihood
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.transforms import Identity, Logarithm, Standardisation, Transform
-from murho.model.predictive.engine import Engine
-from murho.model.predictive.plans import PredictionPlan
+from murho.model.predictive.plans import Engine, PredictionPlan, TargetModel
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.target_models import TargetModel
 from tests.model.maps import odd_map
 from tests.model.mixture_references import bisect, tail
 
@@ -115,7 +113,7 @@ class Case:
             scores = calibration.calibrated(scores, widening)
             calibrated = CalibratedSpread.of(calibration, CPU)
             nodes = learned.transform.inverse(torch.stack(bisect(mixture, calibrated.nodes)).mean(dim=0))
-            ratio = calibrated.ratio(nodes, self.mask)
+            ratio = torch.from_numpy(calibrated.ratio(nodes.numpy(), self.mask.numpy()))
             answer |= {name: answer[name] * ratio for name in ("std", "epistemic_std", "aleatoric_std")}
         answer["percentiles"] = learned.transform.inverse(torch.stack(bisect(mixture, scores)).mean(dim=0))
         at = learned.transform.forward(thresholds).expand(len(mean), -1)

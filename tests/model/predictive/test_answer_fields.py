@@ -18,7 +18,7 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     Unit,
     answer_size,
-    number_arrays,
+    arrays_of,
 )
 
 TABLES = [(NUMBER_FIELDS, Prediction), (CLASS_FIELDS, ClassPrediction)]
@@ -49,7 +49,7 @@ def test_options_that_are_off_leave_their_fields_out() -> None:
         assert {field.name for field in table if field.is_in(everything)} - asked == extra
 
 
-def test_numbers_are_all_arrays_but_those_of_classes() -> None:
+def test_the_arrays_of_a_prediction_are_all_of_its_fields() -> None:
     prediction = ClassPrediction(
         2,
         0,
@@ -60,8 +60,8 @@ def test_numbers_are_all_arrays_but_those_of_classes() -> None:
         prediction_set=np.ones((4, 3), dtype=bool),
         mc_error=MonteCarloError(probabilities=np.zeros((4, 3))),
     )
-    numbers = number_arrays(prediction)
-    assert [array.dtype for array in numbers] == [np.float64] * 2
+    found = arrays_of(prediction)
+    assert len(found) == 4
     assert prediction.mc_error is not None
-    assert any(array is prediction.mc_error.probabilities for array in numbers)
+    assert any(array is prediction.mc_error.probabilities for array in found)
     assert answer_size(prediction) == 4 + 3 * 4 * 3

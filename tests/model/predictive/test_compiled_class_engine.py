@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
-from murho.model.predictive.compiled.loader import load
-from murho.model.predictive.compiled_engine import CompiledClassEngine, select_engine
+from murho.model.predictive.compiled_engine import CompiledClassEngine, load, select_engine
+from murho.model.predictive.plans import ClassTargetModel
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.target_models import ClassTargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import FixedNoise
-from murho.model.predictive.compiled.loader import Kernels, load
-from murho.model.predictive.compiled_engine import CompiledEngine
+from murho.model.bbb.numbers import FixedNoise
+from murho.model.predictive.compiled_engine import CompiledEngine, Kernels, load
 from tests.model.predictive.engine_contract import (
     EVERYTHING,
     Case,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from murho.model.bbb.gaussian import FixedNoise
+from murho.model.bbb.numbers import FixedNoise
 from murho.model.predictive.compiled_engine import select_engine
 from tests.model.predictive.engine_contract import target_model
 

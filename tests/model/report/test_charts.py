@@ -13,7 +13,7 @@ import pytest
 from murho.model.report import page
 from murho.model.report.charts import charts
 from murho.model.report.page import draw
-from murho.model.training.pruning import HISTOGRAM_EDGES, Cut, Histogram, Layer
+from murho.model.training.pruning import HISTOGRAM_EDGES, Cut
 
 ALL = ["predicted", "reliability", "coverage", "doubt", "importance", "curves"]
 
@@ -77,22 +77,10 @@ def test_any_name_of_a_feature_can_be_drawn(facts: dict[str, Any], name: str) ->
             assert "<b>" not in drawing.element()
 
 
-REMOVED = tuple([3] + [0] * 9 + [5] * 10 + [2] + [0] * 19)
-
-
-KEPT = tuple([0] * 20 + [7] + [4] * 18 + [1])
-
-
-CUT = Cut(
-    0.4,
-    0.334,
-    160,
-    20,
-    sum(REMOVED),
-    160 - sum(REMOVED),
-    (Layer("layers.0.weight", 100, 20, sum(REMOVED), 100 - sum(REMOVED)), Layer("layers.1.weight", 60, 0, 0, 60)),
-    Histogram(tuple(10.0**HISTOGRAM_EDGES), REMOVED, KEPT),
-)
+REMOVED = [3] + [0] * 9 + [5] * 10 + [2] + [0] * 19
+KEPT = [0] * 20 + [7] + [4] * 18 + [1]
+HISTOGRAM = {"edges": list(10.0**HISTOGRAM_EDGES), "removed": REMOVED, "kept": KEPT}
+CUT = Cut(0.4, 0.334, 160, 20, sum(REMOVED), HISTOGRAM)
 
 
 def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:

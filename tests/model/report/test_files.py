@@ -23,17 +23,15 @@ from murho.model.training.pruning import prune
 from murho.model.training.revisions import labelled_rows
 from murho.model.training.train import train
 from murho.model.training.updating import update
-from tests.model.conftest import Notes, make_table
+from tests.model.conftest import Notes, make_table, present
 from tests.model.training.test_tasks import SMALL, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.training.pruning import Pruned
-    from murho.model.training.revisions import LabelledRows
+    from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
-    from murho.model.training.updating import Updated
 
 
 def test_a_report_lies_beside_the_checkpoint_and_no_reader_minds(trained: Trained, tmp_path: Path) -> None:
@@ -98,19 +96,19 @@ def new_rows(trained: Trained) -> LabelledRows:
 
 
 @pytest.fixture(scope="module")
-def updated(trained: Trained, new_rows: LabelledRows) -> Updated:
+def updated(trained: Trained, new_rows: LabelledRows) -> Revised:
     return update(trained.posterior, new_rows, UpdateOptions(epochs=6), reporter=Notes())
 
 
 @pytest.fixture(scope="module")
-def pruned(trained: Trained, new_rows: LabelledRows) -> Pruned:
+def pruned(trained: Trained, new_rows: LabelledRows) -> Revised:
     return prune(trained.posterior, 0.5, new_rows)
 
 
 def test_an_update_goes_on_where_the_training_ended_and_is_judged_by_the_new_rows(
-    updated: Updated, new_rows: LabelledRows, facts: dict[str, Any]
+    updated: Revised, new_rows: LabelledRows, facts: dict[str, Any]
 ) -> None:
-    of_update = facts_of_revision("update", updated, new_rows, facts, updated.history)
+    of_update = facts_of_revision(updated, new_rows, facts)
     *before, fit = of_update["training"]["curves"]
     assert before == facts["training"]["curves"]
     assert (fit["stage"], fit["epoch"]) == ("update", [1, 2, 3, 4, 5, 6])
@@ -120,8 +118,8 @@ def test_an_update_goes_on_where_the_training_ended_and_is_judged_by_the_new_row
     assert of_update["held_out"]["n"] == of_update["scores"]["n"] == len(new_rows)
     assert of_update["doubt"]["rows"] == len(new_rows)
     revision = of_update["revision"]
-    assert revision["scores"]["after"]["nll"] == pytest.approx(updated.after["nll"], rel=1e-5)
-    assert revision["kl"] == pytest.approx(updated.shift.kl, rel=1e-5)
+    assert revision["scores"]["after"]["nll"] == pytest.approx(present(updated.after)["nll"], rel=1e-5)
+    assert revision["kl"] == pytest.approx(updated.facts["kl"], rel=1e-5)
 
 
 def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
@@ -129,7 +127,7 @@ def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
 ) -> None:
     few = labelled_rows(make_table(5, seed=6), trained.posterior)
     updated = update(trained.posterior, few, UpdateOptions(epochs=2), reporter=Notes())
-    files = revision_report("rent", "update", updated, few, facts, history=updated.history)
+    files = revision_report("rent", updated, few, facts)
     stored = orjson.loads(files["report/facts.json"])
     assert stored["held_out"] is None
     assert stored["scores"]["n"] == facts["scores"]["n"]
@@ -139,35 +137,35 @@ def test_too_few_new_rows_to_hold_out_leave_the_scores_of_the_version_before(
 
 
 def test_a_pruning_keeps_no_score_of_the_whole_network(trained: Trained, facts: dict[str, Any]) -> None:
-    bare = facts_of_revision("pruning", prune(trained.posterior, 0.5), None, facts, ())
+    bare = facts_of_revision(prune(trained.posterior, 0.5), None, facts)
     assert bare["scores"] == {}
     assert (bare["held_out"], bare["doubt"]) == (None, None)
-    page = revision_report("rent", "pruning", prune(trained.posterior, 0.5), None, facts)["report.html"].decode()
+    page = revision_report("rent", prune(trained.posterior, 0.5), None, facts)["report.html"].decode()
     assert "It was not judged" in page
     assert "The checkpoint has no scores" in page
 
 
 def test_the_page_says_what_changed_and_draws_it(
-    updated: Updated, pruned: Pruned, new_rows: LabelledRows, facts: dict[str, Any]
+    updated: Revised, pruned: Revised, new_rows: LabelledRows, facts: dict[str, Any]
 ) -> None:
-    files = revision_report("rent", "update", updated, new_rows, facts, history=updated.history)
+    files = revision_report("rent", updated, new_rows, facts)
     page = files["report.html"].decode()
     assert "What has changed?" in page
     assert "updated with 60 new rows" in page
     assert "report/predicted.png" in files
-    files = revision_report("rent", "pruning", pruned, new_rows, facts)
+    files = revision_report("rent", pruned, new_rows, facts)
     assert "of its weights were removed" in files["report.html"].decode()
     assert files["report/pruning.png"].startswith(b"\x89PNG")
-    hidden = revision_report("rent", "pruning", pruned, new_rows, facts, with_rows=False)
+    hidden = revision_report("rent", pruned, new_rows, facts, with_rows=False)
     assert "surprising" in files["report.html"].decode()
     assert "surprising" not in hidden["report.html"].decode()
 
 
-def test_a_version_without_stored_facts_can_be_revised(updated: Updated, new_rows: LabelledRows) -> None:
+def test_a_version_without_stored_facts_can_be_revised(updated: Revised, new_rows: LabelledRows) -> None:
     before = facts_of_spec(updated.posterior.spec)
-    (fit,) = facts_of_revision("update", updated, new_rows, before, updated.history)["training"]["curves"]
+    (fit,) = facts_of_revision(updated, new_rows, before)["training"]["curves"]
     assert fit["stage"] == "update"
-    assert "report.html" in revision_report("rent", "update", updated, new_rows, before)
+    assert "report.html" in revision_report("rent", updated, new_rows, before)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import torch
 
 from murho.model.errors import FitError
 from murho.model.training import candidates as candidates_module
-from murho.model.training.candidate_fits import CandidateFits
+from murho.model.training.search import CandidateFits
 from tests.model.conftest import Notes, make_table, train_quickly
 
 if TYPE_CHECKING:

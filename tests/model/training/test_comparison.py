@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import torch
 
-from murho.model.training.candidate_fits import BestSoFar
 from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.scoring import is_better, paired_difference
+from murho.model.training.search import BestSoFar
 
 if TYPE_CHECKING:
     from murho.model.bbb.fit import Fit

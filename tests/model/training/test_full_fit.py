@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from murho.model.bbb.network import inputs_read
-from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
+from murho.model.training.search import CandidateFits
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, present, rescored, with_losses_of_judges
 from tests.model.rooms import rooms_table

@@ -15,9 +15,9 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training import candidates as candidates_module
-from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
+from murho.model.training.search import CandidateFits
 from murho.model.training.train import train
 from tests.model.conftest import Notes, rescored
 from tests.support import call_murho, write_table

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from murho.cli.train import read_config
-from murho.model.bbb.gaussian import MOST_COMPONENTS
 from murho.model.bbb.network import ACTIVATIONS
+from murho.model.bbb.numbers import MOST_COMPONENTS
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS
 from murho.model.distributions.transforms import TRANSFORMS

@@ -1,36 +1,140 @@
-"""The pruned version: the weights it keeps, its facts, and its epistemic uncertainty beyond the training range."""
+"""Pruning removes the weights of the lowest |mu| / sigma of all layers and members, except held ones."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import orjson
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
 
+from murho.model.bbb.network import Architecture, BayesianNetwork, inputs_read
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
+from murho.model.evaluation.judging import evaluate_table
+from murho.model.predictive.draws import Draws, make_draws
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.training.pruning import cut, prune
+from murho.model.predictive.torch_engine import forward
+from murho.model.training.pruning import PRUNED_RHO, cut, extrapolation_inputs, prune
 from murho.model.training.revisions import labelled_rows
-from tests.model.conftest import make_table, train_quickly
+from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import calibration_of
+from tests.model.rooms import rooms_table, train_rooms
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.encoder import Encoded
 
-
-@pytest.fixture(scope="module")
-def revision(rent_checkpoints: Path) -> Posterior:
-    return Posterior.load(rent_checkpoints / "rent" / "1")
+ARCHITECTURE = Architecture(5, (6, 4), 2, "silu", members=2, skip=True)
+HELD = [1, 4]
 
 
-def _rows(posterior: Posterior, *, beyond: float = 0.0) -> Encoded:
+def _tensors(seed: int = 0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    tensors = BayesianNetwork(ARCHITECTURE, generator).named_tensors() | {"noise.rho": torch.ones(2, 1)}
+    return {
+        name: tensor + torch.randn(tensor.shape, generator=generator) if name.endswith("rho") else tensor.clone()
+        for name, tensor in tensors.items()
+    }
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), fraction=st.floats(0.01, 0.99))
+def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: int, fraction: float) -> None:
+    tensors = _tensors(seed)
+    pruned, done = cut(tensors, ARCHITECTURE, fraction, HELD)
+    ratios: dict[str, list[Tensor]] = {"removed": [], "kept": [], "held": []}
+    # What is held, spelled out: the last layer reads the inputs after four hidden units.
+    for index, rows in {0: HELD, 1: [], 2: [4 + number for number in HELD]}.items():
+        name = f"layers.{index}.weight"
+        ratio = tensors[f"{name}.mu"].double().abs() / functional.softplus(tensors[f"{name}.rho"].double())
+        gone = pruned[f"{name}.rho"] == PRUNED_RHO
+        held = torch.zeros_like(gone)
+        held[:, rows] = True
+        for part, where in (("removed", gone), ("kept", ~gone & ~held), ("held", held)):
+            ratios[part].append(ratio[where])
+    removed, kept, held = (torch.cat(part) for part in ratios.values())
+    free = 2 * (3 * 6 + 6 * 4 + (4 + 3) * 2)
+    assert len(removed) == done.removed == sum(done.histogram["removed"]) == round(fraction * free)
+    assert len(kept) == sum(done.histogram["kept"]) == free - len(removed)
+    assert len(held) == done.held == done.weights - free
+    assert float(removed.max()) == pytest.approx(done.threshold, rel=1e-12)
+    assert not len(kept) or float(removed.max()) <= float(kept.min())
+
+
+def test_nothing_else_is_touched_and_a_second_cut_counts_what_the_first_removed() -> None:
+    tensors = _tensors()
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    pruned, _ = cut(tensors, ARCHITECTURE, 0.8, HELD)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tensors.items())
+    for name, tensor in pruned.items():
+        kept = torch.ones_like(tensor, dtype=torch.bool)
+        if "weight" in name:
+            kept = pruned[name.replace(".mu", ".rho")] != PRUNED_RHO
+        assert torch.equal(tensor[kept], before[name][kept])
+        assert set(tensor[~kept].tolist()) <= {0.0, PRUNED_RHO}
+    twice, _ = cut(cut(tensors, ARCHITECTURE, 0.5, HELD)[0], ARCHITECTURE, 0.8, HELD)
+    assert all(torch.equal(tensor, pruned[name]) for name, tensor in twice.items())
+
+
+def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
+    pruned, _ = cut(_tensors(), ARCHITECTURE, 0.8, HELD)
+    draws = make_draws(pruned, ARCHITECTURE, seed=3, samples=40)
+    exact = Draws.of(
+        [
+            weight.masked_fill(pruned[f"layers.{index}.weight.rho"][draws.members] == PRUNED_RHO, 0.0)
+            for index, weight in enumerate(draws.weights)
+        ],
+        draws.biases,
+        draws.members,
+        activation=draws.activation,
+        skip=draws.skip,
+    )
+    rows = torch.randn(20, 5, generator=torch.Generator().manual_seed(1))
+    for size in (1.0, 1e6):
+        torch.testing.assert_close(forward(draws, size * rows), forward(exact, size * rows), rtol=0, atol=1e-6)
+    assert float(functional.softplus(torch.tensor(PRUNED_RHO)).square()) >= torch.finfo(torch.float32).tiny
+
+
+def test_known_ratios_are_cut_at_a_known_threshold_and_the_ends_of_the_histogram_hold_what_is_beyond() -> None:
+    tensors = {
+        "layers.0.weight.mu": torch.tensor([0.0, -3.0, 0.2, 1e6]).reshape(1, 4, 1),
+        "layers.0.weight.rho": torch.zeros(1, 4, 1),  # sigma is log 2
+        "layers.0.bias.mu": torch.zeros(1, 1, 1),
+        "layers.0.bias.rho": torch.zeros(1, 1, 1),
+    }
+    pruned, done = cut(tensors, Architecture(4, (), 1), 0.5, [])
+    assert pruned["layers.0.weight.mu"].flatten().tolist() == [0.0, -3.0, 0.0, 1e6]
+    assert done.threshold == pytest.approx(0.2 / np.log(2.0))
+    assert (done.histogram["removed"][0], done.histogram["kept"][-1]) == (1, 1)
+    assert (done.histogram["edges"][0], done.histogram["edges"][-1]) == pytest.approx((1e-3, 100.0))
+    held, _ = cut(tensors, Architecture(4, (), 1), 0.5, [0, 3])
+    assert held["layers.0.weight.mu"].flatten().tolist() == pytest.approx([0.0, -3.0, 0.0, 1e6])
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5, float("nan")])
+def test_a_fraction_out_of_range_is_refused(rent: Posterior, fraction: float) -> None:
+    with pytest.raises(OptionError, match="--fraction must lie strictly between 0 and 1"):
+        prune(rent, fraction)
+
+
+def test_a_fraction_that_removes_nothing_new_is_refused(rent: Posterior) -> None:
+    with pytest.raises(OptionError, match="less than one"):
+        prune(rent, 0.001)
+    with pytest.raises(OptionError, match=r"0\.5 of the weights that this version has lost"):
+        prune(prune(rent, 0.5).posterior, 0.5)
+
+
+def _beyond(posterior: Posterior, distance: float) -> Encoded:
     """Twenty rows of sizes seen in training, and the input that tells how far beyond its range a size lies.
 
     That input alone is moved: a truly large flat would also ask the weights of the size itself.
@@ -43,108 +147,80 @@ def _rows(posterior: Posterior, *, beyond: float = 0.0) -> Encoded:
             "day": np.linspace(18_100, 18_900, 20),
         }
     )
-    rows.inputs[:, posterior.encoder.names.index("size beyond the training rows")] = beyond
+    rows.inputs[:, posterior.encoder.names.index("size beyond the training rows")] = distance
     return rows
 
 
-def _doubt(posterior: Posterior, rows: Encoded) -> float:
-    answer = posterior.predict_encoded(rows, PredictOptions(samples=1000))
-    assert answer.epistemic_std is not None
-    return float(answer.epistemic_std.mean())
+def _doubt(posterior: Posterior, distance: float = 8.0) -> float:
+    answer = posterior.predict_encoded(_beyond(posterior, distance), PredictOptions(samples=1000))
+    return float(present(answer.epistemic_std).mean())
 
 
 @pytest.mark.parametrize("skip", [True, False])
 def test_the_doubt_beyond_the_training_range_survives(skip: bool) -> None:
     """It would not survive if the held weights were removed like others: their signal-to-noise ratio is zero."""
-    trained = train_quickly(make_table(), members=2, epochs=150, skip=skip)
+    trained = train_quickly(make_table(), members=2, epochs=150, skip=skip).posterior
     spec = replace(trained.spec, calibration=None)
-    revision = Posterior(spec, trained.posterior.tensors)
-    rows = _rows(trained.posterior, beyond=8.0)
-    before = _doubt(trained.posterior, rows)
-    pruned = prune(revision, 0.75).posterior
-    assert before > 3.0 * _doubt(trained.posterior, _rows(trained.posterior))
-    assert _doubt(pruned, rows) > 0.6 * before
-    careless, _ = cut(trained.posterior.tensors, trained.posterior.architecture, 0.75, [])
-    assert _doubt(Posterior(spec, careless), rows) < 0.5 * before
+    before = _doubt(trained)
+    assert before > 3.0 * _doubt(trained, 0.0)
+    assert _doubt(prune(Posterior(spec, trained.tensors), 0.75).posterior) > 0.6 * before
+    careless, _ = cut(trained.tensors, trained.architecture, 0.75, [])
+    assert _doubt(Posterior(spec, careless)) < 0.5 * before
+    names = [trained.encoder.names[number] for number in extrapolation_inputs(trained.encoder)]
+    beyond = [f"{name} beyond the training rows" for name in ("size", "day", "combination")]
+    assert names == ["district is unseen", *beyond]
 
 
-def test_the_pruned_version_is_written_and_loaded_like_any_other(revision: Posterior, tmp_path: Path) -> None:
-    pruned = prune(revision, 0.6)
+def test_without_rows_the_calibration_is_kept_and_old_metrics_are_not_claimed(rent: Posterior, tmp_path: Path) -> None:
+    facts, tensors = orjson.dumps(rent.facts), {name: tensor.clone() for name, tensor in rent.tensors.items()}
+    pruned = prune(rent, 0.6)
+    assert orjson.dumps(rent.facts) == facts
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in rent.tensors.items())
+    assert pruned.posterior.spec.calibration == rent.spec.calibration
+    assert (pruned.posterior.spec.metrics, pruned.before, pruned.after) == ({}, None, None)
+    found = {name: pruned.facts[name] for name in ("from_version", "fraction", "rows", "calibration")}
+    assert found == {"from_version": "1", "fraction": 0.6, "rows": None, "calibration": "kept"}
     loaded = Posterior.load(write_checkpoint(tmp_path, "rent", pruned.posterior.spec, pruned.posterior.tensors))
-    rows = _rows(loaded)
-    ours = pruned.posterior.predict_encoded(rows, PredictOptions())
-    theirs = loaded.predict_encoded(rows, PredictOptions())
+    ours, theirs = (one.predict_encoded(_beyond(loaded, 0.0), PredictOptions()) for one in (pruned.posterior, loaded))
     np.testing.assert_array_equal(ours.percentiles, theirs.percentiles)
-    facts = loaded.spec.records["pruning"]
-    assert facts["from_version"] == "1"
-    assert facts["fraction"] == 0.6
-    assert facts["kept"] + facts["removed"] == facts["weights"]
+    bare = Posterior(replace(rent.spec, calibration=None), rent.tensors)
+    assert prune(bare, 0.6).facts["calibration"] == "none"
 
 
-def test_the_version_it_came_from_is_untouched(revision: Posterior) -> None:
-    facts = orjson.dumps(revision.spec.to_json())
-    tensors = {name: tensor.clone() for name, tensor in revision.tensors.items()}
-    prune(revision, 0.9, labelled_rows(make_table(rows=60, seed=8), revision))
-    assert orjson.dumps(revision.spec.to_json()) == facts
-    assert all(torch.equal(tensor, tensors[name]) for name, tensor in revision.tensors.items())
+def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
+    rows = labelled_rows(make_table(rows=200, seed=8), rent)
+    pruned = prune(rent, 0.6, rows)
+    spec, before, after = pruned.posterior.spec, present(pruned.before), present(pruned.after)
+    assert pruned.facts["calibration"] == "made"
+    assert calibration_of(spec).rows == after["n"] == before["n"] == 200
+    assert spec.calibration != rent.spec.calibration
+    assert spec.metrics == after
+    assert pruned.facts["after"]["crps"] == after["crps"] != before["crps"]
+    assert 0.8 < after["calibrated"]["coverage"]["90"] <= 1.0
+    answer = cast("Predictive", rent.drawn(rows.encoded, 256, rent.seed).predictive())
+    assert before["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
+    assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
 
 
-def test_without_rows_the_calibration_is_kept_and_old_metrics_are_not_claimed(revision: Posterior) -> None:
-    pruned = prune(revision, 0.6)
-    assert pruned.calibration == "kept"
-    assert pruned.posterior.spec.calibration == revision.spec.calibration
-    assert pruned.posterior.spec.metrics == {}
-    assert pruned.before is pruned.after is None
-    assert pruned.posterior.spec.records["pruning"]["rows"] is None
+def test_few_rows_judge_but_do_not_calibrate(rooms: Posterior) -> None:
+    table = rooms_table(rows=30, seed=9)
+    pruned = prune(rooms, 0.3, labelled_rows(table, rooms))
+    assert pruned.facts["calibration"] == "kept"
+    assert pruned.posterior.spec.calibration == rooms.spec.calibration
+    assert present(pruned.after)["accuracy"] == evaluate_table(pruned.posterior, table)["accuracy"]
 
 
-def test_with_rows_it_is_judged_and_calibrated_anew(revision: Posterior) -> None:
-    rows = labelled_rows(make_table(rows=200, seed=8), revision)
-    pruned = prune(revision, 0.6, rows)
-    spec = pruned.posterior.spec
-    assert pruned.calibration == spec.records["pruning"]["calibration"] == "made anew"
-    assert calibration_of(spec).rows == 200
-    assert spec.calibration != revision.spec.calibration
-    assert spec.metrics == pruned.after
-    assert pruned.before is not None
-    assert pruned.after is not None
-    assert pruned.after["n"] == pruned.before["n"] == 200
-    assert spec.records["pruning"]["after"]["crps"] == pruned.after["crps"] != pruned.before["crps"]
-    assert 0.8 < pruned.after["calibrated"]["coverage"]["90"] <= 1.0
-
-    answer = revision.drawn(rows.encoded, 256, revision.seed).predictive()
-    crps = float(answer.crps(torch.from_numpy(rows.targets)).mean())
-    assert pruned.before["crps"] == pytest.approx(crps, rel=1e-5)
+def test_a_classifier_is_scored_and_calibrated_anew(rooms: Posterior) -> None:
+    pruned = prune(rooms, 0.9, labelled_rows(rooms_table(rows=150, seed=8), rooms))
+    before, after = present(pruned.before), present(pruned.after)
+    assert calibration_of(pruned.posterior.spec).rows == 150
+    assert {"log_loss", "accuracy", "sets"} <= set(before) & set(after)
+    assert after["log_loss"] < before["log_loss"] + 0.5
+    assert set(pruned.facts["before"]) == {"log_loss", "accuracy", "brier"}
 
 
-def test_too_few_rows_judge_but_do_not_calibrate(revision: Posterior) -> None:
-    pruned = prune(revision, 0.6, labelled_rows(make_table(rows=40, seed=8), revision))
-    assert pruned.calibration == "kept"
-    assert pruned.posterior.spec.calibration == revision.spec.calibration
-    assert pruned.after is not None
-    assert pruned.after["n"] == 40
-
-
-def test_a_checkpoint_without_calibration_stays_without(revision: Posterior) -> None:
-    spec = replace(revision.spec, calibration=None)
-    bare = Posterior(spec, revision.tensors)
-    assert prune(bare, 0.6).calibration == "none"
-
-
-def test_removing_little_changes_little_and_removing_nearly_all_leaves_the_mean_behind(
-    revision: Posterior,
-) -> None:
-    rows = labelled_rows(make_table(rows=300, seed=8), revision)
-    scores = {}
-    for fraction in (0.3, 0.99):
-        pruned = prune(revision, fraction, rows)
-        assert pruned.before is not None
-        assert pruned.after is not None
-        scores[fraction] = pruned.after["crps"] / pruned.before["crps"]
-    assert scores[0.3] < 1.1
-    assert scores[0.99] > 1.5
-
-
-def test_a_fraction_out_of_range_is_an_error_of_the_option(revision: Posterior) -> None:
-    with pytest.raises(OptionError, match="--fraction"):
-        prune(revision, 1.0)
+def test_weights_of_inputs_that_a_member_does_not_read_are_not_counted() -> None:
+    mixed = train_rooms(rooms_table(), encoding="mixed").posterior
+    pruned = prune(mixed, 0.1)
+    assert torch.equal(present(inputs_read(mixed.tensors)), present(inputs_read(pruned.posterior.tensors)))
+    assert pruned.facts["removed"] == round(0.1 * (pruned.facts["weights"] - pruned.facts["held"]))

@@ -1,136 +1,85 @@
-"""Versions of a checkpoint as revisions, and tables that fit them or do not."""
+"""Labelled rows for a version of a checkpoint: tables that fit it, and those that don't."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.transforms import Logarithm
-from murho.model.encoding.encoder import Encoded
-from murho.model.errors import CheckpointError, TableError
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.errors import TableError
 from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.model.rooms import rooms_table
 
 
-def _replaced(table: pa.Table, name: str, values: object) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, pa.array(values, from_pandas=True))
+def _with(name: str, changes: dict[int, Any] | list[Any], table: pa.Table | None = None) -> pa.Table:
+    """Thirty flats, or the table, with other cells in a column."""
+    table = make_table(rows=30, seed=9) if table is None else table
+    cells = table.column(name).to_pylist()
+    cells = changes if isinstance(changes, list) else [changes.get(row, cell) for row, cell in enumerate(cells)]
+    return table.set_column(table.column_names.index(name), name, pa.array(cells))
 
 
-def test_a_version_that_is_read_and_written_again_answers_the_same(rent_checkpoints: Path, tmp_path: Path) -> None:
-    revision = Posterior.load(rent_checkpoints / "rent" / "1")
-    directory = write_checkpoint(tmp_path, "rent", revision.spec.made_now(), revision.tensors)
-    again = Posterior.load(directory)
-    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in revision.tensors.items())
-    rows = Encoded.like(np.zeros((3, revision.architecture.inputs), dtype=np.float32))
-    ours, theirs = (one.predict_encoded(rows, PredictOptions()).percentiles for one in (revision, again))
-    np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_damaged_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rent" / "1").mkdir(parents=True)
-    with pytest.raises(CheckpointError, match="missing"):
-        Posterior.load(tmp_path / "rent" / "1")
-
-
-def test_rows_are_encoded_and_standardised_as_the_checkpoint_does(rent: Posterior) -> None:
-    table = make_table(rows=30, seed=9)
+def test_rows_are_encoded_and_standardised_as_the_checkpoint_does_without_those_that_have_no_target(
+    rent: Posterior,
+) -> None:
+    table = _with("rent", {2: None, 5: None}).append_column("colour", pa.array(["red"] * 30))
     rows = labelled_rows(table, rent)
-    np.testing.assert_array_equal(rows.targets, table.column("rent").to_numpy())
+    assert (rows.left_out, len(rows)) == (2, 28)
+    assert rows.encoded.inputs.shape == (28, rent.architecture.inputs)
+    np.testing.assert_array_equal(rows.targets, table.column("rent").drop_null().to_numpy())
     back = rows.standardised(rent).double().numpy() * rent.scale + rent.location
     np.testing.assert_allclose(back, rows.targets, rtol=1e-5)
-    assert rows.encoded.inputs.shape == (30, rent.architecture.inputs)
-    assert rows.left_out == 0
-
-
-def test_rows_without_a_target_are_left_out_and_columns_without_use_passed_over(rent: Posterior) -> None:
-    table = make_table(rows=30, seed=9).append_column("colour", pa.array(["red"] * 30))
-    values = table.column("rent").to_numpy().copy()
-    values[[2, 5]] = np.nan
-    rows = labelled_rows(_replaced(table, "rent", values), rent)
-    assert rows.left_out == 2
-    assert len(rows) == len(rows.encoded) == 28
-    np.testing.assert_array_equal(rows.targets, np.delete(table.column("rent").to_numpy(), [2, 5]))
 
 
 def test_unseen_categories_and_values_beyond_the_range_are_counted_not_refused(rent: Posterior) -> None:
-    table = make_table(rows=30, seed=9)
-    size = table.column("size").to_numpy(zero_copy_only=False).copy()
-    size[:3] = 900.0
-    table = _replaced(table, "size", size)
-    districts = table.column("district").to_pylist()
-    districts[4] = "south"
-    rows = labelled_rows(_replaced(table, "district", districts), rent)
-    assert rows.outside["size"] == 3
-    assert rows.outside["district"] == 1
+    table = _with("district", {4: "south"}, _with("size", {0: 900.0, 1: 900.0, 2: 900.0}))
+    assert labelled_rows(table, rent).outside == {"size": 3, "district": 1}
+    assert labelled_rows(_with("district", ["south", "centre", "harbour"] * 10), rent).outside["district"] == 30
 
 
-def test_a_table_that_does_not_fit_is_refused_by_column(rent: Posterior) -> None:
-    table = make_table(rows=30, seed=9)
-    with pytest.raises(TableError, match="'lift'"):
-        labelled_rows(table.drop_columns(["lift"]), rent)
-    with pytest.raises(TableError, match="'rent'"):
-        labelled_rows(table.drop_columns(["rent"]), rent)
-    with pytest.raises(TableError, match=r"'size', row 1.*large"):
-        labelled_rows(_replaced(table, "size", ["large"] * 30), rent)
-    with pytest.raises(TableError, match=r"'lift', row 1"):
-        labelled_rows(_replaced(table, "lift", [7.5] * 30), rent)
-    with pytest.raises(TableError, match=r"'district'.*'east'.*numeric"):
-        labelled_rows(_replaced(table, "district", [float(number) for number in range(30)]), rent)
-    with pytest.raises(TableError, match="no row has a value"):
-        labelled_rows(_replaced(table, "rent", [None] * 30).cast(table.schema), rent)
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (make_table(rows=30).drop_columns(["lift"]), "'lift'"),
+        (make_table(rows=30).drop_columns(["rent"]), "'rent'"),
+        (_with("size", ["large"] * 30), r"'size', row 1.*large"),
+        (_with("lift", [7.5] * 30), "'lift', row 1"),
+        (_with("lift", {6: None}), "'lift', row 7"),
+        (_with("district", [float(number) for number in range(30)]), "'district'.*'east'.*numeric"),
+        (_with("rent", [None] * 30).cast(make_table(rows=1).schema), "no row has a value"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_by_column_and_row(rent: Posterior, table: pa.Table, message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        labelled_rows(table, rent)
 
 
-def test_a_missing_cell_where_training_had_none_is_refused_by_row(rent: Posterior) -> None:
-    table = make_table(rows=30, seed=9)
-    lifts = table.column("lift").to_pylist()
-    lifts[6] = None
-    with pytest.raises(TableError, match=r"'lift', row 7"):
-        labelled_rows(_replaced(table, "lift", lifts), rent)
-
-
-def test_categories_that_are_numbers_stay_categories(rent: Posterior) -> None:
-    """Codes in place of names are refused; new texts are accepted, even if all are unseen."""
-    table = make_table(rows=30, seed=9)
-    rows = labelled_rows(_replaced(table, "district", ["south", "centre", "harbour"] * 10), rent)
-    assert rows.outside["district"] == 30
+def test_a_class_that_the_checkpoint_does_not_know_says_to_train_again(rooms: Posterior) -> None:
+    table = _with("room", {2: "attic", 3: None}, rooms_table(rows=4, seed=7))
+    with pytest.raises(TableError, match=r"row 3: 'attic' is none of the 3 classes .* train again on all rows") as said:
+        labelled_rows(table, rooms)
+    assert said.value.row == 3
 
 
 def test_a_target_that_the_transform_can_not_take_is_refused_by_row(rent: Posterior) -> None:
     target = replace(rent.spec.target, transform=Logarithm(shift=0.0, top=7.0))
     logarithmic = Posterior(replace(rent.spec, target=target), rent.tensors)
-    table = make_table(rows=30, seed=9)
-    assert len(labelled_rows(table, logarithmic)) == 30
-    values = table.column("rent").to_numpy().copy()
-    values[11] = -5.0
+    assert len(labelled_rows(make_table(rows=30, seed=9), logarithmic)) == 30
     with pytest.raises(TableError, match=r"row 12: the target -5 .*'log'"):
-        labelled_rows(_replaced(table, "rent", values), logarithmic)
+        labelled_rows(_with("rent", {11: -5.0}), logarithmic)
 
 
-def test_new_rows_with_the_same_features_are_one_unit(rent: Posterior) -> None:
-    table = make_table(rows=30)
-    rows = labelled_rows(pa.concat_tables([table, table]), rent)
-    assert rows.units.count == 30
-    assert not rows.units.grouped
-
-
-def test_new_rows_are_grouped_as_in_the_training_if_the_table_says_how(rent_checkpoints: Path) -> None:
-    revision = Posterior.load(rent_checkpoints / "rent" / "1")
-    training = revision.spec.training
+def test_rows_with_the_same_features_are_one_unit_and_groups_are_those_of_the_training(rent: Posterior) -> None:
+    table, training = make_table(rows=30), rent.spec.training
+    assert labelled_rows(pa.concat_tables([table, table]), rent).units.count == 30
     options = {**training["options"], "group": ["house"]}
-    grouped = Posterior(replace(revision.spec, training={**training, "options": options}), revision.tensors)
-    table = make_table(rows=30)
+    grouped = Posterior(replace(rent.spec, training={**training, "options": options}), rent.tensors)
     assert not labelled_rows(table, grouped).units.grouped
-    rows = labelled_rows(table.append_column("house", pa.array(np.arange(30) // 5)), grouped)
-    assert rows.units.grouped
-    assert rows.units.count == 6
+    units = labelled_rows(table.append_column("house", pa.array(np.arange(30) // 5)), grouped).units
+    assert (units.grouped, units.count) == (True, 6)

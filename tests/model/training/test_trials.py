@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.model.training import candidates as candidates_module
-from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
+from murho.model.training.search import CandidateFits
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, present, rescored
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, number_arrays
+from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, arrays_of
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.engine import predictor, scheduler
 from murho.service.engine.jobs import Answer, Job, Slice
@@ -140,8 +140,8 @@ def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> 
     parts = predict(model, rows, options).prediction
     assert model.passes > 1
     assert len(parts) == 30
-    found = number_arrays(parts)
-    for one, other in zip(number_arrays(whole), found, strict=True):
+    found = arrays_of(parts)
+    for one, other in zip(arrays_of(whole), found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
 
 
@@ -208,7 +208,7 @@ def test_jobs_about_classes_with_different_options_share_a_pass_too() -> None:
         alone: Any = predict(Classifier(), columns(rows), options).prediction
         assert answer.prediction.calibrated == alone.calibrated == options.calibrated
         assert np.array_equal(answer.prediction.prediction_set, alone.prediction_set)
-        for one, other in zip(number_arrays(alone), number_arrays(answer.prediction), strict=True):
+        for one, other in zip(arrays_of(alone), arrays_of(answer.prediction), strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from numba import config
 
-from murho.model.predictive.compiled import jit, loader
-from murho.model.predictive.compiled.loader import load
+from murho.model.predictive import compiled_engine
+from murho.model.predictive.compiled import jit
+from murho.model.predictive.compiled_engine import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,11 +42,11 @@ def test_what_takes_long_is_said(caplog: pytest.LogCaptureFixture, monkeypatch: 
             time.sleep(0.005)
 
     caplog.set_level(logging.INFO, "murho.engines")
-    monkeypatch.setattr(loader, "compile_kernels", lambda: None)
+    monkeypatch.setattr(compiled_engine, "compile_kernels", lambda: None)
     load.__wrapped__()
     assert caplog.messages == []
-    monkeypatch.setattr(loader, "compile_kernels", wait)
-    monkeypatch.setattr(loader, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_engine, "compile_kernels", wait)
+    monkeypatch.setattr(compiled_engine, "LONG_SECONDS", 0.0)
     load.__wrapped__()
     assert "about 20 s" in caplog.messages[0]
 

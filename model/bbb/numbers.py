@@ -1,4 +1,4 @@
-"""Likelihoods of numbers made of Gaussians: fixed, homoscedastic and heteroscedastic noise, and mixtures.
+"""Likelihoods of numbers: fixed, homoscedastic and heteroscedastic Gaussian noise, and Gaussian mixtures.
 
 A target at a limit counts as a value at or beyond it (Tobin 1958; a "Tobit" model): its log density is the logarithm of
 the Gaussian's tail there.

@@ -1,0 +1,111 @@
+"""From a predictive to an answer, where both are known: one Gaussian a row, or the probabilities of two classes."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from murho.model.calibration.classes import ClassMap
+from murho.model.distributions.predictive import Predictive
+from murho.model.predictive.plans import PredictionPlan, served_probabilities
+from murho.model.predictive.prediction import PredictOptions
+from tests.model.maps import odd_map
+
+if TYPE_CHECKING:
+    from murho.model.calibration.conformal import ConformalMap
+
+CPU = torch.device("cpu")
+LEVELS = (2.5, 50.0, 97.5)
+Z = NormalDist().inv_cdf(0.975)
+HALVING = odd_map((1.0, 3.0), (0.5, 1.5), 60)
+DOUBLING = odd_map((1.0, 3.0), (2.0, 6.0), 60)
+MEANS, STDS = np.array([10.0, -20.0, 30.0, 0.0]), np.array([1.0, 2.0, 0.5, 4.0])
+MASKS = INSIDE, MIXED, BEYOND = [False] * 4, [False, True, True, False], [True] * 4
+ALWAYS = {"mean", "std", "epistemic_std", "aleatoric_std", "percentiles"}
+
+
+def _answer(mask: list[bool], calibration: ConformalMap | None, **options: Any) -> dict[str, np.ndarray]:
+    """Of rows of one and the same Gaussian under four draws."""
+    means, stds = (torch.from_numpy(values).expand(4, -1).unsqueeze(-1) for values in (MEANS, STDS))
+    asked: dict[str, Any] = {"samples": 4, "percentiles": LEVELS} | options
+    plan = PredictionPlan.of(PredictOptions(**asked), calibration, CPU)
+    return plan.answer(Predictive.of(means, stds), torch.tensor(mask))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(
+    ("calibration", "inside", "beyond"), [(None, 1.0, 1.0), (HALVING, 0.5, 1.0), (DOUBLING, 2.0, 2.0)]
+)
+def test_bands_reach_as_far_as_calibration_says_and_beyond_are_only_widened_each_row_in_one_search(
+    mask: list[bool], calibration: ConformalMap | None, inside: float, beyond: float
+) -> None:
+    with patch.object(Predictive, "quantiles", autospec=True, side_effect=Predictive.quantiles) as quantiles:
+        answer = _answer(mask, calibration)
+    reached = (answer["percentiles"] - MEANS[:, None]) / STDS[:, None]
+    expected = np.where(mask, beyond, inside)[:, None] * np.array([-Z, 0.0, Z])
+    np.testing.assert_allclose(reached, expected, atol=2e-6)
+    assert sum(call.args[0].means.shape[1] for call in quantiles.call_args_list) == 4
+    for row, percentiles in enumerate(answer["percentiles"].tolist()):
+        exceedance = _answer(mask, calibration, thresholds=tuple(percentiles))["exceedance"][row]
+        np.testing.assert_allclose(exceedance, [0.975, 0.5, 0.025], atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", [INSIDE, BEYOND])
+def test_rows_of_one_kind_are_not_copied(mask: list[bool]) -> None:
+    with patch.object(Predictive, "of_rows") as of_rows:
+        _answer(mask, HALVING)
+    of_rows.assert_not_called()
+
+
+@pytest.mark.parametrize("options", [{"noise": False}, {"calibrated": False}, {"samples": 0}])
+def test_calibration_is_for_observations_and_for_who_wants_it(options: dict[str, Any]) -> None:
+    assert PredictionPlan.of(PredictOptions(**options), HALVING, CPU).calibration is None
+    assert PredictionPlan.of(PredictOptions(), HALVING, CPU).calibration is HALVING
+
+
+def test_without_noise_all_percentiles_are_those_of_the_function_values() -> None:
+    answer = _answer(MIXED, HALVING, noise=False, thresholds=(5.0,))
+    np.testing.assert_allclose(answer["percentiles"], np.repeat(MEANS[:, None], 3, axis=1))
+    assert answer["exceedance"][:, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert not answer["std"].any()
+
+
+def test_what_is_not_asked_for_is_absent() -> None:
+    assert set(_answer(INSIDE, None)) == ALWAYS
+    assert set(_answer(INSIDE, None, thresholds=(0.0,), draws=True)) == ALWAYS | {"exceedance", "draws"}
+    assert _answer(INSIDE, None, percentiles=())["percentiles"].shape == (4, 0)
+    answer = _answer(INSIDE, HALVING, samples=0, draws=True, thresholds=(5.0,))
+    assert set(answer) == {"mean", "draws"}
+    np.testing.assert_array_equal(answer["mean"], MEANS)
+    assert answer["draws"].shape == (4, 0)
+
+
+RAW = torch.tensor([[0.9995, 0.0005], [0.3, 0.7]], dtype=torch.float64)
+SHARES = torch.tensor([0.8, 0.2], dtype=torch.float64)
+SHARP = ClassMap((3.0, 3.0), (0.0, 0.0), 0.0025)
+
+
+def _served(mapped: ClassMap | None, outside: Tensor | None = None, doubt: float = 0.0) -> Tensor:
+    return served_probabilities(RAW, mapped, SHARES, outside, lambda: torch.full((2,), doubt, dtype=torch.float64))
+
+
+def test_a_map_of_classes_makes_no_probability_surer_than_its_rows_can_tell() -> None:
+    torch.testing.assert_close(_served(ClassMap.none(2)), RAW)
+    torch.testing.assert_close(_served(None), RAW)
+    served = _served(SHARP)
+    assert float(served[0, 1]) >= 0.25 / 100 / 2
+    assert float(served[1, 1]) > 0.9
+
+
+def test_beyond_the_training_rows_a_map_makes_no_answer_surer_and_doubt_draws_it_to_the_shares() -> None:
+    outside = torch.tensor([False, True])
+    for doubt, weight in ((0.0, 0.0), (0.5, 0.25), (1.0, 1.0)):
+        served = _served(SHARP, outside, doubt=doubt)
+        torch.testing.assert_close(served[1], torch.lerp(RAW[1], SHARES, weight))
+        torch.testing.assert_close(served[0], _served(SHARP)[0])
