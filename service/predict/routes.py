@@ -82,7 +82,7 @@ async def answer(
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     with Call(parts, scope, receive) as call:
-        found = call.find(name, version)
+        model = call.find(name, version)
         headers = call.headers
         reader = reader_of(headers.get("content-type", ""))
         writer = writer_of(headers.get("accept", ""), reader)
@@ -91,14 +91,12 @@ async def answer(
         if may_be_large(coding, writer, headers):
             with Spool(parts.spool_room) as spool:
                 await call.spool(spool)
-                model = await call.model(found, b"")
                 response = await answer_in_blocks(call, model, spool, coding, writer)
                 if response is not None:
                     return response
                 body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
         else:
             body = await call.body()
-            model = await call.model(found, body)
         asked = await parts.decoder.decode_request(body, coding, model.schema)
         del body
         writer.require_place(asked.options)

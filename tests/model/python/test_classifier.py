@@ -30,7 +30,6 @@ from murho.model.training.options import make_options
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 from murho.service.models.loader import Loader
-from murho.service.models.on_demand import at_hand
 from murho.service.models.registry import Registry
 from murho.service.models.source import StoreSource
 from tests.model.conftest import Notes, make_table
@@ -270,8 +269,7 @@ def test_a_checkpoint_is_served_and_becomes_the_estimator_again(
     fitted: BBBClassifier, flats: pd.DataFrame, tmp_path: Path
 ) -> None:
     directory = fitted.save(tmp_path, "code")
-    served = at_hand(Loader(StoreSource(store_at(tmp_path), "cpu"), Registry("here")).refresh().find("code"))
-    assert served is not None
+    served = Loader(StoreSource(store_at(tmp_path), "cpu"), Registry("here")).refresh().find("code")
     assert served.schema == fitted.posterior_.schema
     again = BBBClassifier.from_checkpoint(directory)
     np.testing.assert_array_equal(again.classes_, fitted.classes_)

@@ -38,7 +38,6 @@ from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
 from murho.service.models.loader import Loader
-from murho.service.models.on_demand import at_hand
 from murho.service.models.registry import Registry
 from murho.service.models.source import StoreSource
 from tests.model.conftest import Notes, make_table
@@ -520,8 +519,7 @@ def test_a_pickle_from_a_gpu_is_read_without_one(fitted: BBBRegressor, flats: pd
 def test_what_is_saved_is_served(fitted: BBBRegressor, tmp_path: Path) -> None:
     assert fitted.save(tmp_path, "rent") == tmp_path / "rent" / "1"
     assert fitted.save(str(tmp_path), "rent") == tmp_path / "rent" / "2"
-    served = at_hand(Loader(StoreSource(store_at(tmp_path), "cpu"), Registry("here")).refresh().find("rent"))
-    assert served is not None
+    served = Loader(StoreSource(store_at(tmp_path), "cpu"), Registry("here")).refresh().find("rent")
     assert (served.version, served.schema) == ("2", fitted.posterior_.schema)
     with pytest.raises(CheckpointError, match="can't be the name"):
         fitted.save(tmp_path, "../rent")
