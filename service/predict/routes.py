@@ -18,8 +18,7 @@ from murho.service.predict.compression import accepts_gzip
 from murho.service.predict.decoding import LARGE_ANSWER_VALUES, Coding
 from murho.service.predict.formats import reader_of, writer_of
 from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
-from murho.service.tables.spool import Spool
-from murho.service.tables.spooled_response import response_of
+from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
     from murho.service.http.direct_paths import Found

@@ -22,7 +22,7 @@ from murho.service.predict.formats import reader_of, writer_of
 from murho.service.predict.problems import pointer, shorten
 from murho.service.predict.routes import encoded
 from murho.service.protocols.scoring import encode_predictions, read_scoring
-from murho.service.tables.spooled_response import response_of
+from murho.service.tables.spool import response_of
 
 if TYPE_CHECKING:
     from murho.service.http.direct_paths import Found
