@@ -24,7 +24,7 @@ from murho.model.tables.columns import float_array, holds_cells, holds_text, int
 from murho.service.predict.answer_columns import answer_facts
 from murho.service.predict.inputs import check_rows
 from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.tables.blocks import BlockCodec, block_rows, check_memory, check_names, check_work
+from murho.service.tables.blocks import BlockCodec, block_rows, check_memory, check_names, check_work, inputs_of_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from murho.model.predictive.answer_columns import Column
     from murho.model.tables.schema import Schema
     from murho.service.predict.codec import Answered
+    from murho.service.predict.inputs import Inputs
     from murho.service.settings import Settings
 
 __all__ = [
@@ -42,8 +43,8 @@ __all__ = [
     "ArrowCodec",
     "StreamSize",
     "arrow_table",
+    "stream_rows",
     "stream_size",
-    "stream_tables",
     "text_bytes",
 ]
 
@@ -60,9 +61,9 @@ class ArrowCodec(BlockCodec):
     media_type = "application/vnd.apache.arrow.stream"
     whole = "a whole Arrow stream"
 
-    def tables(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[pa.Table]]:
-        """Returns the rows; see `TableCodec.tables`."""
-        return stream_tables(body, schema, settings)
+    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+        """Returns the rows; see `TableCodec.rows`."""
+        return stream_rows(body, schema, settings)
 
     def encode_block(self, answered: Answered, *, first: bool) -> bytes:  # noqa: ARG002 - all blocks are alike
         """Returns one record batch."""
@@ -107,8 +108,8 @@ def _text_lists(lists: list[list[str] | None]) -> pa.Array:
     return pa.ListArray.from_arrays(ends, text_array(list(chain.from_iterable(given))))
 
 
-def stream_tables(body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterator[pa.Table]]:
-    """Returns the number of rows in a stream, and the features' columns in blocks; see `TableCodec.tables`."""
+def stream_rows(body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+    """Returns the number of rows in a stream, and the rows in blocks; see `TableCodec.rows`."""
     names = [feature.name for feature in schema.features]
     size = stream_size(body)
     check_memory(size.dictionaries + max(size.batches, default=0), settings)
@@ -125,7 +126,8 @@ def stream_tables(body: memoryview, schema: Schema, settings: Settings) -> tuple
     problems.raise_any()
     # Others are not unpacked.
     fields = pa.ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
-    return size.rows, _blocks(pa.ipc.open_stream(pa.py_buffer(body), options=fields), size, schema, settings)
+    reader = pa.ipc.open_stream(pa.py_buffer(body), options=fields)
+    return size.rows, inputs_of_tables(_blocks(reader, size, schema, settings), schema)
 
 
 def _blocks(

@@ -1,6 +1,6 @@
 """What all formats of tables share: rows are read a block at a time, whatever brought them, within the same limits.
 
-A block is an Arrow table. Pointers to its cells are those of JSON: of columns, `/inputs/Horsepower/3`, or of a matrix.
+Pointers to cells are those of JSON: of columns, `/inputs/Horsepower/3`, or of a matrix.
 Compressed bytes can stand for any amount of memory: how much a table will take is found out before it is read, from
 what the body declares, and the readers check that what they find is what was declared.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.query_options import parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,7 +49,9 @@ __all__ = [
     "check_memory",
     "check_names",
     "check_work",
+    "inputs_of_tables",
     "most_columns",
+    "number_column",
 ]
 
 BLOCK_BYTES = 2**20
@@ -88,14 +90,12 @@ class TableCodec(ABC):
     unpacks = True
     whole: str
     """What a body should be, for messages."""
-    form = Form.COLUMNS
-    """That of the pointers to cells."""
     lists = True
     """Whether a cell of an answer can be a list."""
 
     @abstractmethod
-    def tables(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[pa.Table]]:
-        """Returns the number of rows, and the rows as tables of all features, in order, each when it is asked for.
+    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+        """Returns the number of rows, and the rows in blocks, in order, each when it is asked for.
 
         What the library raises of a body that is broken is raised as it is.
 
@@ -128,11 +128,11 @@ class TableCodec(ABC):
         asked = parse_query(query)
         options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         with self._faults():
-            rows, tables = self.tables(body, schema, settings)
+            rows, blocks = self.rows(body, schema, settings)
         check_rows(rows, settings.max_rows)
         if not rows:
             raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
-        return AskedInBlocks(rows, self._inputs(tables, rows, schema), options, asked.timeout)
+        return AskedInBlocks(rows, self._checked(blocks, rows), options, asked.timeout)
 
     def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows as a whole, and the options of a request; see `Codec.decode`."""
@@ -151,7 +151,7 @@ class TableCodec(ABC):
                     texts += sum(map(getsizeof, set(column)))
             check_memory(texts, settings)
             row += block.count
-        return Asked(Inputs(self.form, columns, row, tuple(columns)), asked.options, asked.timeout)
+        return Asked(replace(block, columns=columns, count=row), asked.options, asked.timeout)
 
     def require_place(self, options: PredictOptions) -> None:
         """Refuses draws, which are a list in each row, where the format has no lists; see `Codec.require_place`."""
@@ -176,19 +176,17 @@ class TableCodec(ABC):
             message = f"The body is not {self.whole}: {shorten(str(error), 1000)}."
             raise BadInputError([Problem("/inputs", message)]) from None
 
-    def _inputs(self, tables: Iterable[pa.Table], count: int, schema: Schema) -> Iterator[Inputs]:
-        """Yields the rows of tables, which should have so many."""
-        rows = 0
+    def _checked(self, blocks: Iterable[Inputs], rows: int) -> Iterator[Inputs]:
+        """Yields blocks, which should have so many rows together."""
+        found = 0
         with self._faults():
-            for table in tables:
-                inputs = _inputs_of_table(table, schema, self.form, rows)
-                del table  # before the next one is unpacked
-                rows += inputs.count
-                if rows > count:
+            for block in blocks:
+                found += block.count
+                if found > rows:
                     break
-                yield inputs
-            if rows != count:
-                raise TableError(f"the body is not {self.whole}: it does not have the {count} rows that it announces")
+                yield block
+            if found != rows:
+                raise TableError(f"the body is not {self.whole}: it does not have the {rows} rows that it announces")
 
 
 class BlockCodec(TableCodec):
@@ -278,21 +276,30 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
     problems.raise_any()
 
 
-def _inputs_of_table(table: pa.Table, schema: Schema, form: Form, first: int) -> Inputs:
-    """Returns the rows of a table as canonical columns; `first` rows of the request come before them.
+def inputs_of_tables(tables: Iterable[pa.Table], schema: Schema) -> Iterator[Inputs]:
+    """Yields the rows of tables, whose names `check_names` has accepted, as canonical columns.
 
     Raises:
         BadInputError: A cell can't be used: the first of each column is named.
     """
+    first = 0
+    for table in tables:
+        inputs = _inputs_of_table(table, schema, first)
+        del table  # before the next one is unpacked
+        first += inputs.count
+        yield inputs
+
+
+def _inputs_of_table(table: pa.Table, schema: Schema, first: int) -> Inputs:
     problems, columns = Problems(), dict[str, "NDArray[Any]"]()
-    inputs = Inputs(form, columns, table.num_rows, tuple(feature.name for feature in schema.features))
+    inputs = Inputs(Form.COLUMNS, columns, table.num_rows, tuple(feature.name for feature in schema.features))
     for position, feature in enumerate(schema.features):
-        where = partial(inputs.pointer, feature=feature.name)
+        where = partial(pointer, "inputs", feature.name)
         try:
             column = canonical_column(table.column(feature.name), feature.kind, feature.name, feature.reading)
         except TableError as error:
             row = first + (error.row or 1) - 1
-            place = pointer("inputs", feature.name) if error.row is None else where(row)
+            place = where() if error.row is None else where(row)
             problems.add(row, position, place, _sentence(error.moved(first)))
             continue
         columns[feature.name] = column
@@ -300,6 +307,36 @@ def _inputs_of_table(table: pa.Table, schema: Schema, form: Form, first: int) ->
             problems.add_rows(absent, position, where, partial(_explain_missing, feature))
     problems.raise_any()
     return inputs
+
+
+def number_column(
+    feature: Feature, values: NDArray[Any], position: int, where: Callable[[int], str], problems: Problems
+) -> NDArray[np.float64]:
+    """Returns numbers `[B]` of any type as the canonical column of a number or a boolean; NaN is a missing cell.
+
+    Args:
+        feature: The feature.
+        values: The numbers.
+        position: Of the feature among all.
+        where: The pointer to the cell of a row.
+        problems: Gets the rows whose number can't be used.
+    """
+    with np.errstate(invalid="ignore"):  # of NaNs that signal
+        column = np.array(values, np.float64)
+    refused = np.isinf(column)
+    if not feature.accepts_missing:
+        refused |= np.isnan(column)
+    if feature.kind is FeatureKind.BOOLEAN:
+        refused |= ~(np.isnan(column) | (column == 0.0) | (column == 1.0))
+    problems.add_rows(refused.nonzero()[0].tolist(), position, where, partial(_explain_number, feature, column))
+    return column
+
+
+def _explain_number(feature: Feature, column: NDArray[np.float64], row: int) -> str:
+    if np.isnan(column[row]):
+        return explain_cell(feature, None)
+    expected = "0 or 1" if feature.kind is FeatureKind.BOOLEAN else "a finite number"
+    return f"Expected {expected}, not {column[row]:g}."
 
 
 def _explain_missing(feature: Feature, row: int) -> str:  # noqa: ARG001 - the same in every row

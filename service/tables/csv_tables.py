@@ -23,7 +23,7 @@ from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answer_columns import answer_columns
 from murho.service.predict.foreign_bodies import foreign_form
 from murho.service.predict.inputs import check_rows
-from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names
+from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names, inputs_of_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
     from murho.service.predict.codec import Answered
+    from murho.service.predict.inputs import Inputs
     from murho.service.settings import Settings
 
 __all__ = ["CSVCodec", "record_ends"]
@@ -56,8 +57,8 @@ class CSVCodec(BlockCodec):
     whole = "CSV in UTF-8"
     lists = False
 
-    def tables(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[pa.Table]]:
-        """Returns the rows; see `TableCodec.tables`."""
+    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+        """Returns the rows; see `TableCodec.rows`."""
         start = bytes(body[:MOST_HEADER_BYTES])
         advice = foreign_form(start)
         if advice and not start.startswith(BYTE_ORDER_MARK):
@@ -78,7 +79,9 @@ class CSVCodec(BlockCodec):
             found.append(ends)
             rows += len(ends)
             check_rows(rows, settings.max_rows)
-        return max(0, rows), _tables(body, np.concatenate(found), header, schema) if found else ()
+        if rows < 1:
+            return 0, ()
+        return rows, inputs_of_tables(_tables(body, np.concatenate(found), header, schema), schema)
 
     def encode_block(self, answered: Answered, *, first: bool) -> bytes:
         """Returns one line a row, with the header in front of the first; a list of classes is JSON."""

@@ -6,20 +6,19 @@ NaN is a missing cell.
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from murho.model.errors import Problem
 from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
-from murho.model.tables.columns import number_array
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.inputs import Form
-from murho.service.predict.problems import shorten
-from murho.service.tables.blocks import TableCodec, block_rows
+from murho.service.predict.inputs import Form, Inputs
+from murho.service.predict.problems import Problems, pointer, shorten
+from murho.service.tables.blocks import TableCodec, block_rows, number_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,10 +47,9 @@ class NpyCodec(TableCodec):
     media_type = "application/x-npy"
     unpacks = False
     whole = "an array"
-    form = Form.MATRIX
 
-    def tables(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[pa.Table]]:  # noqa: ARG002 - as the seam has it
-        """Returns the rows; see `TableCodec.tables`."""
+    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:  # noqa: ARG002 - as the seam has it
+        """Returns the rows; see `TableCodec.rows`."""
         names = [feature.name for feature in schema.features]
         others = [feature.name for feature in schema.features if feature.kind not in NUMBERS]
         if others:
@@ -75,7 +73,7 @@ class NpyCodec(TableCodec):
                 f"The array has {len(data)} bytes after its header, where the shape {list(shape)} takes {expected}."
             )
         matrix, most = np.frombuffer(data, dtype).reshape(shape, order="F" if columnwise else "C"), block_rows(schema)
-        return len(matrix), (_table(matrix[row : row + most], names) for row in range(0, len(matrix), most))
+        return len(matrix), (_inputs(matrix[row : row + most], schema, row) for row in range(0, len(matrix), most))
 
     def encode(self, answered: Answered) -> list[bytes]:
         """Returns a structured array `[B]` with a field for each column of the other formats.
@@ -98,10 +96,18 @@ class NpyCodec(TableCodec):
         return [sink.getvalue()]
 
 
-def _table(matrix: NDArray[Any], names: list[str]) -> pa.Table:
-    with np.errstate(invalid="ignore"):  # of NaNs that signal
-        columns = matrix.astype(np.float64, order="F")
-    return pa.table({name: number_array(columns[:, place]) for place, name in enumerate(names)})
+def _inputs(matrix: NDArray[Any], schema: Schema, first: int) -> Inputs:
+    problems = Problems()
+    columns = {
+        feature.name: number_column(feature, matrix[:, place], place, partial(_pointer, first, place), problems)
+        for place, feature in enumerate(schema.features)
+    }
+    problems.raise_any()
+    return Inputs(Form.MATRIX, columns, len(matrix), tuple(columns))
+
+
+def _pointer(first: int, place: int, row: int) -> str:
+    return pointer("inputs", first + row, place)
 
 
 def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from murho.model.errors import TableError
 from murho.service.errors import TooLargeError
 from murho.service.predict.inputs import check_rows
 from murho.service.tables import parquet_worker
-from murho.service.tables.arrow_tables import arrow_table, stream_tables
+from murho.service.tables.arrow_tables import arrow_table, stream_rows
 from murho.service.tables.blocks import TableCodec, check_names, most_columns
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from murho.model.tables.schema import Schema
     from murho.service.predict.codec import Answered
+    from murho.service.predict.inputs import Inputs
     from murho.service.settings import Settings
 
 __all__ = ["ParquetCodec", "ParquetProcess"]
@@ -51,8 +52,8 @@ class ParquetCodec(TableCodec):
     def __init__(self) -> None:
         self._process = ParquetProcess()
 
-    def tables(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[pa.Table]]:
-        """Returns the rows; see `TableCodec.tables`."""
+    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+        """Returns the rows; see `TableCodec.rows`."""
         asked = {
             "names": [feature.name for feature in schema.features],
             "most_rows": settings.max_rows,
@@ -61,7 +62,7 @@ class ParquetCodec(TableCodec):
         facts, stream = self._process.unpack(body, asked, max(LEAST_ROOM, ROOM * settings.max_body_bytes))
         check_names(facts["names"], schema)
         check_rows(facts["rows"], settings.max_rows)
-        return stream_tables(stream, schema, settings)
+        return stream_rows(stream, schema, settings)
 
     def encode(self, answered: Answered) -> list[bytes]:
         """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
