@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 import yaml
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.service.app import create_app
 from murho.service.settings import Settings
-from tests.e2e.traffic import wait_until
+from tests.e2e.traffic import Traffic, asks, wait_until
+from tests.rents import CHECKPOINTS, RENTS
 from tests.service.support import AppClient
 from tests.support import ROOT, free_port
 
