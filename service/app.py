@@ -30,18 +30,11 @@ from murho.service.http.lifecycle import Lifecycle
 from murho.service.http.openapi import DESCRIPTION, install_openapi
 from murho.service.http.request_log import BodyLimit, RequestLog
 from murho.service.http.responses import handle_error, handle_failure
-from murho.service.models import administration_routes as administration
-from murho.service.models import overview_routes as overview
 from murho.service.models import routes as models
-from murho.service.models.hangup import on_hangup
-from murho.service.models.held_models import Models
-from murho.service.models.loader import Loader
-from murho.service.models.loading import load_warm
-from murho.service.models.model_cache import ModelCache
-from murho.service.models.registry import Registry
+from murho.service.models.loader import Change, Loader
+from murho.service.models.registry import Registry, VersionPolicy
 from murho.service.models.source import seconds_between_looks, source_of
-from murho.service.models.version_policy import VersionPolicy
-from murho.service.models.watcher import Watcher
+from murho.service.models.watcher import Watcher, on_hangup
 from murho.service.page import routes as page
 from murho.service.parts import Parts, State
 from murho.service.predict import routes as predict
@@ -61,6 +54,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.source import CheckpointSource
 
@@ -122,36 +116,30 @@ def create_app(
     source = source or source_of(settings, draw_room)
     registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
     scheduler.noticed = telemetry.count_pass
-    policy = VersionPolicy.of(settings.versions, settings.pinned)
-    load_version = partial(load_warm, source, seconds=settings.load_timeout)
-    cache: ModelCache | None = None
-    if settings.loaded_models:
-        cache = ModelCache(load_version, settings.loaded_models, telemetry.loading.noticed)
-        telemetry.loading.watch(cache)
+    lifecycle = lifecycle or Lifecycle()
     loader = Loader(
         source,
         registry,
-        policy,
-        lambda outcome: telemetry.reloads.labels(outcome).inc(),
-        load_version if cache is None else cache.listed,
+        VersionPolicy.of(settings.versions, settings.pinned),
+        count=lambda outcome: telemetry.reloads.labels(outcome).inc(),
+        seconds=settings.load_timeout,
+        stopping=lambda: lifecycle.closing,
     )
 
-    def changed(before: Snapshot, snapshot: Snapshot) -> None:
+    def changed(swap: Swap) -> None:
+        before, snapshot = swap
         telemetry.show(snapshot)
-        statistics.keep({(model.name, version) for model in snapshot.models.values() for version in model.versions})
-        if cache is not None:
-            cache.keep(snapshot.listed())
+        statistics.keep({(model.name, model.version) for model in snapshot.served})
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
 
     watcher = Watcher(loader, registry, seconds_between_looks(settings), changed)
     parts = Parts(
         settings=settings,
-        lifecycle=lifecycle or Lifecycle(),
+        lifecycle=lifecycle,
         source=source,
         scheduler=scheduler,
         registry=registry,
-        models=Models(registry, watcher, scheduler, settings.request_timeout),
         waiting=Waiting(scheduler),
         telemetry=telemetry,
         heartbeat=heartbeat,
@@ -171,7 +159,7 @@ def create_app(
     def load() -> None:
         try:
             _set_threads(threads)
-            parts.watcher.load_first(lambda: parts.lifecycle.closing)
+            parts.watcher.load_first()
             # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
             gc.collect()
             gc.freeze()
@@ -183,7 +171,7 @@ def create_app(
 
     def reload() -> None:
         parts.security.reload()
-        parts.watcher.reload()
+        parts.watcher.ask(Change())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
@@ -198,8 +186,7 @@ def create_app(
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)
-            loading = cache is not None and not cache.close(CLOSE_SECONDS)
-            parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing or loading
+            parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
             access_log.flush()
 
     app = Application(
@@ -224,7 +211,7 @@ def create_app(
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
     app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log)
-    for routes in (predict, models, overview, administration, v2, invocations, health, docs, page):
+    for routes in (predict, models, v2, invocations, health, docs, page):
         app.include_router(routes.router)
     install_openapi(app, parts)
     return app

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from murho.service.models.on_demand import Served
+    from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Snapshot
     from murho.service.settings import Settings
 
@@ -86,7 +86,6 @@ def serve(
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Prints the served and refused checkpoints, and a request to try."""
     from murho.model.errors import MurhoError
-    from murho.service.models.on_demand import at_hand
     from murho.service.models.registry import first_of
     from murho.service.predict.examples import curl_line
     from murho.service.telemetry.log import escaped
@@ -98,24 +97,19 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     except MurhoError as error:
         _say(f"Not ready: {error}")
         return
-    loaded = [model for each in snapshot.models.values() if (model := at_hand(each.latest)) is not None]
+    tried = next(iter(snapshot.models.values())).latest
     try:
-        loaded = [model for model in [at_hand(snapshot.find_default(settings.default_model)), *loaded] if model]
+        tried = snapshot.find_default(settings.default_model)
     except MurhoError as error:
         if settings.default_model is not None:
             _say(f"Warning: the default model isn't served. {error}")
-    attempt = f" Try:\n\n  {curl_line(loaded[0], address)}\n" if loaded else ""
-    _say(f"Ready: {first_of([_served(model.latest) for model in snapshot.models.values()])}.{attempt}")
+    served = first_of([_served(model.latest) for model in snapshot.models.values()])
+    _say(f"Ready: {served}. Try:\n\n  {curl_line(tried, address)}\n")
     _say(f"API documentation: {address}/docs    Try the models: {address}/")
 
 
-def _served(served: "Served") -> str:
-    """Returns what is said of a version; what it predicts is known once it is in memory."""
-    from murho.service.models.on_demand import at_hand
-
-    model = at_hand(served)
-    predicts = "" if model is None else f", predicts {model.schema.target.name}"
-    return f"{served.name} (version {served.version}{predicts})"
+def _served(model: "ModelLike") -> str:
+    return f"{model.name} (version {model.version}, predicts {model.schema.target.name})"
 
 
 def _say(line: str) -> None:

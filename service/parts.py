@@ -9,7 +9,6 @@ from murho.service.engine.heartbeat import Heartbeat
 from murho.service.engine.scheduler import Scheduler
 from murho.service.engine.waiting import Waiting
 from murho.service.http.lifecycle import Lifecycle
-from murho.service.models.held_models import Models
 from murho.service.models.registry import Registry
 from murho.service.models.source import CheckpointSource
 from murho.service.models.watcher import Watcher
@@ -33,7 +32,6 @@ class Parts:
     source: CheckpointSource
     scheduler: Scheduler
     registry: Registry
-    models: Models
     waiting: Waiting
     telemetry: Telemetry
     heartbeat: Heartbeat

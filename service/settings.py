@@ -16,7 +16,7 @@ from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
 from murho.model.predictive.draws import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
-from murho.service.models.version_policy import PolicyName, VersionPolicy
+from murho.service.models.registry import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
 
@@ -82,12 +82,6 @@ class Settings(BaseSettings):
         "10 in a storage; 0: none, only when asked to.",
     )
 
-    loaded_models: int = Field(
-        default=0,
-        ge=0,
-        description="The most versions in memory; one that is not there is loaded when it is asked for, and the least "
-        "recently used one leaves. 0: all are loaded at the start.",
-    )
     metric_models: int = Field(
         default=100,
         ge=0,

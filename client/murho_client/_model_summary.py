@@ -1,4 +1,4 @@
-"""A model as the list of the service has it: known without its features, so that a list has nothing loaded."""
+"""A model as the list of the service has it: in short, without its features."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class ModelSummary:
         name: Name of the model.
         version: Its latest version.
         versions: All versions that can be asked for.
-        loaded: Whether it is in memory. A service with the setting `loaded_models` loads the others when they are asked
-            for; until then, what follows is None.
         task: `regression` or `classification`.
         target: Name of the predicted column.
         unit: Unit of the target, if one is known.
@@ -32,7 +30,6 @@ class ModelSummary:
     name: str
     version: str
     versions: tuple[str, ...]
-    loaded: bool
     task: str | None
     target: str | None
     unit: str | None
@@ -54,7 +51,6 @@ class ModelSummary:
                 name=str(listed["name"]),
                 version=str(listed["version"]),
                 versions=tuple(map(str, listed.get("versions") or [listed["version"]])),
-                loaded=bool(listed.get("loaded", True)),
                 task=_text(listed.get("task")),
                 target=_text(target.get("name")),
                 unit=_text(target.get("unit")),

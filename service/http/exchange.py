@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
-
-import orjson
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
@@ -21,10 +18,7 @@ if TYPE_CHECKING:
     from murho.service.predict.memory import Share
     from murho.service.tables.spool import Spool
 
-__all__ = ["headers_of", "read_body", "spool_body", "timeout_said", "wanted_within"]
-
-SMALL_BODY = 2**16
-"""Bytes of JSON that are read within a millisecond."""
+__all__ = ["headers_of", "read_body", "spool_body", "wanted_within"]
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -118,29 +112,6 @@ async def _next_part(receive: Receive) -> tuple[bytes, bool]:
 
 def _too_large(most: int) -> TooLargeError:
     return TooLargeError(f"The body is larger than {most} bytes, the most that this service takes. Send parts.")
-
-
-def timeout_said(body: bytes, query: bytes) -> float | None:
-    """Returns the option `timeout` of a request that can't be decoded yet, because its model is not in memory.
-
-    None where it isn't plain to see, in a large body for example: it counts once the request is decoded.
-    """
-    if query:
-        said: object = parse_qs(query.decode("latin-1")).get("timeout", [""])[0]
-    elif len(body) <= SMALL_BODY and body[:1] == b"{":
-        try:
-            said = orjson.loads(body).get("timeout")
-        except orjson.JSONDecodeError:
-            return None
-    else:
-        return None
-    if not isinstance(said, int | float | str):
-        return None
-    try:
-        seconds = float(said)
-    except ValueError:
-        return None
-    return seconds if 0.0 < seconds < float("inf") else None
 
 
 def wanted_within(option: float | None, headers: dict[str, str], most: float) -> float:

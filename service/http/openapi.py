@@ -8,7 +8,6 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from murho.service.models.on_demand import at_hand
 from murho.service.predict.answer_models import ClassPredictResponse, PredictResponse
 from murho.service.predict.envelope import EXAMPLE, PredictRequest
 from murho.service.predict.examples import example_row
@@ -94,9 +93,8 @@ def install_openapi(app: FastAPI, parts: Parts) -> None:
     def openapi() -> dict[str, Any]:
         if not described:
             described.update(_describe(app, parts))
-        loaded = (at_hand(each.latest) for each in parts.registry.snapshot.models.values())
-        first = next((model for model in loaded if model is not None), None)
-        example = dict(EXAMPLE) if first is None else {"inputs": [example_row(first)], "samples": 256}
+        first = next(iter(parts.registry.snapshot.models.values()), None)
+        example = dict(EXAMPLE) if first is None else {"inputs": [example_row(first.latest)], "samples": 256}
         described["components"]["schemas"]["PredictRequest"]["example"] = example
         return described
 

@@ -1,51 +1,117 @@
 """The loader: decides which versions of the source are served, and makes the next snapshot of them.
 
 A new version is loaded and warmed up beside the old one, then the snapshot is swapped as a whole. A version that can't
-be loaded is refused with the reason, and what served before serves on. Nothing here computes answers: it may run in
-any one thread, and so it runs beside the compute thread.
-
-With the setting `loaded_models`, a version is only listed here, and `checkpoints.model_cache` loads it when it is asked
-for; one that can't be loaded then is refused here too, so that what is left of its name takes its place.
+be loaded is refused with the reason, and what served before serves on. Whether a version has changed is told by its
+stamp (`service.models.source.CheckpointSource.stamp`). Nothing here computes answers: it may run in any one thread, and
+so it runs beside the compute thread.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
-from functools import partial
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import structlog
 
-from murho.model.errors import MurhoError
-from murho.service.errors import CheckpointRefusedError, UnknownModelError
-from murho.service.models.kept_versions import KeptVersions, Look, StoppingError
-from murho.service.models.loading import load_warm
-from murho.service.models.registry import LoadedModel, Refused, Snapshot, title_of
-from murho.service.models.version_policy import VersionPolicy
+from murho.model.checkpoint.checkpoint import FACTS_FILE
+from murho.model.errors import MurhoError, StorageError
+from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
+from murho.service.models.registry import LoadedModel, Refused, Snapshot, VersionPolicy, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.service.models.kept_versions import Key, Outcome
-    from murho.service.models.on_demand import ListedVersion, Served
+    from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Registry
-    from murho.service.models.source import CheckpointSource
+    from murho.service.models.source import CheckpointSource, Stamp
 
-__all__ = ["Loader"]
+__all__ = ["Change", "Loader", "Outcome", "Swap"]
+
+Key: TypeAlias = tuple[str, str]
+"""Name and version."""
+Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]
+"""What happened to one version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What somebody wants served from now on. Of several for one name the last one counts alone.
+
+    Attributes:
+        name: The name; empty: all are looked at, and refused versions are tried again.
+        version: The only version of the name to serve; None: what the policy says.
+        unload: Whether the name is taken out of service instead, until it is loaded again.
+    """
+
+    name: str = ""
+    version: str | None = None
+    unload: bool = False
+
+
+class Swap(NamedTuple):
+    """The snapshots before and after a change."""
+
+    before: Snapshot
+    after: Snapshot
+
+
+class _LoadingError(Exception):
+    """A version can't be loaded: the reason, and whether it says nothing about the version, which is tried again."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A version in memory, as long as its stamp is the same."""
+
+    stamp: Stamp
+    model: ModelLike
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Why a version could not be loaded, and whether it is tried again though its stamp is the same."""
+
+    stamp: Stamp
+    reason: str
+    again: bool
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at the source.
+
+    Attributes:
+        retry: Whether refused versions are tried again though they have not changed.
+        patient: Whether a version that fails or is gone gets time until the next look: it may be in the middle of
+            being copied or replaced.
+        refused: What was refused.
+    """
+
+    retry: bool
+    patient: bool
+    refused: list[Refused] = field(default_factory=list)
 
 
 class Loader:
-    """Loads what the policy wants served, and swaps the registry's snapshot. Calls from several threads take turns.
+    """Loads what the policy wants served, and swaps the registry's snapshot. One thread uses it at a time.
 
     Args:
         source: Where checkpoints come from.
         registry: Gets the snapshots.
         policy: Which versions are served.
         count: Called with what happened to each version.
-        load: Loads a version of the source, or lists it; raises a `LoadingError`.
+        seconds: The most time that loading a version may take; None: any.
+        stopping: Asked before each version; once it returns true, loading ends and nothing is swapped.
     """
 
     def __init__(
@@ -53,25 +119,21 @@ class Loader:
         source: CheckpointSource,
         registry: Registry,
         policy: VersionPolicy | None = None,
+        *,
         count: Callable[[Outcome], None] = lambda _: None,
-        load: Callable[[CheckpointReference], Served] | None = None,
+        seconds: float | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._source, self._registry = source, registry
-        self._kept = KeptVersions(source, load or partial(load_warm, source), count)
-        self._policy = policy or VersionPolicy()
-        self._turn = threading.RLock()
-        self._missing: set[Key] = set()
+        self._source, self._registry, self._policy = source, registry, policy or VersionPolicy()
+        self._count, self._seconds, self._stopping = count, seconds, stopping
+        self._kept: dict[Key, _Kept] = {}
+        self._failed: dict[Key, _Failed] = {}
+        self._missing: set[Key] = set()  # kept, and gone at the last look
         self._unloaded: set[str] = set()
         self._chosen: dict[str, str] = {}
         self._log = structlog.get_logger("murho.registry")
 
-    def refresh(
-        self,
-        *,
-        retry: bool = True,
-        patient: bool = False,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> Snapshot:
+    def refresh(self, *, retry: bool = True, patient: bool = False) -> Snapshot:
         """Looks at the source, loads what is new, and swaps the snapshot if anything changed; returns the current one.
 
         Never raises: an error in one checkpoint becomes the reason why it is refused.
@@ -79,188 +141,188 @@ class Loader:
         Args:
             retry: Whether refused versions are tried again though they have not changed.
             patient: Whether a version that fails or is gone gets time until the next look.
-            stopping: Called before each version; once it returns true, loading ends and nothing is swapped.
         """
-        look = Look(retry, patient, stopping)
-        with self._turn:
-            before = self._registry.snapshot
-            try:
-                references = self._source.list()
-            except MurhoError as error:
-                if not before.loaded or not before.unreachable:
-                    self._log.warning("checkpoints can't be listed", reason=str(error))
-                return self._swap(replace(before, refused=(Refused("", "", str(error)),), loaded=True))
-            if before.unreachable:
-                self._log.info("checkpoints can be listed again")
-            try:
-                return self._swap(self._snapshot(references, look))
-            except StoppingError:
-                return before
+        before = self._registry.snapshot
+        try:
+            references = self._source.list()
+        except MurhoError as error:
+            if not before.loaded or not before.unreachable:
+                self._log.warning("checkpoints can't be listed", reason=str(error))
+            return self._swap(replace(before, refused=(Refused("", "", str(error)),), loaded=True))
+        if before.unreachable:
+            self._log.info("checkpoints can be listed again")
+        try:
+            return self._swap(self._snapshot(references, _Look(retry, patient)))
+        except NotReadyError:
+            return before
 
-    def load(self, name: str, version: str | None = None) -> LoadedModel:
-        """Loads a name at once, also if it was unloaded, and returns what is served then.
-
-        Of a name of which nothing is served it is the newest version that can be loaded; the snapshot says why newer
-        ones are refused.
-
-        Args:
-            name: The name.
-            version: The only version to serve from now on; None: what the policy says.
+    def apply(self, change: Change) -> None:
+        """Does what is wanted at once, and returns when it is served.
 
         Raises:
             UnknownModelError: There is no such name or version.
             CheckpointRefusedError: It can't be loaded; what was served before is served on.
         """
-        with self._turn:
-            references = {each.version: each for each in self._references(name)}
-            if version is not None and version not in references:
-                there = ", ".join(each for each in references if each) or "none"
-                raise UnknownModelError(f"Model {name!r} has no version {version[:80]!r}; there are: {there}.")
-            before = self._unloaded.copy(), self._chosen.copy()
-            was_served = name in self._registry.snapshot.models
-            self._unloaded.discard(name)
-            self._chosen.pop(name, None)
-            if version is not None:
-                self._chosen[name] = version
-            wanted = self._wanted(name, list(references.values()))
-            refused: list[Refused] = []
-            for each in wanted[:1] if was_served else wanted:
-                look = Look(retry=True, patient=False, stopping=lambda: False, now=True)
-                if self._kept.obtain(each, look) is not None and not look.refused:
-                    break
-                refused.extend(look.refused)
-            else:
-                self._unloaded, self._chosen = before
-            snapshot = self.refresh(retry=False)
-            problem = refused[0].reason if refused else None
-            if not wanted:
-                problem = next((each.reason for each in snapshot.refused if each.name == name), "nothing to serve")
-            served = snapshot.models.get(name)
-            if served is None or (was_served and problem is not None):
-                on = "" if served is None else f" Version {served.latest.version} is served on."
-                title = title_of(name, wanted[0].version if wanted else "")
-                raise CheckpointRefusedError(f"{title} was refused: {problem}.{on}")
-            return served
-
-    def unload(self, name: str) -> tuple[str, ...]:
-        """Takes a name out of service until `load`; returns the versions that were served.
-
-        Raises:
-            UnknownModelError: There is no such name.
-        """
-        with self._turn:
-            served = self._registry.snapshot.models.get(name)
-            if served is None and name not in self._unloaded:
-                self._references(name)
-            self._unloaded.add(name)
-            self._chosen.pop(name, None)
+        if not change.name:
+            self.refresh()
+        elif change.unload:
+            if change.name not in self._registry.snapshot.models and change.name not in self._unloaded:
+                self._references(change.name)
+            self._unloaded.add(change.name)
+            self._chosen.pop(change.name, None)
             self.refresh(retry=False)
-            return () if served is None else tuple(served.versions)
+        else:
+            self._load(change.name, change.version)
 
-    def refuse(self, version: ListedVersion, reason: str) -> None:
-        """Takes a version out of service that could not be loaded when it was asked for, until it changes.
-
-        One that has changed or is gone meanwhile is looked at again instead.
-        """
-        with self._turn:
-            if self._kept.refuse(version, reason):
-                self.refresh(retry=False)
+    def _load(self, name: str, version: str | None) -> None:
+        """Serves a name, also one that was unloaded; of one that was, the newest version that can be loaded."""
+        references = self._references(name)
+        there = [each.version for each in references if each.name == name and each.version]
+        if version is not None and version not in there:
+            raise UnknownModelError(
+                f"Model {name!r} has no version {version[:80]!r}; there are: {', '.join(there) or 'none'}."
+            )
+        was_served = self._registry.snapshot.models.get(name)
+        unloaded, chosen = self._unloaded.copy(), self._chosen.copy()
+        self._unloaded.discard(name)
+        self._chosen.pop(name, None)
+        if version is not None:
+            self._chosen[name] = version
+        self._failed = {key: failed for key, failed in self._failed.items() if key[0] != name}
+        snapshot = self._snapshot(references, _Look(retry=False, patient=False))
+        served = snapshot.models.get(name)
+        refused = [each for each in snapshot.refused if each.name == name and version in (None, each.version)]
+        worst = max(refused, key=lambda each: int(each.version or 0), default=Refused(name, "", "nothing to serve"))
+        if served is not None and not (was_served and int(worst.version or 0) >= int(served.latest.version)):
+            self._swap(snapshot)
+            return
+        self._unloaded, self._chosen = unloaded, chosen
+        self.refresh(retry=False)
+        on = f" Version {was_served.latest.version} is served on." if was_served else ""
+        raise CheckpointRefusedError(f"{title_of(name, worst.version)} was refused: {worst.reason}.{on}")
 
     def _references(self, name: str) -> list[CheckpointReference]:
-        """The versions of a name in the source.
+        """Returns all versions in the source.
 
         Raises:
-            UnknownModelError: There are none.
+            UnknownModelError: There is none of this name.
+            CheckpointRefusedError: They can't be listed.
         """
         try:
             found = self._source.list()
         except MurhoError as error:
             raise CheckpointRefusedError(f"{error}.") from error
-        mine = [each for each in found if each.name == name]
-        if not mine:
-            names = ", ".join(dict.fromkeys(each.name for each in found)) or "none"
-            raise UnknownModelError(f"There is no model {name[:80]!r} in {self._source.place}; there are: {names}.")
-        return mine
+        names = dict.fromkeys(each.name for each in found)
+        if name not in names:
+            there = ", ".join(names) or "none"
+            raise UnknownModelError(f"There is no model {name[:80]!r} in {self._source.place}; there are: {there}.")
+        return found
 
-    def _snapshot(self, references: list[CheckpointReference], look: Look) -> Snapshot:
-        by_name: dict[str, list[CheckpointReference]] = {}
+    def _snapshot(self, references: list[CheckpointReference], look: _Look) -> Snapshot:
+        by_name: dict[str, list[CheckpointReference]] = {name: [] for name in self._policy.pins}
+        by_name |= {name: [] for name, _ in self._kept}
         for reference in references:
             by_name.setdefault(reference.name, []).append(reference)
-        kept = self._kept.by_name()
-        for name in (*self._policy.pins, *kept):
-            by_name.setdefault(name, [])
+        there = {(each.name, each.version) for each in references}
+        self._failed = {key: failed for key, failed in self._failed.items() if key in there}
         models, not_served = {}, {}
         for name, mine in sorted(by_name.items()):
             if name in self._unloaded:
                 continue
             before = len(look.refused)
-            serving = self._serving(name, mine, kept.get(name, {}), look)
+            serving = self._serving(name, mine, look)
             if serving:
-                models[name] = self._loaded_model(name, serving)
-            refused = {each.version for each in look.refused[before:]}
-            others = [each.version for each in mine if each.version not in {*serving, *refused}]
-            if others:
-                not_served[name] = tuple(others)
-        there = {(each.name, each.version) for each in references}
-        self._kept.forget_failures_except(there)
-        unloaded = tuple(sorted(name for name in self._unloaded if name in by_name))
-        place = self._source.place
-        return Snapshot(MappingProxyType(models), tuple(look.refused), True, place, not_served, unloaded)
+                versions = {version: serving[version] for version in sorted(serving, key=int)}
+                since = {version: self._kept[name, version].since for version in versions}
+                models[name] = LoadedModel(name, MappingProxyType(versions), MappingProxyType(since))
+            told = {*serving, *(each.version for each in look.refused[before:])}
+            if others := tuple(each.version for each in mine if each.version not in told):
+                not_served[name] = others
+        unloaded = tuple(sorted(self._unloaded & by_name.keys()))
+        return Snapshot(MappingProxyType(models), tuple(look.refused), True, self._source.place, not_served, unloaded)
 
-    def _serving(
-        self, name: str, references: list[CheckpointReference], kept: Mapping[str, Served], look: Look
-    ) -> dict[str, Served]:
+    def _serving(self, name: str, references: list[CheckpointReference], look: _Look) -> dict[str, ModelLike]:
         """The versions of a name to serve, from those that are there and kept; adds what is refused to the look."""
-        look.refused.extend(
-            Refused(name, each.version, each.problem) for each in references if each.problem is not None
-        )
+        look.refused.extend(Refused(name, each.version, each.problem) for each in references if each.problem)
         unreadable = {each.version for each in references if each.unreadable}
         there = {each.version: each for each in references if each.problem is None}
-        held: dict[str, Served] = {}
-        for version, model in kept.items():
-            if version in there:
-                continue
-            patient = look.patient and (name, version) not in self._missing
-            if version in unreadable or "" in unreadable or patient:
-                held[version] = model
-                self._missing.add((name, version))
         self._missing -= {(name, version) for version in there}
+        held: dict[str, ModelLike] = {}
+        for (of, version), kept in self._kept.items():
+            patient = look.patient and (name, version) not in self._missing
+            if of == name and version not in there and (patient or unreadable & {version, ""}):
+                held[version] = kept.model
+                self._missing.add((name, version))
         chosen = self._chosen.get(name)
         if chosen is not None and chosen not in there and chosen not in held:
             self._log.warning("the version chosen by hand is gone", model=name, version=chosen)
             del self._chosen[name]
+        wanted = {*there, *held}
         pin = self._chosen.get(name, self._policy.pins.get(name))
         if pin is not None:
-            if pin not in {each.version for each in references} and pin not in held:
+            if pin not in wanted and pin not in {each.version for each in references}:
                 look.refused.append(Refused(name, pin, "it is pinned, and is not there"))
-            there = {pin: there[pin]} if pin in there else {}
-            held = {pin: held[pin]} if pin in held else {}
+            wanted &= {pin}
         serving = {}
-        for version in sorted({*there, *held}, key=int, reverse=True):
-            found = held[version] if version in held else self._kept.obtain(there[version], look)
+        for version in sorted(wanted, key=int, reverse=True):
+            found = held[version] if version in held else self._obtain(there[version], look)
             if found is not None:
                 serving[version] = found
                 if not self._policy.every_version:
                     break
         return serving
 
-    def _wanted(self, name: str, references: list[CheckpointReference]) -> list[CheckpointReference]:
-        """The versions without a problem that the policy may serve, the one that it wants most first."""
-        pin = self._chosen.get(name, self._policy.pins.get(name))
-        good = [each for each in references if each.problem is None and pin in (None, each.version)]
-        return sorted(good, key=lambda each: int(each.version), reverse=True)
+    def _obtain(self, reference: CheckpointReference, look: _Look) -> ModelLike | None:
+        """Returns the model of a version: the one that is kept, if nothing changed, else loaded now.
 
-    def _loaded_model(self, name: str, serving: Mapping[str, Served]) -> LoadedModel:
-        versions = {version: serving[version] for version in sorted(serving, key=int)}
-        since = {version: self._kept.since((name, version)) for version in versions}
-        return LoadedModel(name, MappingProxyType(versions), MappingProxyType(since))
+        A version that fails leaves the one in place that was loaded from the same directory before, if there is one.
+
+        Raises:
+            NotReadyError: The service stops.
+        """
+        if self._stopping():
+            raise NotReadyError("The service is shutting down.", retry_after=5)
+        key = reference.name, reference.version
+        stamp = self._source.stamp(reference)
+        kept, failed = self._kept.get(key), self._failed.get(key)
+        if kept is not None and kept.stamp == stamp:
+            return kept.model
+        before = None if kept is None else kept.model
+        if stamp is None:
+            look.refused.append(Refused(*key, f"there is no {FACTS_FILE} yet", waiting=True))
+            return before
+        known = failed is not None and failed.stamp == stamp
+        if failed is not None and known and not failed.again and not look.retry:
+            look.refused.append(Refused(*key, failed.reason))
+            return before
+        try:
+            model = _load_warm(self._source, reference, self._seconds)
+        except _LoadingError as error:
+            first = look.patient and not error.passing and not known
+            now = self._failed[key] = _Failed(stamp, str(error), first or error.passing)
+            if first:
+                return before
+            look.refused.append(Refused(*key, now.reason))
+            if failed != now:
+                self._log.warning("checkpoint refused", model=key[0], version=key[1], reason=now.reason)
+                self._count("refused")
+            return before
+        self._kept[key] = _Kept(stamp, model, datetime.now(UTC))
+        self._failed.pop(key, None)
+        self._log.info("checkpoint loaded", model=key[0], version=key[1])
+        self._count("loaded")
+        return model
 
     def _swap(self, snapshot: Snapshot) -> Snapshot:
         """Makes a snapshot the current one, and lets go of the versions that are no longer in it."""
         before = self._registry.snapshot
-        served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
         self._registry.snapshot = snapshot
-        self._missing.difference_update(self._kept.keep_only(served))
+        served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
+        for key in self._kept.keys() - served:
+            del self._kept[key]
+            self._log.info("checkpoint unloaded", model=key[0], version=key[1])
+            self._count("unloaded")
+        self._missing &= served
         for name, model in snapshot.models.items():
             old = before.models.get(name)
             if old is not None and old.latest is not model.latest:
@@ -268,3 +330,51 @@ class Loader:
                     "checkpoint swapped", model=name, version=model.latest.version, before=old.latest.version
                 )
         return snapshot
+
+
+def _load_warm(source: CheckpointSource, reference: CheckpointReference, seconds: float | None) -> ModelLike:
+    """Returns a version, checked and as fast at the first request as at the next.
+
+    Raises:
+        _LoadingError: It can't be loaded, or takes longer.
+    """
+    try:
+        model = _within(seconds, lambda: source.load(reference))
+        model.warm_up()  # here: the calling thread gets warm, too
+    except _LoadingError:
+        raise
+    except MurhoError as error:
+        raise _LoadingError(str(error), passing=isinstance(error, StorageError)) from error
+    except Exception as error:
+        log = structlog.get_logger("murho.registry")
+        log.exception("checkpoint failed", model=reference.name, version=reference.version)
+        raise _LoadingError(f"loading failed unexpectedly with {type(error).__name__}: {error}") from error
+    return model
+
+
+def _within(seconds: float | None, work: Callable[[], ModelLike]) -> ModelLike:
+    """Works in a thread of its own, with as many PyTorch threads as the calling one, and leaves it when time is up.
+
+    A file system that does not answer can't be interrupted; other versions are served meanwhile.
+    """
+    import torch
+
+    from murho.model.runtime import use_threads
+
+    threads = torch.get_num_threads()
+    result: Future[ModelLike] = Future()
+
+    def run() -> None:
+        try:
+            use_threads(threads)
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="loading", daemon=True).start()
+    try:
+        return result.result(seconds)
+    except TimeoutError as error:
+        if result.done():  # the error is the work's own
+            raise
+        raise _LoadingError(f"it was not loaded within {seconds:g} seconds (setting load_timeout)") from error

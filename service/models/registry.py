@@ -1,4 +1,4 @@
-"""The served checkpoints, by name and version: an immutable snapshot, swapped as a whole.
+"""The served checkpoints, by name and version: which ones are wanted, and an immutable snapshot, swapped as a whole.
 
 A checkpoint that can't be loaded is refused by name with the reason; all others are served. A request holds the model
 that it began with, so it ends on that version, whatever is swapped meanwhile.
@@ -6,33 +6,73 @@ that it began with, so it ends on that version, whatever is swapped meanwhile.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
 from murho.service.errors import NotReadyError, UnknownModelError
-from murho.service.models.on_demand import ListedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from murho.service.models.on_demand import Served
+    from murho.service.engine.jobs import ModelLike
 
 __all__ = [
     "MOST_LISTED",
     "LoadedModel",
+    "PolicyName",
     "Refused",
     "Registry",
     "Snapshot",
+    "VersionPolicy",
     "first_of",
     "title_of",
 ]
 
-
 MOST_LISTED = 10
 """Names in a message."""
+
+PolicyName: TypeAlias = Literal["latest", "all", "pinned"]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPolicy:
+    """Which versions are served.
+
+    Attributes:
+        every_version: Whether all versions of a name are served, or the highest that can be loaded.
+        pins: Name to the only version of it that is served.
+    """
+
+    every_version: bool = False
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, versions: PolicyName, pinned: str = "") -> Self:
+        """Returns the policy of two settings.
+
+        Args:
+            versions: latest, all or pinned.
+            pinned: NAME=VERSION pairs, such as `cars=3,rents=1`; for `pinned` alone.
+
+        Raises:
+            ValueError: A pair is malformed, a name comes twice, or the pairs don't go with the policy.
+        """
+        if (versions == "pinned") != bool(pinned.strip()):
+            raise ValueError("it takes both, MURHO_VERSIONS=pinned and MURHO_PINNED=NAME=VERSION, or neither")
+        pins: dict[str, str] = {}
+        for part in re.split(r"\s*,\s*", pinned.strip()) if pinned.strip() else []:
+            name, _, version = part.partition("=")
+            if not NAME_PATTERN.fullmatch(name) or not VERSION_PATTERN.fullmatch(version):
+                raise ValueError(f"{part!r} is no NAME=VERSION, such as cars=3")
+            if name in pins:
+                raise ValueError(f"{name} is pinned twice")
+            pins[name] = version
+        return cls(versions == "all", pins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +99,17 @@ class LoadedModel:
     Attributes:
         name: The name.
         versions: Version to checkpoint, by rising version; at least one.
-        since: Version to the time at which it was loaded, or listed, UTC.
+        since: Version to the time at which it was loaded, UTC.
     """
 
     name: str
-    versions: Mapping[str, Served]
-    since: Mapping[str, datetime] = field(default_factory=dict)
+    versions: Mapping[str, ModelLike]
+    since: Mapping[str, datetime]
 
     @property
-    def latest(self) -> Served:
-        """The highest version that loaded, or is listed."""
+    def latest(self) -> ModelLike:
+        """The highest version that loaded."""
         return self.versions[list(self.versions)[-1]]
-
-    def loaded_since(self, version: str) -> datetime | None:
-        """Returns when a version was loaded, UTC; None if it isn't in memory."""
-        served = self.versions.get(version)
-        if not isinstance(served, ListedVersion):
-            return self.since.get(version)
-        held = served.memory.peek(served)
-        return None if held is None else held.since
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +137,10 @@ class Snapshot:
         """Whether the place of the checkpoints could not be listed at the last look."""
         return any(not item.name for item in self.refused)
 
-    def listed(self) -> set[ListedVersion]:
-        """Returns the versions that may or may not be in memory."""
-        served = (each for model in self.models.values() for each in model.versions.values())
-        return {each for each in served if isinstance(each, ListedVersion)}
-
-    def served_beside(self, model: Served) -> LoadedModel:
-        """Returns the versions that are served of a model's name; the model alone, if it was swapped meanwhile."""
-        return self.models.get(model.name) or LoadedModel(model.name, {model.version: model})
+    @property
+    def served(self) -> list[ModelLike]:
+        """Every version that is served, by name, then by rising version."""
+        return [model for each in self.models.values() for model in each.versions.values()]
 
     def require_models(self) -> None:
         """Checks that at least one model is loaded.
@@ -120,31 +148,30 @@ class Snapshot:
         Raises:
             NotReadyError: Loading has not ended, or there is no checkpoint; the message says what to do.
         """
-        if not self.loaded:
-            raise NotReadyError("The checkpoints are still being loaded. Try again in a moment.", retry_after=1)
         if self.models:
             return
+        if not self.loaded:
+            raise NotReadyError("The checkpoints are still being loaded. Try again in a moment.", retry_after=1)
         if self.unloaded:
             paths = first_of([f"/models/{name}/load" for name in self.unloaded])
             raise NotReadyError(f"No model is loaded. What was unloaded comes back by POST to {paths}.", retry_after=60)
         advice = "Train one with `murho train DATA --target COLUMN`."
         if self.refused:
-            each = [f"{title_of(item.name, item.version)}: {item.reason}" for item in self.refused]
-            reasons = first_of(each, "; ")
+            reasons = first_of([f"{title_of(item.name, item.version)}: {item.reason}" for item in self.refused], "; ")
             raise NotReadyError(f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60)
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
-    def find(self, name: str, version: str | None = None) -> Served:
+    def find(self, name: str, version: str | None = None) -> ModelLike:
         """Returns a model by name, its highest version by default.
 
         Raises:
             NotReadyError: No model is loaded.
             UnknownModelError: There is no such model or version; the message names the existing ones.
         """
-        self.require_models()
         model = self.models.get(name)
         if model is not None and (version is None or version in model.versions):
             return model.latest if version is None else model.versions[version]
+        self.require_models()
         for item in self.refused:
             if item.name == name and (version is None or item.version == version):
                 raise UnknownModelError(f"{title_of(item.name, item.version)} was refused: {item.reason}")
@@ -160,16 +187,16 @@ class Snapshot:
             )
         raise UnknownModelError(f"Model {name!r} has no version {str(version)[:80]!r}; there are: {there}.")
 
-    def find_default(self, default: str | None) -> Served:
+    def find_default(self, default: str | None) -> ModelLike:
         """Returns the model behind `POST /predict`: the named default, else the only one.
 
         Raises:
             NotReadyError: No model is loaded.
             UnknownModelError: There are several models and no default, or the default isn't loaded.
         """
-        self.require_models()
         if default is not None:
             return self.find(default)
+        self.require_models()
         if len(self.models) > 1:
             paths = first_of([f"/models/{name}/predict" for name in self.models])
             raise UnknownModelError(

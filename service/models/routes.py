@@ -1,68 +1,75 @@
-"""`GET /models`: the served checkpoints, and the refused ones with the reason."""
+"""`/models` and below: what is served, each model in detail, and what changes at once, without a restart."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
+from murho.model.errors import Problem
+from murho.service.errors import BadInputError
+from murho.service.http.guard import AdminDependency
 from murho.service.http.responses import JSONBytes
-from murho.service.models.calibration_summary import calibration_summary
-from murho.service.models.on_demand import at_hand
+from murho.service.models.loader import Change
 from murho.service.parts import PartsDependency
 from murho.service.predict.formats import MEDIA_TYPES
 
 if TYPE_CHECKING:
-    from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import LoadedModel
 
 __all__ = ["router"]
 
-# Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others.
-SHOWN_FACTS = (
-    "metrics",
-    "training",
-    "architecture",
-    "prior",
-    "likelihood",
-    "default_seed",
-    "created",
-    "murho",
-)
+VERSION_PARAMETER: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "version",
+            "in": "query",
+            "required": False,
+            "description": "The only version to serve from now on; without it the policy of the service decides.",
+            "schema": {"type": "string", "pattern": "^[1-9][0-9]{0,8}$"},
+        }
+    ]
+}
 
 router = APIRouter(tags=["models"])
+
+# `service.models.facts` is imported by the routes: the service answers /healthz before torch is loaded.
 
 
 @router.get("/models", summary="What is served, and what was refused and why")
 async def list_models(parts: PartsDependency) -> JSONBytes:
     """Lists every model with its versions, and every checkpoint that can't be served with the reason.
 
-    With the setting `loaded_models`, a model that is not in memory has `loaded` false, and its `task`, `target` and
-    `metrics` are null. `not_served` are versions that are there and are neither served nor refused; `unloaded` are the
-    names that were taken out of service; `formats` are the media types that the predict routes read and write.
+    `not_served` are versions that are there and are neither served nor refused; `unloaded` are the names that were
+    taken out of service; `formats` are the media types that the predict routes read and write.
     """
+    from murho.service.models.facts import target_of
+
     snapshot = parts.registry.snapshot
     if not snapshot.loaded:
         snapshot.require_models()
-    models = [
-        {
-            "name": model.name,
-            "version": model.latest.version,
-            "versions": list(model.versions),
-            "not_served": list(snapshot.not_served.get(model.name, ())),
-            "loaded_since": _since(model, model.latest.version),
-            **_facts(at_hand(model.latest)),
-            "path": f"/models/{model.name}",
-        }
-        for model in snapshot.models.values()
-    ]
-    refused = [{"name": item.name, "version": item.version, "reason": item.reason} for item in snapshot.refused]
     default = parts.settings.default_model
     if default is None and len(snapshot.models) == 1:
         default = next(iter(snapshot.models))
     return JSONBytes(
         {
             "default": default,
-            "models": models,
-            "refused": refused,
+            "models": [
+                {
+                    "name": model.name,
+                    "version": model.latest.version,
+                    "versions": list(model.versions),
+                    "not_served": list(snapshot.not_served.get(model.name, ())),
+                    "loaded_since": _since(model, model.latest.version),
+                    "task": model.latest.schema.target.task,
+                    "target": target_of(model.latest),
+                    "metrics": model.latest.spec.metrics,
+                    "path": f"/models/{model.name}",
+                }
+                for model in snapshot.models.values()
+            ],
+            "refused": [
+                {"name": item.name, "version": item.version, "reason": item.reason} for item in snapshot.refused
+            ],
             "unloaded": list(snapshot.unloaded),
             "formats": list(MEDIA_TYPES),
         }
@@ -70,80 +77,110 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
 
 
 @router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")
-async def describe_model(name: str, parts: PartsDependency) -> JSONBytes:
-    """Describes the latest version of a model; features are in schema order."""
-    model = await parts.models.find(name)
-    return JSONBytes(_describe(parts.registry.snapshot.served_beside(model), model))
+@router.get("/models/{name}/versions/{version}", summary="One version of a model", name="describe_version")
+async def describe_model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+    """Describes the latest version of a model, or the one that the path names; features are in schema order."""
+    from murho.service.models.facts import description
 
-
-@router.get("/models/{name}/versions/{version}", summary="One version of a model")
-async def describe_version(name: str, version: str, parts: PartsDependency) -> JSONBytes:
-    """Describes one version of a model; features are in schema order."""
-    model = await parts.models.find(name, version)
-    return JSONBytes(_describe(parts.registry.snapshot.served_beside(model), model))
+    snapshot = parts.registry.snapshot
+    model = snapshot.find(name, version)
+    loaded = snapshot.models[name]
+    served = {"versions": list(loaded.versions), "loaded_since": _since(loaded, model.version)}
+    return JSONBytes({"name": model.name, "version": model.version, **served, **description(model)})
 
 
 @router.get("/models/{name}/calibration", summary="The calibration of a model in full")
-async def describe_calibration(name: str, parts: PartsDependency) -> JSONBytes:
-    """Has every number of the calibration of the latest version; `/models/{name}` has it in short.
+@router.get(
+    "/models/{name}/versions/{version}/calibration",
+    summary="The calibration of one version in full",
+    name="describe_calibration_of_version",
+)
+async def describe_calibration(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+    """Has every number of the calibration of the latest version, or of the one that the path names.
 
-    `calibration` is null where the model has none.
+    `/models/{name}` has it in short; `calibration` is null where the model has none.
     """
-    return JSONBytes(_calibration(await parts.models.find(name)))
+    model = parts.registry.snapshot.find(name, version)
+    calibration = model.spec.to_json()["calibration"]
+    return JSONBytes({"name": model.name, "version": model.version, "calibration": calibration})
 
 
-@router.get("/models/{name}/versions/{version}/calibration", summary="The calibration of one version in full")
-async def describe_calibration_of_version(name: str, version: str, parts: PartsDependency) -> JSONBytes:
-    """Has every number of the calibration of one version, or null."""
-    return JSONBytes(_calibration(await parts.models.find(name, version)))
+@router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics, reliability")
+async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
+    """Describes the latest version of a model by the distribution of its training rows.
+
+    `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
+    row, `reliability` is how often raw bands held the held-out rows, `curves` are those of the training. What a
+    checkpoint does not have is null.
+    """
+    from murho.service.models.facts import overview
+
+    model = parts.registry.snapshot.find(name)
+    report = await asyncio.to_thread(parts.source.report_facts, model)  # in a thread: it reads a file
+    return JSONBytes(overview(model, report))
 
 
-def _calibration(model: "ModelLike") -> dict[str, Any]:
-    return {"name": model.name, "version": model.version, "calibration": model.spec.to_json()["calibration"]}
+@router.get("/models/{name}/charts", summary="The charts of a model's report, as Vega-Lite")
+async def model_charts(name: str, parts: PartsDependency) -> JSONBytes:
+    """Draws the latest version of a model as its report does, without any row of the table.
+
+    `charts` have `name`, `section`, `title`, `caption` and `specification`; `colours` says which role each colour of
+    the specifications has, for whoever has colours of their own.
+    """
+    from murho.service.models.facts import report_charts
+
+    model = parts.registry.snapshot.find(name)
+    return JSONBytes(await asyncio.to_thread(lambda: report_charts(model, parts.source.report_facts(model))))
 
 
-def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
-    facts = model.spec.to_json()
-    return {
-        "name": model.name,
-        "version": model.version,
-        "versions": list(loaded.versions),
-        "loaded_since": _since(loaded, model.version),
-        "task": model.schema.target.task,
-        "target": _target(model),
-        "features": [feature.describe() for feature in model.schema.features],
-        "left_out": dict(model.schema.left_out),
-        "calibration": calibration_summary(facts["calibration"]),
-        **{fact: facts[fact] for fact in SHOWN_FACTS},
-    }
+@router.post("/models/{name}/load", summary="Load a model now", openapi_extra=VERSION_PARAMETER)
+async def load_model(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> JSONBytes:
+    """Loads the latest version, or the one that `version` names, and answers once it is served.
+
+    A named version is served alone, until the next load without one, or until the service starts again. A version that
+    can't be loaded is answered 422 with the reason; what was served before is served on. If nothing was, and no version
+    is named, the newest one that can be loaded is served, and `refused` says which are not, and why.
+    """
+    given = request.query_params.multi_items()
+    if len(given) > 1 or any(key != "version" for key, _ in given):
+        unknown = next((key for key, _ in given if key != "version"), "version")
+        raise BadInputError([Problem("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")])
+    parts.lifecycle.require_not_draining()
+    before, after = await parts.watcher.apply(Change(name, given[0][1] if given else None))
+    loaded, old = after.models[name], before.models.get(name)
+    return JSONBytes(
+        {
+            "name": name,
+            "version": loaded.latest.version,
+            "versions": list(loaded.versions),
+            "changed": old is None or old.versions != loaded.versions,
+            "until": "the next load without a version, or the next start of the service" if given else None,
+            "refused": [
+                {"version": item.version, "reason": item.reason} for item in after.refused if item.name == name
+            ],
+        }
+    )
 
 
-def _facts(model: "ModelLike | None") -> dict[str, Any]:
-    """Returns what the list has of a version that is in memory, and of one that isn't."""
-    if model is None:
-        return {"loaded": False, "task": None, "target": None, "metrics": None}
-    return {
-        "loaded": True,
-        "task": model.schema.target.task,
-        "target": _target(model),
-        "metrics": model.spec.metrics,
-    }
+@router.post("/models/{name}/unload", summary="Take a model out of service")
+async def unload_model(name: str, parts: PartsDependency, _admin: AdminDependency) -> JSONBytes:
+    """Takes all versions of a model out of service. Requests in flight end on it, then its memory is free.
+
+    It stays unloaded until it is loaded again, or until the service starts again.
+    """
+    parts.lifecycle.require_not_draining()
+    before, _ = await parts.watcher.apply(Change(name, unload=True))
+    unloaded = list(before.models[name].versions) if name in before.models else []
+    return JSONBytes(
+        {
+            "name": name,
+            "unloaded": unloaded,
+            "changed": bool(unloaded),
+            "until": f"POST /models/{name}/load, or the next start of the service",
+        }
+    )
 
 
-def _since(loaded: "LoadedModel", version: str) -> str | None:
-    """Returns when a version was loaded, ISO 8601 in UTC; None if it isn't in memory."""
-    since = loaded.loaded_since(version)
-    return None if since is None else since.isoformat(timespec="seconds")
-
-
-def _target(model: "ModelLike") -> dict[str, Any]:
-    target = model.schema.target
-    if target.classes is not None:
-        return {"name": target.name, "classes": list(target.classes)}
-    limits = model.spec.target.limits
-    return {
-        "name": target.name,
-        "unit": target.unit,
-        "minimum": None if limits is None else limits.to_json()["minimum"],
-        "maximum": None if limits is None else limits.to_json()["maximum"],
-    }
+def _since(loaded: "LoadedModel", version: str) -> str:
+    """Returns when a version was loaded, ISO 8601 in UTC."""
+    return loaded.since[version].isoformat(timespec="seconds")

@@ -1,30 +1,34 @@
 """The watcher: a thread that looks at the checkpoints every second or so, and loads beside the compute thread.
 
-It polls, because network file systems and the volumes of containers give no events.
+It polls, because network file systems and the volumes of containers give no events. SIGHUP has it look at once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import queue
+import signal
 import threading
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 
 from murho.service.errors import NotReadyError
+from murho.service.models.loader import Swap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from murho.service.models.loader import Loader
-    from murho.service.models.on_demand import ListedVersion
-    from murho.service.models.registry import LoadedModel, Registry, Snapshot
+    from murho.service.models.loader import Change, Loader
+    from murho.service.models.registry import Registry
 
-__all__ = ["Watcher"]
+__all__ = ["Watcher", "on_hangup"]
 
-Result = TypeVar("Result")
+CLOSING_SECONDS = 0.1
+"""So long a terminal may still open after the signal that says that it was closed."""
 
 
 class Watcher:
@@ -38,21 +42,17 @@ class Watcher:
     """
 
     def __init__(
-        self,
-        loader: Loader,
-        registry: Registry,
-        seconds: float,
-        changed: Callable[[Snapshot, Snapshot], None] = lambda _before, _after: None,
+        self, loader: Loader, registry: Registry, seconds: float, changed: Callable[[Swap], None] = lambda _: None
     ) -> None:
         self._loader, self._registry, self._seconds, self._changed = loader, registry, seconds, changed
-        self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Change, Future[Swap]] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._log = structlog.get_logger("murho.watcher")
 
-    def load_first(self, stopping: Callable[[], bool]) -> None:
+    def load_first(self) -> None:
         """Loads for the first time, in the calling thread; `start` comes after it."""
-        self._noticing(lambda: self._loader.refresh(stopping=stopping))
+        self._noticing(self._loader.refresh)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -73,30 +73,18 @@ class Watcher:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def load(self, name: str, version: str | None = None) -> Future[LoadedModel]:
-        """Has a name loaded as by `Loader.load`, at once."""
-        return self._ask(lambda: self._loader.load(name, version))
-
-    def unload(self, name: str) -> Future[tuple[str, ...]]:
-        """Has a name taken out of service as by `Loader.unload`."""
-        return self._ask(lambda: self._loader.unload(name))
-
-    def refuse(self, version: ListedVersion, reason: str) -> Future[None]:
-        """Has a version refused as by `Loader.refuse`."""
-        return self._ask(lambda: self._loader.refuse(version, reason))
-
-    def reload(self) -> Future[Snapshot]:
-        """Has it look at once, and try refused versions again."""
-        self._log.info("looking for new versions")
-        return self._ask(lambda: self._loader.refresh(stopping=self._closing.is_set))
-
-    def _ask(self, work: Callable[[], Result]) -> Future[Result]:
-        answer: Future[Result] = Future()
+    def ask(self, change: Change) -> Future[Swap]:
+        """Has a change made as by `Loader.apply`, at once; the future has its result once it is served."""
+        answer: Future[Swap] = Future()
         if self._closing.is_set():
-            answer.set_exception(NotReadyError("The service is shutting down.", retry_after=5))
+            answer.set_exception(_stopping())
         else:
-            self._tasks.put((work, answer))
+            self._tasks.put((change, answer))
         return answer
+
+    async def apply(self, change: Change) -> Swap:
+        """Makes a change as by `Loader.apply`, and returns once it is served."""
+        return await asyncio.wrap_future(self.ask(change))
 
     def _run(self) -> None:
         try:
@@ -109,7 +97,7 @@ class Watcher:
             self._once()
         while not self._tasks.empty():
             if (task := self._tasks.get()) is not None:
-                task[1].set_exception(NotReadyError("The service is shutting down.", retry_after=5))
+                task[1].set_exception(_stopping())
 
     def _once(self) -> None:
         """Waits for a task or the next look, and does it. No local variable outlives it, and so no old model does."""
@@ -117,36 +105,69 @@ class Watcher:
             task = self._tasks.get(timeout=self._seconds or None)
         except queue.Empty:
             try:
-                self._noticing(lambda: self._loader.refresh(retry=False, patient=True, stopping=self._closing.is_set))
+                self._noticing(lambda: self._loader.refresh(retry=False, patient=True))
             except Exception:  # the thread must keep running
                 self._log.exception("looking for new versions failed")
             return
         if task is None:
             return
-        work, answer = task
+        change, answer = task
+        if not answer.set_running_or_notify_cancel():
+            return
         try:
-            result = self._noticing(work)
-        except Exception as error:
-            _settle(answer, error=error)
-        else:
-            _settle(answer, result=result)
+            answer.set_result(self._noticing(lambda: self._loader.apply(change)))
+        except Exception as error:  # whoever asked gets it
+            answer.set_exception(error)
 
-    def _noticing(self, work: Callable[[], Result]) -> Result:
+    def _noticing(self, work: Callable[[], object]) -> Swap:
         before = self._registry.snapshot
         try:
-            return work()
+            work()
         finally:
-            after = self._registry.snapshot
-            if after != before:
+            swap = Swap(before, self._registry.snapshot)
+            if swap.after != before:
                 try:
-                    self._changed(before, after)
+                    self._changed(swap)
                 except Exception:  # what was loaded is served all the same
                     self._log.exception("telling what changed failed")
+        return swap
 
 
-def _settle(answer: Future[Any], *, result: Any = None, error: Exception | None = None) -> None:
-    with suppress(InvalidStateError):  # whoever asked has gone
-        if error is None:
-            answer.set_result(result)
+def _stopping() -> NotReadyError:
+    return NotReadyError("The service is shutting down.", retry_after=5)
+
+
+@contextmanager
+def on_hangup(act: Callable[[], object]) -> Iterator[None]:
+    """Calls a function at every SIGHUP during the block, in the event loop; on other threads and systems does nothing.
+
+    A terminal that is closed sends SIGHUP too. A service that was started in one, without nohup, ends then, as if by
+    SIGTERM.
+    """
+    number = getattr(signal, "SIGHUP", None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    in_terminal = signal.getsignal(number) is not signal.SIG_IGN and _has_terminal()
+    loop = asyncio.get_running_loop()
+
+    def decide() -> None:
+        if in_terminal and not _has_terminal():
+            os.kill(os.getpid(), signal.SIGTERM)
         else:
-            answer.set_exception(error)
+            act()
+
+    loop.add_signal_handler(number, loop.call_later, CLOSING_SECONDS if in_terminal else 0, decide)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(number)
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a terminal that is open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

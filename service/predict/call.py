@@ -11,8 +11,7 @@ from murho.model.errors import MurhoError, Problem
 from murho.model.predictive.prediction import level_hint
 from murho.service.engine.predictor import RowsNotFiniteError, predict
 from murho.service.errors import BadInputError
-from murho.service.http.exchange import headers_of, read_body, spool_body, timeout_said, wanted_within
-from murho.service.models.on_demand import ListedVersion
+from murho.service.http.exchange import headers_of, read_body, spool_body, wanted_within
 from murho.service.predict.answer import MAX_WARNINGS, describe_outside
 from murho.service.predict.codec import Answered
 from murho.service.predict.decoding import answer_values
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import UnfamiliarValue
     from murho.service.engine.jobs import Answer, ModelLike, Reservation, Timing
-    from murho.service.models.model_cache import Held
-    from murho.service.models.on_demand import Served
-    from murho.service.models.registry import Snapshot
     from murho.service.parts import Parts
     from murho.service.predict.codec import Asked
     from murho.service.predict.inputs import Inputs
@@ -66,9 +62,7 @@ class Call:
         self.headers = headers_of(scope)
         self._scope, self._receive = scope, receive
         self._begin = parts.scheduler.clock()
-        self._served: Served | None = None
-        self._wanted: tuple[str | None, str | None] = (None, None)
-        self._held: Held | None = None
+        self._served: ModelLike | None = None
         self._charged = 0.0
         self._share, self._answer_bytes = Share(parts.request_room), 0
 
@@ -80,13 +74,11 @@ class Call:
         self.parts.lifecycle.leave()
         self._share.resize(0)
         self.parts.answer_room.give_back(self._answer_bytes)
-        if self._held is not None:
-            self._held.release()
         if isinstance(error, MurhoError) and self._served is not None:
             self.parts.statistics.failed(self._served, self.parts.scheduler.clock() - self._begin)
 
-    def find(self, name: str | None = None, version: str | None = None) -> Served:
-        """Returns what is served under a name, before the body is read; it may not be in memory.
+    def find(self, name: str | None = None, version: str | None = None) -> ModelLike:
+        """Returns the model that is to answer, before the body is read.
 
         Args:
             name: Its name; None for the default model.
@@ -96,14 +88,10 @@ class Call:
             NotReadyError: No model is loaded.
             UnknownModelError: There is no such model or version.
         """
-        self._wanted = name, version
-        self._served = served = self._choose(self.parts.registry.snapshot)
-        return served
-
-    def _choose(self, snapshot: Snapshot) -> Served:
-        name, version = self._wanted
-        default = self.parts.settings.default_model
-        return snapshot.find_default(default) if name is None else snapshot.find(name, version)
+        snapshot, default = self.parts.registry.snapshot, self.parts.settings.default_model
+        model = snapshot.find_default(default) if name is None else snapshot.find(name, version)
+        self._served = model
+        return model
 
     async def body(self) -> bytes:
         """Returns the body as it was sent.
@@ -111,11 +99,12 @@ class Call:
         Raises:
             QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
             TooLargeError, SlowRequestError, ClientGoneError: The body doesn't come, or is too large.
+            RateLimitError: The caller can't have such a body read now.
         """
         self.parts.scheduler.require_room()
         settings = self.parts.settings
         arrived = self._scope["state"].get("arrived", False)  # `connections.protocol` says so
-        return await read_body(
+        body = await read_body(
             self._receive,
             self.headers,
             settings.request_timeout,
@@ -123,6 +112,8 @@ class Call:
             self._share,
             arrived=arrived,
         )
+        self.charge(len(body) / BYTES_PER_ROW_DRAW)
+        return body
 
     async def spool(self, spool: Spool) -> None:
         """Collects the body in a spool; see `body`."""
@@ -136,26 +127,6 @@ class Call:
         """Waits until the client has closed the connection; once the body is read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
-
-    async def model(self, served: Served, body: bytes) -> ModelLike:
-        """Returns the model that is to answer, once the body is read; waits while it is loaded, if it isn't in memory.
-
-        Args:
-            served: What `find` has returned.
-            body: The body, for what reading it costs, and for the time in which the answer is wanted.
-
-        Raises:
-            MurhoError: As `Models.hold` does.
-            RateLimitError: The caller can't have such a body read now.
-        """
-        self.charge(len(body) / BYTES_PER_ROW_DRAW)
-        if not isinstance(served, ListedVersion):
-            return served
-        self._served = None  # what is refused has no statistics
-        said = timeout_said(body, self._scope["query_string"])
-        self._held = await self.parts.models.hold(served, self._choose, self.deadline(said), self._receive)
-        model = self._served = self._held.model
-        return model
 
     async def predict(self, model: ModelLike, asked: Asked) -> Answered:
         """Returns the answer.

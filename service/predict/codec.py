@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.predict.inputs import Inputs
     from murho.service.settings import Settings
-    from murho.service.tables.block_codec import BlockCodec
 
 __all__ = ["Answered", "Asked", "Codec"]
 
@@ -59,8 +58,6 @@ class Codec(Protocol):
 
     media_type: str
     """Of the answers, and the first of those that are read."""
-    blocks: BlockCodec | None
-    """Reads and writes large tables in bounded memory; None for a format that is read and written as a whole."""
     unpacks: bool
     """Whether some bytes of a body can stand for many more, so that a small one can take long."""
 

@@ -5,7 +5,7 @@ with work that holds the interpreter's lock, so the codecs do large work in piec
 wants the lock is one more for the event loop to wait for.
 
 What one request may take of the memory: its body (`max_body_bytes`, and as much again before decompression), its
-columns (8 bytes a cell, and the texts of categories), and the answer. `codecs.table_sizes` bounds what bodies unpack
+columns (8 bytes a cell, and the texts of categories), and the answer. `tables.blocks` bounds what bodies unpack
 to. Of large CSV and Arrow bodies only some blocks of rows are in memory (`service.tables.large_tables`).
 """
 

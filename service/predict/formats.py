@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.predict.json_codec import JSONCodec
-from murho.service.tables.npy_codec import NpyCodec
-from murho.service.tables.table_codecs import ArrowCodec, CSVCodec, ParquetCodec
+from murho.service.tables.arrow_tables import ArrowCodec
+from murho.service.tables.csv_tables import CSVCodec
+from murho.service.tables.npy_arrays import NpyCodec
+from murho.service.tables.parquet_tables import ParquetCodec
 
 if TYPE_CHECKING:
     from murho.service.predict.codec import Codec

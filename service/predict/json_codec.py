@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.predict.codec import Answered
     from murho.service.settings import Settings
-    from murho.service.tables.block_codec import BlockCodec
 
 __all__ = ["JSONCodec"]
 
@@ -32,7 +31,6 @@ class JSONCodec:
     """The codec of `application/json`; see `Codec`."""
 
     media_type = "application/json"
-    blocks: BlockCodec | None = None
     unpacks = False
 
     def reads(self, media_type: str) -> bool:

@@ -18,8 +18,7 @@ from murho.service.predict.compression import accepts_gzip
 from murho.service.predict.decoding import LARGE_ANSWER_VALUES, Coding
 from murho.service.predict.formats import reader_of, writer_of
 from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
-from murho.service.tables.spool import Spool
-from murho.service.tables.spooled_response import response_of
+from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
     from murho.service.http.direct_paths import Found
@@ -82,7 +81,7 @@ async def answer(
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     with Call(parts, scope, receive) as call:
-        found = call.find(name, version)
+        model = call.find(name, version)
         headers = call.headers
         reader = reader_of(headers.get("content-type", ""))
         writer = writer_of(headers.get("accept", ""), reader)
@@ -91,14 +90,12 @@ async def answer(
         if may_be_large(coding, writer, headers):
             with Spool(parts.spool_room) as spool:
                 await call.spool(spool)
-                model = await call.model(found, b"")
                 response = await answer_in_blocks(call, model, spool, coding, writer)
                 if response is not None:
                     return response
                 body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
         else:
             body = await call.body()
-            model = await call.model(found, body)
         asked = await parts.decoder.decode_request(body, coding, model.schema)
         del body
         writer.require_place(asked.options)

@@ -9,7 +9,7 @@ import orjson
 from murho.service.predict.compression import accepted_coding
 from murho.service.predict.json_output import encode_document
 from murho.service.protocols.binary import LENGTH_HEADER, encode_values
-from murho.service.tables.spooled_response import response_of
+from murho.service.tables.spool import response_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

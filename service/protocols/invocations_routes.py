@@ -22,7 +22,7 @@ from murho.service.predict.formats import reader_of, writer_of
 from murho.service.predict.problems import pointer, shorten
 from murho.service.predict.routes import encoded
 from murho.service.protocols.scoring import encode_predictions, read_scoring
-from murho.service.tables.spooled_response import response_of
+from murho.service.tables.spool import response_of
 
 if TYPE_CHECKING:
     from murho.service.http.direct_paths import Found
@@ -63,14 +63,13 @@ async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     with Call(parts, scope, receive) as call:
-        found, headers = call.find(), call.headers
+        model, headers = call.find(), call.headers
         reader = reader_of(headers.get("content-type", ""))
         encoding, accept = headers.get("content-encoding", ""), headers.get("accept", "")
         json_wanted = accept.partition(";")[0].strip().lower() in ANY
         json_reader = reader_of("application/json")
         writer = json_reader if json_wanted else writer_of(accept, json_reader)
         body = await call.body()
-        model = await call.model(found, body)
         query = QueryParams(scope["query_string"])
         if reader is json_reader:
             for name in query:

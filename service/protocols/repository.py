@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from murho.service.models.on_demand import at_hand
 from murho.service.predict.problems import shorten
 from murho.service.predict.small_json import load_json
 from murho.service.protocols.tensors import wrong
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["index_body", "load_body", "repository_index", "unload_body"]
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
-NOT_IN_MEMORY = "not in memory: the first request loads it"
 
 
 def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, str]]:
@@ -27,11 +25,7 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
         snapshot: What is served.
         ready: Whether to list those alone that are served.
     """
-    served = [
-        _entry(model.name, version, READY, NOT_IN_MEMORY if at_hand(served) is None else "")
-        for model in snapshot.models.values()
-        for version, served in model.versions.items()
-    ]
+    served = [_entry(model.name, model.version, READY, "") for model in snapshot.served]
     if ready:
         return served
     refused = [_entry(item.name, item.version, UNAVAILABLE, item.reason) for item in snapshot.refused if item.name]

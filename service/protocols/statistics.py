@@ -9,7 +9,7 @@ from murho.service.telemetry.model_statistics import Sum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.models.on_demand import Served
+    from murho.service.engine.jobs import ModelLike
     from murho.service.telemetry.model_statistics import ModelStatistics, Totals
 
 __all__ = ["statistics_document"]
@@ -18,12 +18,12 @@ NOTHING = Sum()
 MILLISECONDS, NANOSECONDS = 1e3, 1e9
 
 
-def statistics_document(models: Sequence[Served], statistics: ModelStatistics) -> dict[str, Any]:
+def statistics_document(models: Sequence[ModelLike], statistics: ModelStatistics) -> dict[str, Any]:
     """Returns the statistics of some versions."""
     return {"model_stats": [_of(model, statistics.of(model)) for model in models]}
 
 
-def _of(model: Served, totals: Totals) -> dict[str, Any]:
+def _of(model: ModelLike, totals: Totals) -> dict[str, Any]:
     """Returns the statistics of a version.
 
     Decoding and encoding aren't measured, and there is no cache: their counts are 0. `batch_size` is rounded up to a

@@ -4,7 +4,6 @@ Requests for inference come by `service.http.direct_paths`, ahead of the framewo
 `routes.predict`.
 """
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from starlette.types import Receive, Scope
 from murho.service.http.exchange import headers_of, read_body
 from murho.service.http.guard import AdminDependency
 from murho.service.http.responses import JSONBytes
+from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predict.call import Call
 from murho.service.predict.decoding import LARGE_ANSWER_VALUES
@@ -53,9 +53,8 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     with Call(parts, scope, receive) as call:
-        found = call.find(name, version)
+        model = call.find(name, version)
         body = await call.body()
-        model = await call.model(found, body)
         length = call.headers.get(LENGTH_HEADER.lower())
         read = partial(read_request, length=length, model=model, settings=parts.settings)
         asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
@@ -107,16 +106,15 @@ async def _all_statistics(parts: PartsDependency) -> JSONBytes:
     """Says what each served version has done since it was loaded."""
     snapshot = parts.registry.snapshot
     snapshot.require_models()
-    served = [model for loaded in snapshot.models.values() for model in loaded.versions.values()]
-    return JSONBytes(statistics_document(served, parts.statistics))
+    return JSONBytes(statistics_document(snapshot.served, parts.statistics))
 
 
 @router.get(MODEL, summary="The inputs and outputs of a model", name="v2_model")
 @router.get(VERSION, summary="The inputs and outputs of a version", name="v2_version")
 async def _model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
     """Describes inputs and outputs: names, datatypes and shapes, -1 for any size."""
-    model = await parts.models.find(name, version)
-    return JSONBytes(model_metadata(model, list(parts.registry.snapshot.served_beside(model).versions)))
+    snapshot = parts.registry.snapshot
+    return JSONBytes(model_metadata(snapshot.find(name, version), list(snapshot.models[name].versions)))
 
 
 @router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
@@ -132,7 +130,7 @@ async def _model_ready(name: str, parts: PartsDependency, version: str | None = 
 @router.get(f"{VERSION}/config", summary="The configuration of a version", name="v2_version_config")
 async def _configuration(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
     """Describes inputs and outputs in the form of Triton's configurations."""
-    return JSONBytes(model_configuration(await parts.models.find(name, version)))
+    return JSONBytes(model_configuration(parts.registry.snapshot.find(name, version)))
 
 
 @router.get(f"{MODEL}/stats", summary="The statistics of a model", name="v2_model_statistics")
@@ -157,7 +155,7 @@ async def _load(name: str, request: Request, parts: PartsDependency, _admin: Adm
     """Does what `POST /models/{name}/load` does; answers once it is done."""
     version = load_body(await _body(request, parts))
     parts.lifecycle.require_not_draining()
-    await asyncio.wrap_future(parts.watcher.load(name, version))
+    await parts.watcher.apply(Change(name, version))
     return Response()
 
 
@@ -166,7 +164,7 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
     """Does what `POST /models/{name}/unload` does; answers once it is done."""
     unload_body(await _body(request, parts))
     parts.lifecycle.require_not_draining()
-    await asyncio.wrap_future(parts.watcher.unload(name))
+    await parts.watcher.apply(Change(name, unload=True))
     return Response()
 
 

@@ -23,8 +23,8 @@ from murho.service.predict.call import BYTES_PER_ROW_DRAW, bad_rows, warnings_of
 from murho.service.predict.codec import Answered
 from murho.service.predict.compression import accepts_gzip, decompressed_pieces, is_plain
 from murho.service.predict.decoding import require_place
-from murho.service.tables.spool import Spool
-from murho.service.tables.spooled_response import SpooledResponse, response_of, sent_pieces
+from murho.service.tables.blocks import BlockCodec
+from murho.service.tables.spool import Spool, SpooledResponse, response_of, sent_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from murho.service.predict.codec import Codec
     from murho.service.predict.decoding import Coding
     from murho.service.predict.inputs import Inputs
-    from murho.service.tables.block_codec import AskedInBlocks, BlockCodec
+    from murho.service.tables.blocks import AskedInBlocks
 
 __all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
 
@@ -51,7 +51,7 @@ Result = TypeVar("Result")
 
 def may_be_large(coding: Coding, writer: Codec, headers: dict[str, str]) -> bool:
     """Returns whether a body may be large, and of formats that are read and written in blocks."""
-    if coding.reader.blocks is None or writer.blocks is None:
+    if not isinstance(coding.reader, BlockCodec) or not isinstance(writer, BlockCodec):
         return False
     announced = headers.get("content-length", "")
     large = LARGE_BYTES if is_plain(coding.encoding) else LARGE_BYTES // EXPANSION
@@ -90,15 +90,13 @@ def _decompress(body: Spool, encoding: str, most: int, plain: Spool) -> None:
 
 async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
     """Answers a request whose body isn't compressed any more; see `answer_in_blocks`."""
-    reader, blocks = coding.reader.blocks, writer.blocks
-    if reader is None or blocks is None or body.size <= LARGE_BYTES:
+    reader = coding.reader
+    if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
         return None
     parts, schema = call.parts, model.schema
     call.charge(body.size / BYTES_PER_ROW_DRAW)
     read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
     asked = await parts.decoder.in_thread_if(True, read)
-    if asked is None:
-        return None
     writer.require_place(asked.options)
     require_place(asked.rows, asked.options, schema, parts.settings)
     cost = model.cost(asked.rows, asked.options)
@@ -108,9 +106,9 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
     try:
         with parts.scheduler.reserved(model, cost, asked.rows) as reservation:
             work = _Work(call, model, asked, reservation)
-            await _through(work, body, blocks, answer)
+            await _through(work, body, writer, answer)
         answered = work.finished()
-        head, tail = blocks.ends(answered)
+        head, tail = writer.ends(answered)
         headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
         if not accepts_gzip(call.headers.get("accept-encoding", "")):
             return SpooledResponse(answer, headers, writer.media_type, head, tail)
@@ -185,7 +183,7 @@ async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) 
         return next(work.asked.blocks, None)
 
     def write(answered: Answered) -> None:
-        answer.write(writer.encode(answered, first=answer.size == 0))
+        answer.write(writer.encode_block(answered, first=answer.size == 0))
 
     reading, writing = begin(read), begin(lambda: None)
     # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from murho.service.telemetry.doubt_metrics import DoubtMetrics, ModelDoubt
-from murho.service.telemetry.loading_metrics import LoadingMetrics
 from murho.service.telemetry.model_series import OTHERS, ModelSeries
 from murho.service.telemetry.served_versions import ServedVersions
 
@@ -98,7 +97,6 @@ class Telemetry:
             registry=self.registry,
         )
         self.doubt = DoubtMetrics(self.registry)
-        self.loading = LoadingMetrics(self.registry)
         self.protocol_errors = Counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
@@ -174,8 +172,7 @@ class Telemetry:
 
     def show(self, snapshot: Snapshot) -> None:
         """Sets the gauges of the loaded and refused checkpoints."""
-        self.served.show([(model.name, version) for model in snapshot.models.values() for version in model.versions])
-        self.loading.served = len(self.served)
+        self.served.show([(model.name, model.version) for model in snapshot.served])
         self.refused.set(sum(not item.waiting for item in snapshot.refused))
         self.listed.set(0 if snapshot.unreachable else 1)
         self.ready.set(1 if snapshot.models else 0)

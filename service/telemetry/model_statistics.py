@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from murho.service.engine.jobs import ModelLike, Slice, Timing
     from murho.service.engine.scheduler import Outcome
-    from murho.service.models.on_demand import Served
 
 __all__ = ["ModelStatistics", "Sum", "Totals"]
 
@@ -64,7 +63,7 @@ class ModelStatistics:
         self._lock = threading.Lock()
         self._totals: dict[tuple[str, str], Totals] = {}
 
-    def of(self, model: Served) -> Totals:
+    def of(self, model: ModelLike) -> Totals:
         """Returns the totals of a version; they go on."""
         key = model.name, model.version
         totals = self._totals.get(key)
@@ -82,7 +81,7 @@ class ModelStatistics:
         totals.queue.add(timing.queue)
         totals.compute.add(timing.compute)
 
-    def failed(self, model: Served, seconds: float) -> None:
+    def failed(self, model: ModelLike, seconds: float) -> None:
         """Counts a request that was refused or failed."""
         self.of(model).fail.add(seconds)
 

@@ -45,7 +45,7 @@ class ServedVersions:
 
     def collect(self) -> Iterator[Metric]:
         """Makes the gauges, as prometheus-client asks."""
-        yield GaugeMetricFamily("murho_served_versions", "Versions served, in memory or not.", value=len(self._served))
+        yield GaugeMetricFamily("murho_served_versions", "Versions served.", value=len(self._served))
         info = GaugeMetricFamily(
             "murho_model_info",
             "1 for each version served; of more than `metric_models`, for those that were asked.",

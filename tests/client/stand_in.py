@@ -110,7 +110,7 @@ class StandIn:
     def listed(self) -> dict[str, Any]:
         described = self.describe()
         del described["features"], described["calibration"]
-        return {**described, "loaded": True, "task": "regression"}
+        return {**described, "task": "regression"}
 
     def describe(self) -> dict[str, Any]:
         return {

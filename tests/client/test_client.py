@@ -183,7 +183,7 @@ def test_models_and_their_versions() -> None:
     with client(service) as murho:
         (listed,) = murho.models()
         assert service.paths == ["/models"]
-        assert (listed.name, listed.version, listed.versions, listed.loaded) == ("line", "1", ("1",), True)
+        assert (listed.name, listed.version, listed.versions) == ("line", "1", ("1",))
         assert (listed.task, listed.target, listed.unit, listed.classes) == ("regression", "y", None, None)
         described = murho.model("line")
         assert described == murho.model("line", "1")
@@ -192,14 +192,6 @@ def test_models_and_their_versions() -> None:
             murho.model("circle")
         with pytest.raises(InvalidInput, match="A version needs the name of its model"):
             murho.predict(ROWS, version="1")
-
-
-def test_a_model_that_is_not_in_memory_is_listed_without_what_only_its_file_has() -> None:
-    unknown = {"name": "b", "version": "3", "loaded": False, "task": None, "target": None, "metrics": None}
-    with client(StandIn(lambda _: httpx.Response(200, json={"models": [unknown]}))) as murho:
-        (listed,) = murho.models()
-    assert (listed.name, listed.version, listed.versions, listed.loaded) == ("b", "3", ("3",), False)
-    assert (listed.task, listed.target, listed.unit, listed.classes, listed.metrics) == (None,) * 5
 
 
 @pytest.mark.parametrize("models", [None, [None], [{"name": "a"}], [{"name": "a", "version": "1", "target": "y"}]])

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import yaml
 
-from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.service.app import create_app
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.e2e.traffic import Ask
 
 ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2021-05-01"}
 
@@ -191,35 +189,6 @@ def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoint
         stop.set()
         thread.join()
     wait_until(lambda: replicas() == 1, 240.0)
-
-
-@pytest.mark.slow
-def test_more_models_than_a_replica_holds_are_all_answered_as_offline(address: str, tmp_path: Path) -> None:
-    """Six models that differ, two replicas with room for two each, four clients that go round all of them."""
-    mixed: list[Ask] = []
-    stored = read_stored(RENTS)
-    spec, tensors = stored.spec, stored.tensors
-    for number in range(6):
-        changed = {**tensors, "layers.1.weight.mu": tensors["layers.1.weight.mu"] * (1.0 + 0.1 * number)}
-        directory = write_checkpoint(tmp_path, f"rents-{number}", spec, changed)
-        mixed += asks(Posterior.load(directory), 5, f"/models/rents-{number}/predict", seed=number)
-    deploy(two_replicas(tmp_path, loaded_models=2))
-    with Traffic(int(address.rpartition(":")[2]), mixed, threads=4, timeout=120.0) as traffic:
-        wait_until(lambda: traffic.outcomes.total() >= 4 * len(mixed), 240.0)
-    traffic.require()
-    with httpx.Client(base_url=address, timeout=60) as client:
-        assert client.get("/readyz").json()["model_count"] == 6
-        for _ in range(6):  # either replica
-            text = client.get("/metrics").text
-            assert metric(text, "murho_loaded_models") <= 2
-            assert metric(text, "murho_evictions_total") > 0
-            assert metric(text, "murho_served_versions") == 6
-
-
-def metric(text: str, name: str) -> float:
-    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
-    assert found, name
-    return float(found[1])
 
 
 def without_times(text: str) -> str:

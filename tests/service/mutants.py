@@ -389,19 +389,6 @@ def _decoded(media_type: str, schema: Schema = SCHEMA) -> Callable[[bytes, Mutan
     return lambda body, _: reader_of(media_type).decode(body, {}, schema, LIMITS)
 
 
-def _in_blocks(media_type: str) -> Callable[[bytes, Mutant], object]:
-    """Reads a body as a large one is read: in blocks, and as a whole if that isn't possible."""
-    blocks = reader_of(media_type).blocks
-    assert blocks is not None
-
-    def read(body: bytes, _: Mutant) -> None:
-        asked = blocks.read(memoryview(body), {}, SCHEMA, LIMITS)
-        if asked is not None:
-            assert sum(inputs.count for inputs in asked.blocks) == asked.rows
-
-    return read
-
-
 def _inferred(body: bytes, mutant: Mutant) -> object:
     return read_request(body, length=mutant.length, model=CARS, settings=LIMITS)
 
@@ -413,9 +400,9 @@ CARS = FakeModel()
 
 FORMS: dict[str, Form] = {
     "json": Form("/predict", JSON, _json, (_decoded(JSON), lambda body, _: parse_in_pieces(body, SCHEMA, 1000))),
-    "csv": Form("/predict?samples=4", CSV, _csv, (_decoded(CSV), _in_blocks(CSV))),
+    "csv": Form("/predict?samples=4", CSV, _csv, (_decoded(CSV),)),
     "npy": Form("/models/numbers/predict?samples=4", NPY, _npy, (_decoded(NPY, NUMBERS),)),
-    "arrow": Form("/predict?samples=4", ARROW, _arrow, (_decoded(ARROW), _in_blocks(ARROW))),
+    "arrow": Form("/predict?samples=4", ARROW, _arrow, (_decoded(ARROW),)),
     "parquet": Form("/predict?samples=4", PARQUET, _parquet, (_decoded(PARQUET),)),
     "v2": Form(INFER, JSON, _v2, (_inferred,)),
     "v2-binary": Form(INFER, "application/octet-stream", _v2_binary, (_inferred,)),

@@ -44,7 +44,7 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
 def test_with_thousands_of_models_readiness_and_metrics_stay_short() -> None:
     """What a probe and a scrape read does not grow with the models; `/models` has all of them."""
     models = [FakeModel(f"m{number:04}") for number in range(2_000)]
-    with make_client(*models, loaded_models=1) as client:
+    with make_client(*models) as client:
         client.wait_until_loaded()
         ready = client.get("/readyz")
         found = ready.json()

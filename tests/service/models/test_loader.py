@@ -11,16 +11,14 @@ import pytest
 
 from murho.model.errors import CheckpointError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
-from murho.service.models.loader import Loader
-from murho.service.models.loading import LoadingError, load_warm
-from murho.service.models.registry import Registry
-from murho.service.models.version_policy import VersionPolicy
+from murho.service.models.loader import Change, Loader
+from murho.service.models.registry import Registry, VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.service.engine.jobs import ModelLike
-    from murho.service.models.kept_versions import Outcome
+    from murho.service.models.loader import Outcome
+    from murho.service.models.registry import LoadedModel
 
 
 class Bench:
@@ -34,7 +32,7 @@ class Bench:
         self.source = FakeSource(*found)
         self.registry = Registry("here")
         self.outcomes: list[Outcome] = []
-        self.loader = Loader(self.source, self.registry, policy, self.outcomes.append)
+        self.loader = Loader(self.source, self.registry, policy, count=self.outcomes.append)
         self.loader.refresh()
 
     def put(self, *found: FakeModel | tuple[str, str, str]) -> None:
@@ -42,6 +40,13 @@ class Bench:
 
     def poll(self) -> None:
         self.loader.refresh(retry=False, patient=True)
+
+    def load(self, name: str, version: str | None = None) -> LoadedModel:
+        self.loader.apply(Change(name, version))
+        return self.registry.snapshot.models[name]
+
+    def unload(self, name: str) -> None:
+        self.loader.apply(Change(name, unload=True))
 
     def served(self) -> dict[str, list[str]]:
         return {name: list(model.versions) for name, model in self.registry.snapshot.models.items()}
@@ -180,7 +185,7 @@ def test_a_source_that_can_not_be_listed_changes_nothing(monkeypatch: pytest.Mon
     assert bench.served() == {"cars": ["1"]}
     assert bench.refused() == [("", "", "the disk is away")]
     with pytest.raises(CheckpointRefusedError, match="the disk is away"):
-        bench.loader.load("cars")
+        bench.load("cars")
     monkeypatch.undo()
     bench.poll()
     assert bench.refused() == []
@@ -197,8 +202,9 @@ def test_an_unexpected_failure_is_a_refusal() -> None:
 
 
 def test_loading_ends_early_when_the_service_stops() -> None:
-    loader = Loader(FakeSource(FakeModel()), Registry("here"))
-    assert not loader.refresh(stopping=lambda: True).loaded
+    source = FakeSource(FakeModel())
+    assert not Loader(source, Registry("here"), stopping=lambda: True).refresh().loaded
+    assert source.loads == []
 
 
 # ---- pinned
@@ -222,25 +228,25 @@ def test_a_pinned_version_that_is_bad_is_not_replaced_by_another() -> None:
 def test_load_tries_a_refused_version_again_at_once() -> None:
     bench = Bench(cars("2"), BAD)
     with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\. Version 2 is served on"):
-        bench.loader.load("cars")
+        bench.load("cars")
     assert bench.source.loads.count(("cars", "3")) == 2
     bench.put(cars("2"), cars("3"))
-    assert list(bench.loader.load("cars").versions) == ["3"]
+    assert list(bench.load("cars").versions) == ["3"]
 
 
 def test_load_of_a_version_serves_it_alone_until_the_next_load() -> None:
     bench = Bench(cars("1"), cars("2"))
-    bench.loader.load("cars", "1")
+    bench.load("cars", "1")
     bench.put(cars("1"), cars("2"), cars("3"))
     bench.poll()
     assert bench.served() == {"cars": ["1"]}
-    bench.loader.load("cars")
+    bench.load("cars")
     assert bench.served() == {"cars": ["3"]}
 
 
 def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> None:
     bench = Bench(cars("1"), cars("2"))
-    bench.loader.load("cars", "1")
+    bench.load("cars", "1")
     bench.put(cars("2"))
     bench.poll()
     assert bench.served() == {"cars": ["1"]}
@@ -251,7 +257,7 @@ def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> N
 def test_load_of_a_bad_version_changes_nothing() -> None:
     bench = Bench(cars("2"), BAD, policy=VersionPolicy(pins={"cars": "2"}))
     with pytest.raises(CheckpointRefusedError, match="wrong hash"):
-        bench.loader.load("cars", "3")
+        bench.load("cars", "3")
     bench.poll()
     assert bench.served() == {"cars": ["2"]}
 
@@ -259,36 +265,36 @@ def test_load_of_a_bad_version_changes_nothing() -> None:
 def test_load_of_what_is_not_there_is_told_what_is() -> None:
     bench = Bench(cars("1"))
     with pytest.raises(UnknownModelError, match="there are: cars"):
-        bench.loader.load("boats")
+        bench.load("boats")
     with pytest.raises(UnknownModelError, match="no version '9'; there are: 1"):
-        bench.loader.load("cars", "9")
+        bench.load("cars", "9")
     assert bench.served() == {"cars": ["1"]}
 
 
 def test_what_is_unloaded_stays_away_until_it_is_loaded() -> None:
     bench = Bench(cars("1"), FakeModel("boats"))
-    assert bench.loader.unload("cars") == ("1",)
+    bench.unload("cars")
     bench.put(cars("1"), cars("2"), FakeModel("boats"))
     bench.poll()
     bench.loader.refresh()
     assert bench.served() == {"boats": ["1"]}
     with pytest.raises(UnknownModelError, match="was unloaded; POST /models/cars/load"):
         bench.registry.snapshot.find("cars")
-    assert bench.loader.unload("cars") == ()
-    bench.loader.unload("boats")
+    bench.unload("cars")
+    bench.unload("boats")
     with pytest.raises(NotReadyError, match="/models/boats/load, /models/cars/load"):
         bench.registry.snapshot.require_models()
-    assert list(bench.loader.load("cars").versions) == ["2"]
+    assert list(bench.load("cars").versions) == ["2"]
     with pytest.raises(UnknownModelError):
-        bench.loader.unload("trucks")
+        bench.unload("trucks")
 
 
 @pytest.mark.parametrize("policy", [VersionPolicy(), VersionPolicy(every_version=True)])
 def test_what_was_unloaded_comes_back_with_the_newest_good_version(policy: VersionPolicy) -> None:
     bench = Bench(cars("1"), cars("2"), policy=policy)
-    bench.loader.unload("cars")
+    bench.unload("cars")
     bench.put(cars("1"), cars("2"), BAD, ("cars", "4", "truncated"))
-    assert bench.loader.load("cars").latest.version == "2"
+    assert bench.load("cars").latest.version == "2"
     assert bench.refused() == [("cars", "4", "truncated"), BAD]
     bench.poll()
     assert bench.registry.snapshot.models["cars"].latest.version == "2"
@@ -296,41 +302,34 @@ def test_what_was_unloaded_comes_back_with_the_newest_good_version(policy: Versi
 
 def test_a_named_version_that_is_bad_does_not_bring_back_another() -> None:
     bench = Bench(cars("2"), BAD)
-    bench.loader.unload("cars")
+    bench.unload("cars")
     with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\.$"):
-        bench.loader.load("cars", "3")
+        bench.load("cars", "3")
     assert (bench.served(), bench.registry.snapshot.unloaded) == ({}, ("cars",))
 
 
 def test_a_bad_version_does_not_come_back_from_being_unloaded() -> None:
     bench = Bench(BAD)
-    bench.loader.unload("cars")
+    bench.unload("cars")
     with pytest.raises(CheckpointRefusedError, match="wrong hash"):
-        bench.loader.load("cars")
+        bench.load("cars")
     assert bench.registry.snapshot.unloaded == ("cars",)
 
 
 def test_a_version_that_hangs_is_refused_in_time_and_the_others_are_served() -> None:
-    source, hung = FakeSource(FakeModel("hangs"), FakeModel("works")), threading.Event()
+    source, hung = FakeSource(FakeModel("hangs"), FakeModel("works"), ("worn", "1", "wrong hash")), threading.Event()
 
-    def load(reference: CheckpointReference) -> ModelLike:
-        source.before = hang if reference.name == "hangs" else lambda: None
-        return load_warm(source, reference, seconds=0.5)
-
-    def hang() -> None:
+    def before() -> None:
+        source.before = lambda: None
         hung.wait()
 
+    source.before = before
     try:
-        snapshot = Loader(source, Registry("here"), load=load).refresh()
+        snapshot = Loader(source, Registry("here"), seconds=0.5).refresh()
     finally:
         hung.set()
     assert set(snapshot.models) == {"works"}
     assert [(each.name, each.reason) for each in snapshot.refused] == [
-        ("hangs", "it was not loaded within 0.5 seconds (setting load_timeout)")
+        ("hangs", "it was not loaded within 0.5 seconds (setting load_timeout)"),
+        ("worn", "wrong hash"),
     ]
-
-
-def test_an_error_of_a_version_with_a_time_limit_is_its_own() -> None:
-    source = FakeSource(("cars", "1", "wrong hash"))
-    with pytest.raises(LoadingError, match="wrong hash"):
-        load_warm(source, source.list()[0], seconds=60)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from pydantic import ValidationError
 
 from murho.service.errors import NotReadyError, UnknownModelError
 from murho.service.models.loader import Loader
-from murho.service.models.registry import Registry, Snapshot
-from murho.service.models.version_policy import VersionPolicy
+from murho.service.models.registry import Registry, Snapshot, VersionPolicy
+from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource
 
 
@@ -23,25 +26,6 @@ def test_the_highest_version_that_loads_is_the_default_of_a_name() -> None:
     assert list(snapshot.models["cars"].versions) == ["9", "10"]
     assert snapshot.find("cars").version == "10"
     assert snapshot.find("cars", "9").version == "9"
-
-
-def test_models_are_warm_before_they_are_served() -> None:
-    model = FakeModel()
-    load(model)
-    assert model.warm
-
-
-def test_what_cannot_be_loaded_is_refused_with_the_reason_and_the_rest_is_served() -> None:
-    class Unexpected(FakeModel):
-        def warm_up(self) -> None:
-            raise ZeroDivisionError("oops")
-
-    snapshot = load(FakeModel("a"), ("b", "1", "wrong hash"), Unexpected("c"))
-    assert list(snapshot.models) == ["a"]
-    assert [(item.name, item.reason) for item in snapshot.refused] == [
-        ("b", "wrong hash"),
-        ("c", "loading failed unexpectedly with ZeroDivisionError: oops"),
-    ]
 
 
 def test_without_any_checkpoint_the_advice_is_to_train_one() -> None:
@@ -86,3 +70,21 @@ def test_a_version_that_is_there_but_not_served_is_told_apart() -> None:
     assert list(snapshot.models["cars"].versions) == ["2"]
     with pytest.raises(UnknownModelError, match=r"is there, but is not served; served is: 2\. .*MURHO_VERSIONS=all"):
         snapshot.find("cars", "1")
+
+
+def test_a_policy_is_two_settings() -> None:
+    assert VersionPolicy.of("pinned", " cars=3 , rents=12 ") == VersionPolicy(pins={"cars": "3", "rents": "12"})
+    assert VersionPolicy.of("all") == VersionPolicy(every_version=True)
+    assert Settings(versions="pinned", pinned="cars=1").pinned == "cars=1"
+
+
+@pytest.mark.parametrize("wrong", ["cars", "cars=", "cars=03", "cars=latest", "../x=1", "cars=1,cars=2", "cars=1,"])
+def test_pins_that_are_no_pairs_are_refused(wrong: str) -> None:
+    with pytest.raises(ValidationError, match=r"cars|no NAME=VERSION"):
+        Settings(versions="pinned", pinned=wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"versions": "pinned"}, {"pinned": "cars=1"}, {"versions": "oldest"}])
+def test_settings_of_versions_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**wrong)

@@ -12,8 +12,7 @@ import pytest
 from murho.model.checkpoint.object_store import ObjectStore
 from murho.model.errors import StorageError
 from murho.service.app import create_app
-from murho.service.models.loader import Loader
-from murho.service.models.on_demand import at_hand
+from murho.service.models.loader import Change, Loader
 from murho.service.models.registry import Registry
 from murho.service.models.source import StoreSource, seconds_between_looks, source_of
 from murho.service.settings import Settings
@@ -145,28 +144,11 @@ def test_facts_of_a_report_are_read_from_the_storage(tmp_path: Path, monkeypatch
     bench = Bench()
     bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
     bench.look()
-    model = at_hand(bench.registry.snapshot.find("rents"))
-    assert model is not None
+    model = bench.registry.snapshot.find("rents")
     assert bench.source.report_facts(model) == {"format": 2, "rows_are": "held out"}
     with monkeypatch.context() as broken:
         broken.setattr(bench.store.storage, "read", _gone)
         assert bench.source.report_facts(model) is None
-
-
-def test_a_model_on_demand_is_fetched_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
-    bench.store.publish(RENTS, "flats")
-    settings = Settings(loaded_models=1, watch_seconds=0, log_level="error")
-
-    with AppClient(create_app(settings, source=bench.source)) as client:
-        client.wait_until_loaded()
-        assert [model["loaded"] for model in client.get("/models").json()["models"]] == [True, False]
-        with monkeypatch.context() as broken:
-            broken.setattr(bench.store.storage, "read", _gone)
-            answer = client.get("/models/rents")
-            assert (answer.status_code, "the storage is gone" in answer.json()["detail"]) == (503, True)
-        assert client.get("/models/rents").json()["loaded_since"] is not None
-        assert [model["loaded"] for model in client.get("/models").json()["models"]] == [False, True]
 
 
 def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,14 +180,14 @@ def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
         watcher = client.state["parts"].watcher
         assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
         monkeypatch.setattr(bench.store, "list", _gone)
-        watcher.reload().result(20)
+        watcher.ask(Change()).result(20)
         assert "murho_checkpoints_listed 0.0" in client.get("/metrics").text
         assert client.get("/readyz").status_code == 200
         models = client.get("/models").json()
         assert [model["name"] for model in models["models"]] == ["rents"]
         assert models["refused"] == [{"name": "", "version": "", "reason": "the storage is gone"}]
         monkeypatch.undo()
-        watcher.reload().result(20)
+        watcher.ask(Change()).result(20)
         assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
         assert client.get("/models").json()["refused"] == []
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.service.errors import NotReadyError, UnknownModelError
-from murho.service.models.loader import Loader
+from murho.service.models.loader import Change, Loader, Swap
 from murho.service.models.registry import Registry
 from murho.service.models.watcher import Watcher
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from murho.service.models.registry import Snapshot
 
 
 class Watched:
@@ -24,11 +22,11 @@ class Watched:
         self.registry = Registry("here")
         self.changes: list[tuple[list[str], list[str]]] = []
         self.watcher = Watcher(Loader(self.source, self.registry), self.registry, seconds, self._changed)
-        self.watcher.load_first(lambda: False)
+        self.watcher.load_first()
         self.watcher.start()
 
-    def _changed(self, before: Snapshot, after: Snapshot) -> None:
-        self.changes.append((list(before.models), list(after.models)))
+    def _changed(self, swap: Swap) -> None:
+        self.changes.append((list(swap.before.models), list(swap.after.models)))
 
 
 @pytest.fixture(params=[0.01])
@@ -61,22 +59,26 @@ def test_without_an_interval_it_looks_only_when_asked(watched: Watched) -> None:
     watched.source.found = (new,)
     time.sleep(0.05)
     assert watched.registry.snapshot.find("cars") is not new
-    watched.watcher.reload().result(10)
+    watched.watcher.ask(Change()).result(10)
     assert watched.registry.snapshot.find("cars") is new
 
 
 def test_loading_runs_in_a_thread_of_its_own(watched: Watched) -> None:
     threads = []
-    watched.source.before = lambda: threads.append(threading.current_thread().name)
-    watched.source.found = (FakeModel(version="2"),)
-    watched.watcher.load("cars").result(10)
+
+    class Noted(FakeModel):
+        def warm_up(self) -> None:
+            threads.append(threading.current_thread().name)
+
+    watched.source.found = (Noted(version="2"),)
+    watched.watcher.ask(Change("cars")).result(10)
     assert set(threads) == {"watcher"}
 
 
 def test_errors_go_to_who_asked(watched: Watched) -> None:
     with pytest.raises(UnknownModelError):
-        watched.watcher.load("boats").result(10)
-    assert watched.watcher.unload("cars").result(10) == ("1",)
+        watched.watcher.ask(Change("boats")).result(10)
+    assert watched.watcher.ask(Change("cars", unload=True)).result(10).after.unloaded == ("cars",)
 
 
 def test_it_outlives_a_failing_look(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +91,10 @@ def test_it_outlives_a_failing_look(watched: Watched, monkeypatch: pytest.Monkey
     monkeypatch.setattr(watched.source, "list", fail)
     assert failed.wait(10)
     monkeypatch.undo()
-    assert watched.watcher.load("cars").result(10).name == "cars"
+    assert "cars" in watched.watcher.ask(Change("cars")).result(10).after.models
 
 
 def test_after_closing_nothing_is_taken(watched: Watched) -> None:
     assert watched.watcher.close(10)
     with pytest.raises(NotReadyError, match="shutting down"):
-        watched.watcher.load("cars").result(1)
+        watched.watcher.ask(Change("cars")).result(1)

@@ -289,14 +289,14 @@ def test_a_header_that_promises_more_than_there_is_takes_no_memory(numeric_clien
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (b"(2, 2), }", b"(2, 2        ", "its header can't be read"),
-        (b"'<f8'", b"'|O8'", "holds |O8"),
-        (b"'<f8'", b"'|m8'", "holds |m8"),
-        (b"(2, 2)", b"(2,-2)", "no order and shape"),
-        (b"False", b"     ", "its header can't be read"),
-        (b"\x01\x00", b"\x09\x00", "doesn't begin as numpy.save begins"),
-        (b"v\0", b"\xff\xff", "at most 4096 bytes"),
-        (b"{'descr'", b"(((((((((", "its header can't be read"),
+        (b"(2, 2), }", b"(2, 2        ", "as numpy.save writes it"),
+        (b"'<f8'", b"'|O8'", "holds object"),
+        (b"'<f8'", b"'|m8'", "holds timedelta64"),
+        (b"(2, 2)", b"(2,-2)", "has the shape [2, -2]"),
+        (b"False", b"     ", "as numpy.save writes it"),
+        (b"\x01\x00", b"\x09\x00", "as numpy.save writes it"),
+        (b"v\0", b"\xff\xff", "as numpy.save writes it"),
+        (b"{'descr'", b"(((((((((", "as numpy.save writes it"),
     ],
 )
 def test_a_broken_header_is_422(numeric_client: AppClient, old: bytes, new: bytes, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Tests of `service.tables.table_answers`: what the first answer of a process does."""
+"""Tests of `service.tables.blocks`: what all formats of tables do alike."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import io, sys
 import numpy as np
 import pyarrow as pa
 from murho.service.predict.formats import CODECS, PARQUET
+from murho.service.tables.blocks import BlockCodec
 from murho.service.predict.codec import Answered
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA, FakeModel
@@ -40,8 +41,8 @@ for kind, body in bodies():
         for codec in CODECS:
             if not (asked.options.draws and codec.media_type == "text/csv"):
                 codec.encode(answered)
-                if codec.blocks is not None:
-                    codec.blocks.ends(answered), codec.blocks.encode(answered, first=False)
+                if isinstance(codec, BlockCodec):
+                    codec.encode_block(answered, first=False)
 PARQUET.close()
 assert "pandas" not in sys.modules
 """

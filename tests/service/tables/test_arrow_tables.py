@@ -1,3 +1,5 @@
+"""Tests of `service.tables.arrow_tables`: blocks are the rows of the whole, and no more is unpacked than may be."""
+
 from __future__ import annotations
 
 import contextlib
@@ -14,9 +16,9 @@ from murho.model.tables.cells import LONGEST_TEXT
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.formats import reader_of
 from murho.service.settings import Settings
-from murho.service.tables.arrow_blocks import TEXT_BYTES
-from murho.service.tables.table_sizes import stream_size, text_bytes
-from tests.service.support import ROW, SCHEMA
+from murho.service.tables import blocks as table_blocks
+from murho.service.tables.arrow_tables import TEXT_BYTES, ArrowCodec, stream_size, text_bytes
+from tests.service.support import NAMES, ROW, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,3 +242,59 @@ def test_numbers_have_no_text() -> None:
     codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([1.5, 2.5]))
     assert text_bytes(pa.chunked_array([codes])).tolist() == [0] * 3
     assert text_bytes(pa.chunked_array([], pa.string())).tolist() == []
+
+
+def cars_of(count: int) -> pa.Table:
+    columns = {name: [value] * count for name, value in ROW.items()}
+    columns["Weight"] = [1000 + row for row in range(count)]
+    made = pa.table(columns)
+    origin = pa.array(["Europe" if row % 3 else "USA" for row in range(count)]).dictionary_encode()
+    return made.set_column(made.column_names.index("Origin/plant"), "Origin/plant", origin)
+
+
+def blocks_of(body: bytes, **limits: Any) -> list[dict[str, Any]]:
+    asked = ArrowCodec().read(memoryview(body), {}, SCHEMA, Settings(**limits))
+    blocks = list(asked.blocks)
+    assert sum(block.count for block in blocks) == asked.rows
+    return [dict(block.columns) for block in blocks]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("batch", [1, 3, 7, 8, None])
+def test_blocks_are_the_rows_of_the_whole(
+    batch: int | None, compression: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = stream(cars_of(37), compression, batch)
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 7)
+    whole = reader_of(ARROW).decode(body, {}, SCHEMA, Settings()).inputs
+    blocks = blocks_of(body)
+    assert max(len(block["Weight"]) for block in blocks) <= 7
+    assert len(blocks) < 12
+    for name, column in whole.columns.items():
+        np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63), 12, 2**20, 2**40])
+def test_a_dictionary_of_another_size_than_it_says_is_bad_input(size: int) -> None:
+    texts = pa.array([f"category {row}" for row in range(11)]).dictionary_encode()
+    body = stream(cars_of(11).set_column(NAMES.index("Origin/plant"), "Origin/plant", texts), None)
+    eleven = (11).to_bytes(8, "little")
+    node = body.index(eleven, body.index(eleven) + 1)  # the first is the length of the batch, which Arrow doesn't use
+    with pytest.raises(BadInputError, match="Dictionary array invalid"):
+        blocks_of(body[:node] + size.to_bytes(8, "little", signed=True) + body[node + 8 :])
+
+
+def test_a_stream_without_rows_is_bad_input() -> None:
+    with pytest.raises(BadInputError, match="has no rows"):
+        blocks_of(stream(cars_of(0), None))
+
+
+def test_limits_and_names_hold_before_a_batch_is_read() -> None:
+    with pytest.raises(TooLargeError, match="at most 5"):
+        blocks_of(stream(cars_of(6), None), max_rows=5)
+    with pytest.raises(TooLargeError, match="takes"):
+        blocks_of(stream(cars_of(50_000), "zstd"), max_body_bytes=2000)
+    with pytest.raises(BadInputError, match="absent"):
+        blocks_of(stream(cars_of(6).drop_columns(["Weight"]), None))
+    with pytest.raises(BadInputError, match="not a whole Arrow stream"):
+        blocks_of(stream(cars_of(60), None, 7)[:-700])

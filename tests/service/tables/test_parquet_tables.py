@@ -1,4 +1,4 @@
-"""Tests of `service.tables.parquet_process`: what a hostile file does in the process stays there."""
+"""Tests of `service.tables.parquet_tables`: what a hostile file does in the process stays there."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ import pytest
 
 from murho.model.errors import TableError
 from murho.service.errors import TooLargeError
-from murho.service.settings import Settings
-from murho.service.tables import parquet_process
-from murho.service.tables.parquet_process import ParquetProcess
+from murho.service.tables import parquet_tables
+from murho.service.tables.parquet_tables import ParquetProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from murho.service.tables.parquet_process import Unpacked
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -39,8 +36,10 @@ def process() -> Iterator[ParquetProcess]:
     made.close()
 
 
-def unpack(process: ParquetProcess, body: bytes, names: tuple[str, ...] = ("a", "b"), **settings: Any) -> Unpacked:
-    return process.unpack(body, names, 100, Settings(**settings))
+def unpack(process: ParquetProcess, body: bytes, *names: str, room: int = 2**28, **most: int) -> tuple[Any, pa.Table]:
+    asked = {"names": names or ("a", "b"), "most_rows": 100, "most_columns": 100, **most}
+    facts, stream = process.unpack(memoryview(body), asked, room)
+    return facts, pa.ipc.open_stream(stream).read_all() if stream else None
 
 
 def pid_of(process: ParquetProcess) -> int:
@@ -50,9 +49,8 @@ def pid_of(process: ParquetProcess) -> int:
 
 
 def test_the_wanted_columns_come_as_a_stream(process: ParquetProcess) -> None:
-    unpacked = unpack(process, SMALL)
-    assert (list(unpacked.names), unpacked.rows) == (["a", "b", "c"], 2)
-    table = pa.ipc.open_stream(unpacked.stream).read_all()
+    facts, table = unpack(process, SMALL)
+    assert (facts["names"], facts["rows"]) == (["a", "b", "c"], 2)
     assert table.to_pydict() == {"a": [1.5, None], "b": ["x", "y"]}
     assert pa.types.is_dictionary(table.schema.field("b").type)  # each text once
     pid = pid_of(process)
@@ -61,15 +59,16 @@ def test_the_wanted_columns_come_as_a_stream(process: ParquetProcess) -> None:
 
 
 def test_nothing_is_unpacked_of_a_file_that_will_be_refused(process: ParquetProcess) -> None:
-    assert not unpack(process, SMALL, ("a", "d")).stream
-    assert not unpack(process, SMALL, max_rows=1).stream
-    assert len(process.unpack(SMALL, ["a"], 2, Settings()).names) == 3
+    assert unpack(process, SMALL, "a", "d")[1] is None
+    assert unpack(process, SMALL, most_rows=1)[1] is None
+    facts, table = unpack(process, SMALL, "a", most_columns=2)
+    assert (len(facts["names"]), table) == (3, None)
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
 def test_texts_of_all_encodings_are_read(process: ParquetProcess, encoding: str) -> None:
     body = parquet(pa.table({"b": ["x", "y", None]}), use_dictionary=False, column_encoding={"b": encoding})
-    table = pa.ipc.open_stream(unpack(process, body, ("b",)).stream).read_all()
+    _, table = unpack(process, body, "b")
     assert table.to_pydict() == {"b": ["x", "y", None]}
 
 
@@ -82,15 +81,15 @@ def test_a_file_that_takes_too_much_memory_is_refused(process: ParquetProcess, o
     body = parquet(pa.table({"b": texts}), compression="zstd", **options)
     assert len(body) < 10**6
     with pytest.raises(TooLargeError, match="more memory to unpack"):
-        unpack(process, body, ("b",), max_body_bytes=10**6)
-    assert unpack(process, SMALL).rows == 2
+        unpack(process, body, "b", room=2**26)
+    assert unpack(process, SMALL)[1].num_rows == 2
 
 
 @pytest.mark.parametrize("body", [b"", b"PAR1", SMALL[:-9], SMALL[:50] + b"\xff" * 20 + SMALL[70:]])
 def test_a_broken_file_is_said_to_be_broken(process: ParquetProcess, body: bytes) -> None:
     with pytest.raises(TableError, match="not a whole Parquet file"):
         unpack(process, body)
-    assert unpack(process, SMALL).rows == 2
+    assert unpack(process, SMALL)[1].num_rows == 2
 
 
 @pytest.mark.parametrize(
@@ -106,17 +105,17 @@ def test_a_process_that_dies_is_replaced(
 ) -> None:
     unpack(process, SMALL)
     first = pid_of(process)
-    exchange = parquet_process._exchange
+    exchange = parquet_tables._exchange
 
     def dying(*question: Any) -> Any:
         os.kill(first, number)
         return exchange(*question)
 
-    monkeypatch.setattr(parquet_process, "_exchange", dying)
+    monkeypatch.setattr(parquet_tables, "_exchange", dying)
     with pytest.raises(error, match=message):
         unpack(process, SMALL)
     monkeypatch.undo()
-    assert unpack(process, SMALL).rows == 2
+    assert unpack(process, SMALL)[1].num_rows == 2
     assert pid_of(process) != first
 
 
@@ -126,7 +125,7 @@ def test_a_process_that_died_meanwhile_is_replaced(process: ParquetProcess) -> N
     assert running is not None
     running.kill()
     running.wait()
-    assert unpack(process, SMALL).rows == 2
+    assert unpack(process, SMALL)[1].num_rows == 2
 
 
 def test_closing_ends_the_process_and_the_next_file_begins_another(process: ParquetProcess) -> None:
@@ -136,7 +135,7 @@ def test_closing_ends_the_process_and_the_next_file_begins_another(process: Parq
     assert running is not None
     process.close()
     assert running.poll() is not None
-    assert unpack(process, SMALL).rows == 2
+    assert unpack(process, SMALL)[1].num_rows == 2
 
 
 def test_the_process_ends_with_its_questions(process: ParquetProcess) -> None:

@@ -1,7 +1,8 @@
-"""A process that unpacks Parquet files, from the side of the service; `parquet_worker` is its program."""
+"""Parquet files, unpacked in a process of their own, and written; `parquet_worker` is the program of that process."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,21 +10,29 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
+import pyarrow.parquet
+
 from murho.model.errors import TableError
 from murho.service.errors import TooLargeError
+from murho.service.predict.inputs import check_rows
 from murho.service.tables import parquet_worker
+from murho.service.tables.arrow_tables import arrow_table, stream_rows
+from murho.service.tables.blocks import TableCodec, check_names, most_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from typing import IO
 
+    from murho.model.tables.schema import Schema
+    from murho.service.predict.codec import Answered
+    from murho.service.predict.inputs import Inputs
     from murho.service.settings import Settings
 
-__all__ = ["ParquetProcess", "Unpacked"]
+__all__ = ["ParquetCodec", "ParquetProcess"]
 
 ROOM = 4
 """The process may take this many times the memory of the largest body, with the body, ..."""
@@ -33,19 +42,37 @@ MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 """Of allocators, one that reserves no more than it needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """A Parquet file, unpacked.
+class ParquetCodec(TableCodec):
+    """The codec of a file."""
 
-    Attributes:
-        names: The columns; one too many if there are more than are read.
-        rows: Number of rows.
-        stream: The wanted columns as an Arrow stream; empty if one is missing, or if there are too many rows.
-    """
+    media_type = "application/vnd.apache.parquet"
+    aliases = frozenset({"application/x-parquet", "application/parquet"})
+    whole = "a whole Parquet file"
 
-    names: Sequence[str]
-    rows: int
-    stream: memoryview
+    def __init__(self) -> None:
+        self._process = ParquetProcess()
+
+    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+        """Returns the rows; see `TableCodec.rows`."""
+        asked = {
+            "names": [feature.name for feature in schema.features],
+            "most_rows": settings.max_rows,
+            "most_columns": most_columns(schema),
+        }
+        facts, stream = self._process.unpack(body, asked, max(LEAST_ROOM, ROOM * settings.max_body_bytes))
+        check_names(facts["names"], schema)
+        check_rows(facts["rows"], settings.max_rows)
+        return stream_rows(stream, schema, settings)
+
+    def encode(self, answered: Answered) -> list[bytes]:
+        """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
+        sink = io.BytesIO()
+        pa.parquet.write_table(arrow_table(answered), sink)
+        return [sink.getvalue()]
+
+    def close(self) -> None:
+        """Ends the process that unpacks; the next body begins another."""
+        self._process.close()
 
 
 class ParquetProcess:
@@ -55,27 +82,20 @@ class ParquetProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def unpack(self, body: bytes, names: Sequence[str], most_columns: int, settings: Settings) -> Unpacked:
-        """Returns what is in a file. It waits; threads call it.
+    def unpack(self, body: memoryview, asked: dict[str, Any], room: int) -> tuple[dict[str, Any], memoryview]:
+        """Returns what a file says of itself, and the wanted columns as an Arrow stream. It waits; threads call it.
 
         Args:
             body: The file.
-            names: The columns to unpack.
-            most_columns: The most columns of the file.
-            settings: The limits.
+            asked: What is wanted: see `parquet_worker.answer_all`.
+            room: The bytes of memory that it may take.
 
         Raises:
             TableError: The file is broken.
             TooLargeError: It takes too much memory or time.
             MemoryError: The machine has no memory for it.
         """
-        question = {
-            "bytes": len(body),
-            "room": max(LEAST_ROOM, ROOM * settings.max_body_bytes),
-            "names": list(names),
-            "most_rows": settings.max_rows,
-            "most_columns": most_columns,
-        }
+        question = json.dumps({**asked, "room": room, "bytes": len(body)}).encode() + b"\n"
         with self._lock:
             process = self._process
             if process is not None and process.poll() is not None:
@@ -83,17 +103,17 @@ class ParquetProcess:
                 process = None
             self._process = process = process or _begun()
             try:
-                answer, stream = _exchange(process, json.dumps(question).encode() + b"\n", body)
+                facts, stream = _exchange(process, question, body)
             except (OSError, ValueError, EOFError):
                 raise _failure(process) from None
             except BaseException:
                 process.kill()  # the rest of its answer is for nobody
                 raise
-        if "wrong" not in answer:
-            return Unpacked(answer["names"], answer["rows"], stream)
-        if answer["wrong"] is None:
+        if "wrong" not in facts:
+            return facts, stream
+        if facts["wrong"] is None:
             raise _too_large("memory")
-        raise TableError(f"the body is not a whole Parquet file: {answer['wrong']}")
+        raise TableError(f"the body is not a whole Parquet file: {facts['wrong']}")
 
     def close(self) -> None:
         """Ends the process."""
@@ -114,7 +134,7 @@ def _begun() -> subprocess.Popen[bytes]:
     )
 
 
-def _exchange(process: subprocess.Popen[bytes], *question: bytes) -> tuple[dict[str, Any], memoryview]:
+def _exchange(process: subprocess.Popen[bytes], *question: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
     """Returns the answer of the process and the stream behind it.
 
     Raises:

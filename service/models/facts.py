@@ -1,0 +1,273 @@
+"""What there is to know of a loaded model: in short for the list, in full, and as the page draws it.
+
+All of it comes from `model.json`, but for the training curves and charts, which the report keeps. What a checkpoint
+does not have is null. Histograms come from the quantiles that a checkpoint stores, as it has no training row: between
+two stored quantiles the rows count as evenly spread, so the bars of a column with many distinct values are a good
+approximation; those of one with few are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import structlog
+
+from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.conformal import ConformalMap
+from murho.model.distributions.transforms import Identity
+from murho.model.encoding.feature_scores import QuantileScores, normal_cdf, normal_quantile
+from murho.model.errors import CheckpointError
+from murho.model.report.charts import COLOURS, charts
+from murho.model.report.facts import facts_of_spec
+from murho.model.tables.cells import format_date
+from murho.model.tables.schema import FeatureKind
+from murho.service.predict.examples import example_row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from murho.model.tables.schema import Feature
+    from murho.service.engine.jobs import ModelLike
+
+__all__ = ["description", "overview", "report_charts", "target_of"]
+
+SHOWN_FACTS = ("metrics", "training", "architecture", "prior", "likelihood", "default_seed", "created", "murho")
+"""Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
+TRAINING_FACTS = ("validation_rows", "calibration_rows", "left_out_rows", "epochs", "temperature", "seconds")
+CANDIDATE_FACTS = ("stage", "noise", "encoding", "transform", "hidden", "temperature", "nll", "crps")
+CURVES = ("epoch", "free_energy", "nll", "kl", "validation")
+BINS = 30
+RELIABILITY_POINTS = 49
+DIGITS = 3
+
+
+def target_of(model: ModelLike) -> dict[str, Any]:
+    """Returns the target as the contract has it."""
+    target = model.schema.target
+    if target.classes is not None:
+        return {"name": target.name, "classes": list(target.classes)}
+    limits = model.spec.target.limits
+    ends = {"minimum": None, "maximum": None} if limits is None else limits.to_json()
+    return {"name": target.name, "unit": target.unit, "minimum": ends["minimum"], "maximum": ends["maximum"]}
+
+
+def description(model: ModelLike) -> dict[str, Any]:
+    """Returns what `GET /models/{name}` tells of a model; features are in schema order."""
+    facts = model.spec.to_json()
+    return {
+        "task": model.schema.target.task,
+        "target": target_of(model),
+        "features": [feature.describe() for feature in model.schema.features],
+        "left_out": dict(model.schema.left_out),
+        "calibration": _without_lists(facts["calibration"]),
+        **{fact: facts[fact] for fact in SHOWN_FACTS},
+    }
+
+
+def _without_lists(value: Any) -> Any:
+    """Returns the single numbers of a calibration, whose maps have hundreds."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_lists(each) for key, each in value.items() if not isinstance(each, list)}
+
+
+def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the model at a glance, as JSON data.
+
+    Args:
+        model: The model.
+        report: The facts that it keeps for its report, `model.report.facts`; None: it keeps none.
+    """
+    spec = model.spec
+    training, calibration, candidates = spec.training, spec.calibration, spec.training.get("candidates")
+    method = "vector scaling" if isinstance(calibration, ClassCalibration) else getattr(calibration, "method", None)
+    return {
+        "name": model.name,
+        "version": model.version,
+        "created": spec.created,
+        "murho": spec.murho,
+        "task": model.schema.target.task,
+        "target": _target(model),
+        "features": [_feature(model, feature) for feature in model.schema.features],
+        "left_out": dict(model.schema.left_out),
+        "typical": _typical_row(model),
+        "training": {
+            **{fact: training.get(fact) for fact in TRAINING_FACTS},
+            "rows": spec.rows_learned or training.get("rows"),
+            "members": spec.architecture.members,
+            "hidden": list(spec.architecture.hidden),
+            "likelihood": spec.likelihood.kind,
+        },
+        "candidates": [
+            {key: item[key] for key in CANDIDATE_FACTS if key in item} for item in candidates if isinstance(item, dict)
+        ]
+        if isinstance(candidates, list)
+        else None,
+        "curves": _curves(report),
+        "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
+        "calibration": None if calibration is None else {"method": method, "rows": calibration.rows},
+        "reliability": _reliability(calibration) if isinstance(calibration, ConformalMap) else None,
+    }
+
+
+def report_charts(model: ModelLike, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the charts that `murho report` draws of some facts, without any row of the table.
+
+    Args:
+        model: The model.
+        facts: The facts that it keeps for its report; None: it keeps none, and has the charts that `model.json` allows.
+
+    Returns:
+        ``colours``, from each colour of the specifications to the name of its role, and ``charts``, each with
+        ``name``, ``section``, ``title``, ``caption`` and ``specification`` (Vega-Lite with its data). No checksum
+        covers the facts: where they are not as a report needs them, there are no charts.
+    """
+    try:
+        made = charts(facts_of_spec(model.spec) if facts is None else facts)
+    except Exception as error:  # whatever is in that file
+        structlog.get_logger("murho.report").warning("no charts of the report", model=model.name, reason=repr(error))
+        made = []
+    shown = [asdict(chart) for chart in made]
+    return {"name": model.name, "version": model.version, "colours": COLOURS, "charts": shown}
+
+
+def _target(model: ModelLike) -> dict[str, Any]:
+    """Returns the target with its distribution over the training rows; what the checkpoint does not tell is None."""
+    told, spec = model.spec.training.get("targets"), model.spec
+    if model.schema.target.classes is not None:
+        counts = told.get("classes") if isinstance(told, dict) else None
+        levels = None
+        if isinstance(counts, dict):
+            levels = [{"value": name, "rows": counts.get(name, 0)} for name in model.schema.target.classes]
+        return {**target_of(model), "levels": levels}
+    try:
+        scores = None if told is None else QuantileScores.from_json(told, "training.targets")
+    except CheckpointError:
+        scores = None  # it is for show: an odd one is no reason to refuse
+    shown: dict[str, Any]
+    if scores is not None:
+        ends = [float(scores.values[0]), float(scores.values[-1])]
+        shown = {"middle": float(scores.at(np.array([0.0]))[0]), "spread": scores.std, "range": ends}
+    else:  # the network's location and scale stand for them, unless it learned a transformed target
+        plain = isinstance(spec.target.transform, Identity)
+        shown = {
+            "middle": spec.target.location if plain else None,
+            "spread": spec.target.scale if plain else None,
+            "range": None if spec.target_range is None else list(spec.target_range),
+        }
+    return {**target_of(model), **shown, "histogram": None if scores is None else _histogram(scores)}
+
+
+def _feature(model: ModelLike, feature: Feature) -> dict[str, Any]:
+    """Returns a feature as `GET /models/{name}` has it, with its distribution over the training rows."""
+    described, date = feature.describe(), feature.kind is FeatureKind.DATE
+    bars = levels = step = None
+    distribution = model.spec.encoder.distribution
+    if distribution is not None and (numbers := distribution.numbers.get(feature.name)) is not None:
+        bars = _histogram(numbers)
+        if bars is not None and date:
+            bars |= {"start": described["min"], "stop": described["max"]}
+        if not date and _whole(numbers) and numbers.values[-1] - numbers.values[0] >= 1.0:
+            step = 1.0
+    elif distribution is not None and (shares := distribution.levels.get(feature.name)) is not None:
+        known = shares.levels if feature.kind is FeatureKind.CATEGORICAL else tuple(map(bool, shares.levels))
+        levels = [{"value": value, "rows": count} for value, count in zip(known, shares.counts.tolist(), strict=True)]
+    return {**described, "learned_missing": feature.missing, "step": step, "histogram": bars, "levels": levels}
+
+
+def _whole(scores: QuantileScores) -> bool:
+    """Returns whether a column seems to hold whole numbers only."""
+    return bool((scores.values == np.round(scores.values)).all())
+
+
+def _histogram(scores: QuantileScores) -> dict[str, Any] | None:
+    """Returns bars of equal width over the training range, as JSON; None if all training rows have one value.
+
+    Returns:
+        ``start`` and ``stop`` of the range, and ``counts`` ``[BINS]``, training rows in each bar.
+    """
+    start, stop = float(scores.values[0]), float(scores.values[-1])
+    if not start < stop:
+        return None
+    edges = np.linspace(start, stop, BINS + 1)
+    # Rows with a smaller value than each edge. At a knot there is a step; of its ends, interp takes the last, so that
+    # the sign is turned to take the lower one.
+    steps = np.stack([scores.below, scores.upto], axis=1).ravel()
+    below = np.interp(-edges, -np.repeat(scores.values, 2)[::-1], steps[::-1])
+    below[-1] = scores.upto[-1]  # the last bar has the largest value too
+    return {"start": start, "stop": stop, "counts": np.diff(below).round(2).tolist()}
+
+
+def _typical_row(model: ModelLike) -> dict[str, Any]:
+    """Returns a plausible row: where the page's form starts.
+
+    Each category has its most frequent level, and each number is what the joint distribution of the features expects of
+    a row with these levels: the value at the conditional mean of its normal score. Medians of each feature by itself
+    can be a row that does not exist, such as a light car with a large engine.
+    """
+    row = example_row(model)
+    distribution = model.spec.encoder.distribution
+    if distribution is None:
+        return row
+    likeliest = {name: int(np.argmax(shares.counts)) for name, shares in distribution.levels.items()}
+    known = [np.full((1, len(distribution.numbers)), np.nan)]
+    for name, indicated in distribution.indicated:
+        known.append(distribution.levels[name].indicators(np.array([likeliest[name]]), indicated))
+    scores = distribution.completed(np.concatenate(known, axis=1))[0, : len(distribution.numbers)]
+    expected = dict(zip(distribution.numbers, scores, strict=True))
+    for feature in model.schema.features:
+        if feature.name in likeliest:
+            level = distribution.levels[feature.name].levels[likeliest[feature.name]]
+            row[feature.name] = level if feature.kind is FeatureKind.CATEGORICAL else bool(level)
+        elif feature.name in expected:
+            numbers = distribution.numbers[feature.name]
+            row[feature.name] = _rounded(feature, numbers, float(numbers.at(np.array([expected[feature.name]]))[0]))
+    return row
+
+
+def _rounded(feature: Feature, scores: QuantileScores, value: float) -> float | int | str:
+    """Returns a value as a person would write it, within the training range."""
+    low, high = float(scores.values[0]), float(scores.values[-1])
+    if feature.kind is FeatureKind.DATE:
+        return format_date(float(np.clip(round(value), np.ceil(low), max(np.floor(high), np.ceil(low)))))
+    if _whole(scores):
+        return round(value)
+    return float(np.clip(float(f"{value:.{DIGITS}g}"), low, high))
+
+
+def _reliability(calibration: ConformalMap) -> dict[str, list[float]]:
+    """Returns how often central raw bands held the held-out rows, by the calibration's map.
+
+    A raw band reaches from score -z to z. The map says which nominal score has z as its calibrated score: there lies
+    the probability that it really had.
+    """
+    levels = np.linspace(0.02, 0.98, RELIABILITY_POINTS)
+    edges = normal_quantile((1.0 + levels) / 2.0)
+    upper, lower = (normal_cdf(np.interp(edge, calibration.observed, calibration.nominal)) for edge in (edges, -edges))
+    return {"levels": levels.round(4).tolist(), "raw": (upper - lower).round(4).tolist()}
+
+
+def _curves(report: Mapping[str, Any] | None) -> list[dict[str, Any]] | None:
+    """Returns the curves of the fits that led to the served one, as `model.report.facts.curves` made them.
+
+    The report's file is not covered by the checkpoint's checksum: a fit that is not of that form is left out.
+    """
+    training = (report or {}).get("training")
+    listed = training.get("curves") if isinstance(training, dict) else None
+    fits = [fit for fit in listed if _is_fit(fit)] if isinstance(listed, list) else []
+    return [{key: fit[key] for key in ("stage", *CURVES)} for fit in fits] or None
+
+
+def _is_fit(fit: Any) -> bool:
+    if not isinstance(fit, dict) or not isinstance(fit.get("stage"), str):
+        return False
+    curves = [curve for name in CURVES if isinstance(curve := fit.get(name), list)]
+    return (
+        len(curves) == len(CURVES)
+        and len({len(curve) for curve in curves}) == 1
+        and all(isinstance(epoch, int) for epoch in fit["epoch"])
+        and all(value is None or isinstance(value, int | float) for curve in curves for value in curve)
+        and any(value is not None for value in fit["nll"])
+    )

@@ -1,0 +1,225 @@
+"""Tests of `service.tables.csv_tables`: blocks are the rows of the whole, and records end where the reader ends one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from murho.model.errors import TableError
+from murho.model.tables.csv_reader import Header, parse_csv
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.formats import reader_of
+from murho.service.settings import Settings
+from murho.service.tables import blocks as table_blocks
+from murho.service.tables import csv_tables
+from murho.service.tables.csv_tables import CSVCodec, record_ends
+from tests.service.support import NAMES, SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = Header(",", ["x", "y"], 1)
+CELLS = st.text(alphabet='ab",;\n\r 5', max_size=6)
+
+ROWS = st.fixed_dictionaries(
+    {
+        "Weight": st.integers(1000, 5000),
+        "Horsepower": st.none() | st.integers(40, 230),
+        "Automatic": st.booleans(),
+        "Year": st.none() | st.dates().map(str),
+        "Origin/plant": st.text(alphabet='ab,"\n é', min_size=1, max_size=6).filter(str.strip),
+    }
+)
+
+
+def text_of(rows: list[dict[str, Any]], **style: Any) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, NAMES, **style)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def columns_in_blocks(body: bytes, **limits: Any) -> list[dict[str, Any]]:
+    asked = CSVCodec().read(memoryview(body), {}, SCHEMA, Settings(**limits))
+    blocks = list(asked.blocks)
+    assert sum(block.count for block in blocks) == asked.rows
+    return [dict(block.columns) for block in blocks]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=30),
+    most=st.integers(1, 7),
+    chunk=st.integers(60, 400),
+    delimiter=st.sampled_from(",;\t"),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    mark=st.booleans(),
+)
+def test_blocks_are_the_rows_of_the_whole(
+    rows: list[dict[str, Any]],
+    most: int,
+    chunk: int,
+    delimiter: str,
+    end: str,
+    mark: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = b"\xef\xbb\xbf" * mark + text_of(
+        rows, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL if end == "\r" else csv.QUOTE_MINIMAL
+    )
+    whole = reader_of("text/csv").decode(body, {}, SCHEMA, Settings()).inputs
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", most)
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", chunk)
+    blocks = columns_in_blocks(body)
+    assert max(len(block["Weight"]) for block in blocks) <= most
+    for name, column in whole.columns.items():
+        np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
+
+
+def test_wide_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 2000)
+    row = dict(zip(NAMES, ["1500", "", "true", "", "x" * 600], strict=True))
+    blocks = columns_in_blocks(text_of([row] * 10))
+    assert [len(block["Weight"]) for block in blocks] == [3, 3, 3, 1]
+
+
+@pytest.mark.parametrize("ends", [b"\r\r\r", b"\n\r\n", b"\n\r", b"\r\n\r\r"])
+def test_a_return_alone_ends_a_row_too(ends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, row = ",".join(NAMES).encode(), b"1500,,true,,Europe"
+    first, *others = re.findall(rb"\r\n|.", ends, re.DOTALL)
+    body = names + first + b"".join(row + end for end in others)
+    for size in (2**20, len(names) + 1, 25):
+        monkeypatch.setattr(csv_tables, "BLOCK_BYTES", max(size, len(names) + 2))
+        assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == len(others)
+
+
+def test_a_return_and_its_new_line_may_lie_in_two_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
+    body = text_of([row] * 3, lineterminator="\r\n")
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", body.index(b"\r", 60) + 1)
+    assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == 3
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n", b"\n" * 2_000_000])
+def test_blank_lines_are_no_rows(lines: bytes) -> None:
+    with pytest.raises(BadInputError, match="no rows"):
+        columns_in_blocks(",".join(NAMES).encode() + lines)
+
+
+def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A thousand columns of nothing took 0.2 s in the event loop.
+    monkeypatch.setattr("pyarrow.csv.read_csv", None)
+    body = ",".join(f"c{index}" for index in range(1000)).encode() + b"\n1"
+    with pytest.raises(BadInputError) as caught:
+        reader_of("text/csv").decode(body, {}, SCHEMA, Settings())
+    assert caught.value.total == 1000 + len(NAMES)
+
+
+@pytest.mark.parametrize("rows", [2, 100_000])
+def test_a_quote_that_is_not_closed_is_bad_input(rows: int) -> None:
+    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
+    body = text_of([row] * rows, lineterminator="\n") + b'1500,,true,,"Europe\n1500,,true,,Europe\n'
+    with pytest.raises(BadInputError, match=f"line {rows + 2}: a quote opens a cell there and isn't closed"):
+        columns_in_blocks(body)
+
+
+def test_a_text_of_more_than_a_cell_holds_is_bad_input() -> None:
+    row = dict(zip(NAMES, ["1500", "", "true", "", "a" * 65_537], strict=True))
+    with pytest.raises(BadInputError, match="row 1: the text takes 65537 bytes; a cell holds at most 65536"):
+        columns_in_blocks(text_of([row]))
+
+
+def test_limits_hold_before_a_row_is_parsed() -> None:
+    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
+    with pytest.raises(TooLargeError, match="at most 5"):
+        columns_in_blocks(text_of([row] * 6), max_rows=5)
+    with pytest.raises(TooLargeError, match="header line"):
+        columns_in_blocks(b"x" * 2**19)
+    with pytest.raises(BadInputError, match="Parquet"):
+        columns_in_blocks(b"PAR1" + b"x" * 100)
+
+
+def test_a_quote_that_is_not_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_tables, "MOST_ROW_BYTES", 2**12)
+    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 2**10)
+    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
+    body = text_of([row] * 3) + b'1500,,true,,"Eur\n' + b"1500,,true,,Europe\n" * 1000
+    with pytest.raises(BadInputError, match="is a quote not closed"):
+        columns_in_blocks(body)
+
+
+def records(path: Path, chunk_bytes: int = 2**20, most_bytes: int = 2**20) -> list[bytes]:
+    data = path.read_bytes()
+    chunks = (data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
+    ends = np.concatenate([np.zeros(1, int), *record_ends(chunks, ",", str(path), most_bytes)])
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=12), chunk=st.integers(1, 40), quoted=st.booleans())
+def test_any_table_is_cut_into_its_rows_whatever_is_read_at_a_time(
+    rows: list[tuple[str, str]], chunk: int, quoted: bool, tmp_path: Path
+) -> None:
+    path, text = tmp_path / "t.csv", io.StringIO(newline="")
+    # Line breaks are two bytes, so that cells with either of them are quoted.
+    csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL).writerows(
+        [("x", "y"), *rows]
+    )
+    path.write_bytes(text.getvalue().encode())
+    pieces = records(path, chunk_bytes=chunk)
+    assert b"".join(pieces) == path.read_bytes()
+    assert len(pieces) == 1 + len(rows)
+    whole = parse_csv(path.read_bytes(), "t", HEADER)
+    one_by_one = [parse_csv(pieces[0] + piece, "t", HEADER) for piece in pieces[1:]]
+    assert [table.to_pylist()[0] for table in one_by_one] == whole.to_pylist()
+
+
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=12), quoted=st.booleans(), end=st.sampled_from("\n ")
+)
+def test_a_quote_that_is_not_closed_is_told_from_cells_with_quotes(
+    rows: list[tuple[str, str]], quoted: bool, end: str
+) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
+    writer.writerows([("x", "y"), *rows])
+    whole = text.getvalue().encode()
+    assert parse_csv(whole, "t", HEADER).num_rows == len(rows)
+    open_cell = f'1,"2{end}3,4{end}'.encode()
+    line = whole.count(b"\n") + 1
+    with pytest.raises(TableError, match=f"t, line {line}: a quote opens a cell there and isn't closed"):
+        parse_csv(whole + open_cell, "t", HEADER)
+
+
+def test_a_megabyte_of_quotes_is_looked_through_at_once() -> None:
+    # It took seconds and a gigabyte: each pair of quotes was a step to come back to.
+    with pytest.raises(TableError, match="a row takes more than 4 MiB: is a quote not closed"):
+        list(record_ends((b'"' * 2**20 for _ in range(60)), ",", "t", most_bytes=2**22))
+
+
+def test_blank_lines_are_no_rows_and_a_last_line_break_may_lack(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\nx,y\n1,2\n\r\n\n3,4")
+    assert records(path) == [b"\nx,y\n", b"1,2\n", b"\r\n\n3,4"]
+
+
+def test_a_quote_within_a_cell_is_a_character(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'x,y\n5" pipe,2\n7" pipe,4\n')
+    assert len(records(path)) == 3
+
+
+def test_a_quote_that_is_not_closed_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'x,y\n1,"' + b"2,3\n" * 1_000)
+    with pytest.raises(TableError, match=r"t\.csv, from byte 4 on: a row takes more than .* is a quote not closed"):
+        records(path, chunk_bytes=100, most_bytes=1_000)
