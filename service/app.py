@@ -16,10 +16,8 @@ from starlette.exceptions import HTTPException
 from murho.model.errors import MurhoError
 from murho.model.predictive.draws import DrawRoom
 from murho.model.runtime import available_processors
-from murho.service.engine.heartbeat import Heartbeat
-from murho.service.engine.predictor import compute
+from murho.service.engine.passes import compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.engine.waiting import Waiting
 from murho.service.http import docs_routes as docs
 from murho.service.http import health_routes as health
 from murho.service.http.direct_paths import DirectPaths
@@ -38,7 +36,7 @@ from murho.service.models.watcher import Watcher, on_hangup
 from murho.service.page import routes as page
 from murho.service.parts import Parts, State
 from murho.service.predict import routes as predict
-from murho.service.predict.decoding import Decoder
+from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
 from murho.service.protocols import invocations_routes as invocations
 from murho.service.protocols import v2_routes as v2
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from murho.service.engine.jobs import ModelLike
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.source import CheckpointSource
@@ -102,20 +101,22 @@ def create_app(
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
-    heartbeat = Heartbeat()
     statistics = ModelStatistics()
     scheduler = Scheduler(
-        statistics.counting(compute),
+        compute,
         settings.max_pending,
         settings.max_pending_cost,
-        max_delay=settings.max_delay,
         max_standing_wait=settings.max_standing_wait,
-        heartbeat=heartbeat,
     )
     draw_room = DrawRoom(settings.draws_bytes)
     source = source or source_of(settings, draw_room)
     registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
-    scheduler.noticed = telemetry.count_pass
+
+    def noticed(model: ModelLike, jobs: int, rows: int, seconds: float) -> None:
+        telemetry.count_pass(jobs, seconds)
+        statistics.count_pass(model, rows, seconds)
+
+    scheduler.noticed = noticed
     lifecycle = lifecycle or Lifecycle()
     loader = Loader(
         source,
@@ -140,9 +141,7 @@ def create_app(
         source=source,
         scheduler=scheduler,
         registry=registry,
-        waiting=Waiting(scheduler),
         telemetry=telemetry,
-        heartbeat=heartbeat,
         security=Security(settings),
         decoder=Decoder(settings),
         watcher=watcher,

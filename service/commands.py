@@ -1,5 +1,7 @@
 """The command `murho serve`. It imports the service only when it runs, so that `murho --help` answers at once."""
 
+import json
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -87,7 +89,7 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Prints the served and refused checkpoints, and a request to try."""
     from murho.model.errors import MurhoError
     from murho.service.models.registry import first_of
-    from murho.service.predict.examples import curl_line
+    from murho.service.predict.rows import example_row
     from murho.service.telemetry.log import escaped
 
     for item in snapshot.refused:
@@ -104,7 +106,9 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
         if settings.default_model is not None:
             _say(f"Warning: the default model isn't served. {error}")
     served = first_of([_served(model.latest) for model in snapshot.models.values()])
-    _say(f"Ready: {served}. Try:\n\n  {curl_line(tried, address)}\n")
+    body = json.dumps({"inputs": [example_row(tried)]}, ensure_ascii=False)
+    line = f"curl -s {address}/models/{tried.name}/predict -H 'content-type: application/json' -d {shlex.quote(body)}"
+    _say(f"Ready: {served}. Try:\n\n  {line}\n")
     _say(f"API documentation: {address}/docs    Try the models: {address}/")
 
 

@@ -5,14 +5,12 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
-from murho.service.engine.heartbeat import Heartbeat
 from murho.service.engine.scheduler import Scheduler
-from murho.service.engine.waiting import Waiting
 from murho.service.http.lifecycle import Lifecycle
 from murho.service.models.registry import Registry
 from murho.service.models.source import CheckpointSource
 from murho.service.models.watcher import Watcher
-from murho.service.predict.decoding import Decoder
+from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
@@ -32,9 +30,7 @@ class Parts:
     source: CheckpointSource
     scheduler: Scheduler
     registry: Registry
-    waiting: Waiting
     telemetry: Telemetry
-    heartbeat: Heartbeat
     security: Security
     decoder: Decoder
     watcher: Watcher

@@ -106,6 +106,12 @@ class Settings(BaseSettings):
         "some seconds without work all but a sixteenth; draws of one request beyond it are made anew by each.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
+    max_json_bytes: int = Field(
+        default=8 * 2**20,
+        ge=1,
+        description="The largest JSON of a request, in bytes: it is parsed in one go. Larger tables come as Arrow, "
+        "Parquet or CSV.",
+    )
     spool_bytes: int = Field(
         default=2**30,
         ge=0,
@@ -135,13 +141,6 @@ class Settings(BaseSettings):
         default=100_000_000,
         ge=1,
         description="The most row-draws waiting for or in computation; more gets 429, and 413 if alone.",
-    )
-    max_delay: float = Field(
-        default=0.0,
-        ge=0,
-        le=1.0,
-        description="Seconds that a small request waits for others to share its computation; 0: not at all, and "
-        "requests still share it when several wait.",
     )
     max_standing_wait: float = Field(
         default=0.5,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question
     from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 
-__all__ = ["Answer", "Job", "ModelLike", "Reservation", "Slice", "Timing"]
+__all__ = ["Answer", "Job", "ModelLike", "Slice", "Timing"]
 
 
 class ModelLike(Protocol):
@@ -81,25 +81,8 @@ class Answer:
 
 
 @dataclass(slots=True, eq=False)
-class Reservation:
-    """Work that is admitted and comes as one job after the other.
-
-    Attributes:
-        left: Cost for which no job has come so far.
-    """
-
-    left: float
-
-    def take(self, cost: float) -> float:
-        """Takes the cost of a job, or what is left; returns what was taken."""
-        taken = min(cost, self.left)
-        self.left -= taken
-        return taken
-
-
-@dataclass(slots=True, eq=False)
 class Job:
-    """One request for predictions, and how far it has come.
+    """Rows of one request, what is asked about them, and how far their computation has come.
 
     Attributes:
         model: The checkpoint that answers.
@@ -111,15 +94,15 @@ class Job:
         deadline: Time on the scheduler's clock after which the answer is no longer wanted.
         max_outside: The most values unlike the training rows to return.
         future: Gets the answer or an error, in its own event loop.
-        reservation: The admitted work that it is a part of; None: it is admitted by itself.
         rows_of_pass: Rows in a pass of a job that shares none, as without draws; None: what its model's speed lets.
-        submitted: When it was admitted, on the scheduler's clock.
+        submitted: When it was submitted, on the scheduler's clock.
         timing: Seconds in the queue and in computation so far.
         begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
         done: Number of rows computed so far.
         parts: The predictions of these rows, tile by tile.
         outside: The values unlike the training rows among them.
         over: Whether nobody waits for it any more. Set under the scheduler's lock.
+        lane: What jobs must share to be answered in one pass: the checkpoint, the seed and the number of draws.
     """
 
     model: ModelLike
@@ -131,7 +114,6 @@ class Job:
     deadline: float
     max_outside: int
     future: asyncio.Future[Answer]
-    reservation: Reservation | None = None
     rows_of_pass: int | None = None
     submitted: float = 0.0
     timing: Timing = field(default_factory=Timing)
@@ -140,23 +122,23 @@ class Job:
     parts: list[AnyPrediction] = field(default_factory=list)
     outside: list[UnfamiliarValue] = field(default_factory=list)
     over: bool = False
+    lane: tuple[ModelLike, int | None, int] = field(init=False)
 
-    @property
-    def lane(self) -> tuple[ModelLike, int | None, int]:
-        """What jobs must share to be answered in one pass: the checkpoint, the seed and the number of draws."""
+    def __post_init__(self) -> None:
+        """Finds the lane."""
         seed = self.options.seed
-        return (self.model, self.model.spec.default_seed if seed is None else seed, self.options.samples)
+        self.lane = self.model, self.model.spec.default_seed if seed is None else seed, self.options.samples
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Slice:
-    """Consecutive rows of a job, `start` to `stop - 1`, that are computed together."""
+    """Consecutive rows of a job that are computed together: so many, from `start` on."""
 
     job: Job
     start: int
-    stop: int
+    rows: int
 
     @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.stop - self.start
+    def stop(self) -> int:
+        """Where the next slice begins."""
+        return self.start + self.rows

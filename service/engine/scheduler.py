@@ -1,9 +1,8 @@
-"""The bounded queue in front of the one thread that computes, and what this thread computes next.
+"""The one thread that computes, what it computes next, and who waits for it.
 
-Work is admitted up to a bound, in requests and in cost (row-draws), and up to a lower one while more comes than can be
-computed (`Admission`). Above the bound it is refused at once, with the time after which there will be room. One
-long-lived thread computes: PyTorch keeps its buffers and threads per calling thread, and a second computation at the
-same time would only share the same processors.
+One long-lived thread computes: PyTorch keeps its buffers and threads per calling thread, and a second computation at
+the same time would only share the same processors. Nor does the event loop compute, not even a request that is alone:
+a hung engine would hang `/healthz` and every deadline with it.
 
 The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`Job.lane`), or some
 rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at most.
@@ -17,26 +16,23 @@ among others. So such a job shares no pass, and the rows of its passes do not de
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from murho.service.engine.admission import Admission
-from murho.service.engine.heartbeat import Heartbeat
-from murho.service.engine.jobs import Answer, Job, Reservation, Slice
-from murho.service.engine.settling import settle
-from murho.service.engine.standing_queue import StandingQueue
-from murho.service.engine.turns import Turns
-from murho.service.engine.work_rates import WorkRates
-from murho.service.errors import DeadlineError
+from murho.service.engine.jobs import Answer, Job, Slice
+from murho.service.engine.queue import Admission, StandingQueue, Turns, WorkRates
+from murho.service.errors import ClientGoneError, DeadlineError, EngineSilentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
     from murho.service.engine.jobs import ModelLike
+    from murho.service.engine.queue import Admitted
 
-__all__ = ["PASS_SECONDS", "Outcome", "Scheduler"]
+__all__ = ["PASS_SECONDS", "Outcome", "Receive", "Scheduler"]
 
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
@@ -45,26 +41,29 @@ PASS_SHARE, MOST_PASS_SECONDS = 0.25, 0.12
 less time than several short ones."""
 LEAST_ROWS = 16
 """Rows of a long job in a pass, however slow the model."""
+WATCH_SECONDS = 0.05
+"""How often the timer looks at those who wait, and how long a request may take before its client is watched."""
 
 Outcome: TypeAlias = "Answer | BaseException | None"
 """What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
+Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"
+"""The next message of the client, as in an ASGI application."""
 
 
 class Scheduler:
     """A bounded queue in front of one compute thread.
 
     Attributes:
+        admission: What is pending, and whether there is room for more.
         rates: How long the work of each model takes.
         passes: How many were computed.
-        noticed: Called in the compute thread after each pass, with its number of jobs and its seconds.
+        noticed: Called in the compute thread after each pass, with its model, its jobs, its rows and its seconds.
 
     Args:
         compute: Computes one pass, called in the compute thread; returns one outcome for each slice, and never raises.
-        max_pending: The most jobs waiting or in computation.
+        max_pending: The most requests waiting or in computation.
         max_pending_cost: The most cost waiting or in computation.
-        max_delay: Seconds that the first short job waits for company; 0: not at all.
         max_standing_wait: Seconds of short jobs that may wait in a queue that stands (`StandingQueue`).
-        heartbeat: Is told when a pass begins and ends.
         clock: Monotonic seconds; deadlines are on this clock.
     """
 
@@ -74,39 +73,35 @@ class Scheduler:
         max_pending: int,
         max_pending_cost: float,
         *,
-        max_delay: float = 0.0,
         max_standing_wait: float = float("inf"),
-        heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.max_delay, self.clock = max_delay, clock
+        self.clock = clock
         self.rates = WorkRates()
         self.passes = 0
+        self.noticed: Callable[[ModelLike, int, int, float], None] = lambda *_: None
         self._compute = compute
-        self.noticed: Callable[[int, float], None] = lambda _jobs, _seconds: None
-        self._heartbeat = heartbeat or Heartbeat()
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(), Turns()
         self._standing = StandingQueue(max_standing_wait, clock)
-        self._admission = Admission(max_pending, max_pending_cost, self.rates, self._standing)
+        self.admission = Admission(max_pending, max_pending_cost, self.rates, self._standing)
         self._long_is_next = False
+        self._busy_since: float | None = None  # of the pass in computation
         self._arriving: list[Job] = []
+        self._waiting: dict[Job, Receive | None] = {}
+        self._watches: dict[Job, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
 
     @property
-    def max_pending(self) -> int:
-        """The most jobs waiting or in computation."""
-        return self._admission.max_pending
-
-    @property
     def pending(self) -> int:
-        """Jobs waiting or in computation."""
-        return self._admission.pending
+        """Requests waiting or in computation."""
+        return self.admission.pending
 
     @property
     def pending_cost(self) -> float:
         """Cost waiting or in computation, in row-draws."""
-        return self._admission.pending_cost
+        return self.admission.pending_cost
 
     def start(self, first: Callable[[], None] | None = None) -> None:
         """Starts the compute thread.
@@ -127,67 +122,80 @@ class Scheduler:
             Whether the thread has ended.
         """
         with self._changed:
-            self._admission.closed = True
+            self.admission.closed = True
             self._changed.notify()
         if self._thread is None:
             return True
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def require_room(self, cost: float = 0.0, rows: int = 1) -> None:
-        """Checks that a job of this cost and number of rows would be admitted now.
+    def require_alive(self, most: float) -> None:
+        """Checks that the engine isn't silent for too long. A thread that waits for work, or loads, is never silent.
 
         Raises:
-            TooLargeError: The cost alone is above the bound.
-            QueueFullError: Too much is pending.
-            NotReadyError: The scheduler is closed.
+            EngineSilentError: A pass takes more than `most` seconds.
         """
-        self._admission.require_room(cost, rows)
+        since = self._busy_since
+        if since is not None and (silent := self.clock() - since) > most:
+            raise EngineSilentError(
+                f"The engine has work and has shown no sign of life for {silent:.0f} seconds; {most:.0f} are the most. "
+                "Restart the process."
+            )
 
-    @contextlib.contextmanager
-    def reserved(self, model: ModelLike, cost: float, rows: int) -> Iterator[Reservation]:
-        """Admits work that comes as one job after the other; these are then admitted without a question.
+    def end(self, admitted: Admitted) -> None:
+        """Counts a request that is over, in the event loop."""
+        self.admission.end(admitted)
+        if self.admission.closed:  # the compute thread waits for the last one
+            with self._changed:
+                self._changed.notify()
+
+    async def answer(self, job: Job, receive: Receive | None = None) -> Answer:
+        """Returns the answer of a job whose work is admitted.
 
         Args:
-            model: The checkpoint.
-            cost: Of all of it.
-            rows: Of all of it.
+            job: The job.
+            receive: Tells whether the client is gone, as an ASGI application's `receive` does once the body is read;
+                None: nobody can go.
 
         Raises:
-            TooLargeError: The cost alone is above the bound.
-            QueueFullError: Too much is pending.
-            NotReadyError: The scheduler is closed.
-        """
-        reservation = Reservation(cost)
-        with self._changed:
-            self._admission.admit(model, cost, rows)
-        try:
-            yield reservation
-        finally:
-            with self._changed:
-                self._admission.end(model, reservation.left)
-                reservation.left = 0.0
-                self._notify_if_closed()
-
-    def submit(self, job: Job) -> None:
-        """Admits a job. Its future gets an `Answer` or an error.
-
-        Raises:
-            TooLargeError: The cost alone is above the bound.
-            QueueFullError: Too much is pending.
-            NotReadyError: The scheduler is closed.
+            RowsNotFiniteError, ComputationError, NotReadyError: See `passes.compute`.
+            DeadlineError: The deadline came first.
+            ClientGoneError: The client closed the connection.
         """
         job.submitted = self.clock()
-        with self._changed:
-            if job.reservation is None:
-                self._admission.admit(job.model, job.cost, job.rows)
-            else:
-                self._admission.add(job.model, job.cost - job.reservation.take(job.cost))
+        self._waiting[job] = receive
+        loop = job.future.get_loop()
+        if self._timer is None:
+            self._timer = loop.call_later(WATCH_SECONDS, self._look)
         self._arriving.append(job)
         if len(self._arriving) == 1:
             # All requests that have arrived by now are read first. So they share a pass, and the interpreter's lock
             # does not go to and fro between the threads.
-            job.future.get_loop().call_soon(self._admit_arriving)
+            loop.call_soon(self._admit_arriving)
+        try:
+            return await job.future
+        finally:
+            del self._waiting[job]
+            if not job.over:  # no answer was computed: the caller was cancelled, or one of the two errors came first
+                with self._changed:
+                    job.over = True  # a pass that computes some of its rows goes on
+                    self._standing.remove(job)
+            if (watch := self._watches.pop(job, None)) is not None:
+                watch.cancel()
+
+    def _look(self) -> None:
+        """Ends the wait of jobs whose deadline has passed, and begins to watch the clients of slow jobs."""
+        self._timer = None
+        now = self.clock()
+        for job, receive in self._waiting.items():
+            if job.future.done():
+                continue
+            if now >= job.deadline:
+                job.future.set_exception(self._too_late(job))
+            elif receive is not None and job not in self._watches and now - job.submitted >= WATCH_SECONDS:
+                self._watches[job] = asyncio.ensure_future(_watch(job, receive))
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
 
     def _admit_arriving(self) -> None:
         """Hands the jobs that have arrived to the compute thread."""
@@ -198,27 +206,15 @@ class Scheduler:
                     self._enqueue(job)
             self._changed.notify()
 
-    def forget(self, job: Job) -> None:
-        """Drops a job for which nobody waits any more; a pass that computes some of its rows goes on."""
-        with self._changed:
-            self._end(job)
-
     def _enqueue(self, job: Job) -> None:
-        """Puts a job, or what is left of it, into the queue."""
-        left = self._left(job)
-        seconds = left * self.rates.seconds_per_cost(job.model)
-        if self._is_short(job, seconds):
-            self._short.add(job, left)
+        """Puts a job, or what is left of it, into the queue. A job is short if one pass computes it."""
+        seconds = self.rates.seconds(job.model, job.cost)
+        short = seconds <= PASS_SECONDS if job.rows_of_pass is None else job.rows <= job.rows_of_pass
+        if short and not job.done:
+            self._short.add(job, job.cost)
             self._standing.add(job, seconds)
         else:
-            self._long.add(job, left * self._rows_per_pass(job) / (job.rows - job.done))
-
-    @staticmethod
-    def _is_short(job: Job, seconds: float) -> bool:
-        """Whether one pass computes a job, of which so much is left."""
-        if job.rows_of_pass is not None:
-            return job.rows <= job.rows_of_pass
-        return job.done == 0 and seconds <= PASS_SECONDS
+            self._long.add(job, job.cost * self._rows_per_pass(job) / job.rows)
 
     def _run(self, first: Callable[[], None] | None) -> None:
         if first is not None:
@@ -226,119 +222,83 @@ class Scheduler:
         while (slices := self._next()) is not None:
             if not slices:
                 continue
-            begin = self.clock()
+            self._busy_since = begin = self.clock()
             for part in slices:
                 if part.start == 0:
                     part.job.begun = begin
                     part.job.timing.queue = begin - part.job.submitted
             self.passes += 1
-            self._heartbeat.busy()
             outcomes = self._compute(slices)
-            self._heartbeat.idle()
             seconds = self.clock() - begin
+            self._busy_since = None
             self._after(slices, outcomes, seconds)
-            self.noticed(len(slices), seconds)
             # Otherwise finished jobs keep their arrays alive until the next ones come.
-            del slices, outcomes
+            del slices, outcomes, part
 
     def _next(self) -> list[Slice] | None:
         """Waits for jobs and returns the slices of the next pass; None once the scheduler is closed and empty."""
         with self._changed:
             while not (self._short or self._long):
-                if self._admission.closed and not self.pending:
+                if self.admission.closed and not self.admission.pending:
                     return None
                 self._changed.wait()
-            if self.max_delay and not self._long:
-                self._wait_for_company()
             turns = self._long if self._long and (self._long_is_next or not self._short) else self._short
             self._long_is_next = turns is self._short
-            if turns is self._short:
-                jobs = turns.take(self._room(), self._left)
-                for job in jobs:
-                    self._standing.remove(job)
-            else:
-                jobs = turns.take(0.0, self._left)
-            now = self.clock()
-            late = [job for job in jobs if now >= job.deadline]
-            for job in late:
-                self._end(job)
-            slices = [Slice(job, job.done, self._stop(job, turns)) for job in jobs if now < job.deadline]
+            jobs = turns.take(self._room if turns is self._short else lambda _: 0.0)
+            now, slices, late = self.clock(), [], []
+            for job in jobs:
+                self._standing.remove(job)
+                if now >= job.deadline:
+                    job.over = True
+                    late.append((job, self._too_late(job)))
+                else:
+                    slices.append(Slice(job, job.done, job.rows if turns is self._short else self._rows_per_pass(job)))
         if late:
-            settle([(job, self.too_late(job)) for job in late])
+            _settle(late)
         return slices
 
-    def _room(self) -> float:
+    def _room(self, first: Job) -> float:
         """Returns the most cost of the next pass of short jobs."""
-        head = self._short.head()
-        if head is None or head.rows_of_pass is not None:
+        if first.rows_of_pass is not None:
             return 0.0
         seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._standing.seconds))
-        return seconds / self.rates.seconds_per_cost(head.model)
-
-    def _stop(self, job: Job, turns: Turns) -> int:
-        return job.rows if turns is self._short else min(job.rows, job.done + self._rows_per_pass(job))
-
-    def _wait_for_company(self) -> None:
-        head = self._short.head()
-        while (
-            head is not None
-            and (left := head.submitted + self.max_delay - self.clock()) > 0
-            and not self._admission.closed
-        ):
-            self._changed.wait(left)
+        return seconds / self.rates.seconds(first.model, 1.0)
 
     def _after(self, slices: Sequence[Slice], outcomes: Sequence[Outcome], seconds: float) -> None:
         """Learns from a pass, settles the jobs that are through, and puts the others back into the queue."""
-        settled = []
-        cost = 0.0
+        settled: list[tuple[Job, Answer | BaseException]] = []
+        cost, rows, model = 0.0, 0, slices[0].job.model
         with self._changed:
             for part, outcome in zip(slices, outcomes, strict=True):
                 job = part.job
                 job.timing.compute += seconds
                 cost += job.cost * part.rows / job.rows
+                rows += part.rows
                 if outcome is not None:
                     settled.append((job, outcome))
-                    self._end(job)
+                    job.over = True
                 elif not job.over:
                     self._enqueue(job)
-            self.rates.record(slices[0].job.model, cost, seconds)
-        settle(settled)
-
-    def _end(self, job: Job) -> None:
-        """Counts a job as no longer pending, once."""
-        if job.over:
-            return
-        job.over = True
-        self._standing.remove(job)
-        if job.reservation is None:
-            self._admission.end(job.model, job.cost)
-        else:
-            self._admission.add(job.model, -job.cost)
-        self._notify_if_closed()
-
-    def _notify_if_closed(self) -> None:
-        """Lets the compute thread see that a job is over: after `close` it waits for the last one."""
-        if self._admission.closed:
-            self._changed.notify()
-
-    def _left(self, job: Job) -> float:
-        """Returns the cost of the rows that are left."""
-        return job.cost * (job.rows - job.done) / job.rows
+            self.rates.record(model, cost, seconds)
+        if settled:
+            _settle(settled)
+        self.noticed(model, len(slices), rows, seconds)
 
     def _rows_per_pass(self, job: Job) -> int:
-        if job.rows_of_pass is not None:
-            return min(job.rows - job.done, job.rows_of_pass)
-        seconds_per_row = self.rates.seconds_per_cost(job.model) * job.cost / job.rows
-        return min(job.rows - job.done, max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9))))
+        rows = job.rows_of_pass
+        if rows is None:
+            seconds_per_row = self.rates.seconds(job.model, job.cost / job.rows)
+            rows = max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9)))
+        return min(job.rows - job.done, rows)
 
-    def too_late(self, job: Job) -> DeadlineError:
+    def _too_late(self, job: Job) -> DeadlineError:
         """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
         seconds = job.deadline - job.submitted
         if seconds < 0.001:
             return DeadlineError("There was no answer within the wanted time, less than a millisecond. Allow more.")
         said = f"There was no answer within {round(seconds, 1 if seconds > 0.09 else 3):g} seconds: "
         if job.begun is None:
-            others = self.pending - 1
+            others = self.admission.pending - 1
             behind = f" behind {others} other{'s' * (others > 1)}" if others > 0 else ""
             return DeadlineError(f"{said}the request waited for its turn{behind}. Try again later, or allow more time.")
         waited = f"after {job.timing.queue:.2g} seconds in the queue, "
@@ -348,3 +308,27 @@ class Scheduler:
             f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
             "allow more time."
         )
+
+
+async def _watch(job: Job, receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not job.future.done():
+        job.future.set_exception(ClientGoneError("The client closed the connection before the answer."))
+
+
+def _settle(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+    """Hands outcomes of the compute thread to the event loop that waits for them, all at once."""
+    # The loop is closed if the service stops while a job is still in computation.
+    with contextlib.suppress(RuntimeError):
+        outcomes[0][0].future.get_loop().call_soon_threadsafe(_set, outcomes)
+
+
+def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+    for job, outcome in outcomes:
+        if job.future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            job.future.set_exception(outcome)
+        else:
+            job.future.set_result(outcome)

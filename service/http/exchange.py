@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
-from murho.service.predict.bodies import BodyChunks
 from murho.service.predict.memory import SMALL_BYTES
 from murho.service.tables.spool import WRITTEN_BYTES
 
@@ -50,18 +49,16 @@ async def read_body(
         async with nullcontext() if arrived else asyncio.timeout(seconds):
             body, last = await _next_part(receive)
             if not last or len(body) > SMALL_BYTES:
-                share.add(len(body))
+                share.resize(len(body))
             if not last:
-                chunks, size = BodyChunks(), len(body)
-                chunks.add(body)
-                while not last and size <= most:
+                parts = bytearray(body)
+                while not last and len(parts) <= most:
                     part, last = await _next_part(receive)
-                    share.add(len(part))
-                    chunks.add(part)
-                    size += len(part)
-                if size > most:
+                    share.resize(share.size + len(part))
+                    parts += part
+                if len(parts) > most:
                     raise _too_large(most)
-                body = await chunks.whole()
+                body = bytes(parts)
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
     if len(body) > most:

@@ -37,7 +37,7 @@ async def _ready(parts: Parts, _scope: Scope, _receive: Receive) -> Response:
 @router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
 async def alive(parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
-    parts.heartbeat.require_alive(parts.settings.engine_silence)
+    parts.scheduler.require_alive(parts.settings.engine_silence)
     return JSONBytes({"status": "alive"})
 
 

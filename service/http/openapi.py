@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from murho.service.predict.answer_models import ClassPredictResponse, PredictResponse
-from murho.service.predict.envelope import EXAMPLE, PredictRequest
-from murho.service.predict.examples import example_row
 from murho.service.predict.formats import MEDIA_TYPES
+from murho.service.predict.options import EXAMPLE, PredictRequest
+from murho.service.predict.rows import example_row
 from murho.service.protocols.documents import InferenceError, InferRequest, InferResponse
 from murho.service.protocols.errors import is_inference_path
 from murho.service.protocols.scoring import ScoringRequest, ScoringResponse

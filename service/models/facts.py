@@ -23,7 +23,7 @@ from murho.model.report.charts import COLOURS, charts
 from murho.model.report.facts import facts_of_spec
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind
-from murho.service.predict.examples import example_row
+from murho.service.predict.rows import example_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

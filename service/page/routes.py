@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from murho.service.page.web_files import CONTENT_SECURITY_POLICY, web_file
-from murho.service.predict.compression import accepts_gzip
+from murho.service.predict.compression import accepted_coding
 
 __all__ = ["router"]
 
@@ -46,7 +46,7 @@ def _answer(name: str, request: Request) -> Response:
     if file.tag in known or "*" in known:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     body = file.content
-    if file.compressed is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+    if file.compressed is not None and accepted_coding(request.headers.get("accept-encoding", "")) == "gzip":
         body = file.compressed
         headers["content-encoding"] = "gzip"
     return Response(body, media_type=file.media_type, headers=headers)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import PurePosixPath
 
-from murho.service.predict.compression import gzipped
+from murho.service.predict.compression import compressed
 
 __all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "web_file"]
 
@@ -80,16 +80,16 @@ def file_names() -> frozenset[str]:
 def _read(name: str) -> WebFile:
     root = files("murho.service.page") / "web"
     place = root / name
-    compressed: bytes | None
+    gzipped: bytes | None
     if place.is_file():
         content = place.read_bytes()
-        compressed = gzipped(content)
+        gzipped = compressed(content)
     else:
-        compressed = (root / f"{name}.gz").read_bytes()
-        content = gzip.decompress(compressed)
+        gzipped = (root / f"{name}.gz").read_bytes()
+        content = gzip.decompress(gzipped)
     return WebFile(
         content=content,
-        compressed=compressed,
+        compressed=gzipped,
         media_type=TYPES[PurePosixPath(name).suffix],
         tag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
         changes=not name.startswith("vega/"),

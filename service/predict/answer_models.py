@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, create_model
 
-from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Detail, Unit
+from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, NUMBER_UNITS, AnswerField
 
 __all__ = ["ClassPredictResponse", "PredictResponse"]
 
@@ -35,78 +35,48 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
         prefix: Begins the names of the models of nested objects.
         head: Further keys before the fields, in the form of pydantic's `create_model`.
     """
-    first = {"model": (ModelName, ...), "target": (str, ...), "samples": (int, ...), "seed": (int, ...)}
-    last = {
-        "calibrated": (
-            bool,
-            Field(description="Whether all of the distribution is calibrated on held-out rows, or all of it is raw."),
-        ),
+    calibrated = "Whether all of the distribution is calibrated on held-out rows, or all of it is raw."
+    entries: dict[str, Any] = {
+        "model": (ModelName, ...),
+        "target": (str, ...),
+        "samples": (int, ...),
+        "seed": (int, ...),
+        **head,
+        **{field.name: _entry(field, prefix) for field in fields},
+        "calibrated": (bool, Field(description=calibrated)),
         "warnings": (list[InputWarning], ...),
     }
-    body = {field.name: _entry(field, prefix) for field in fields}
-    entries: dict[str, Any] = {**first, **head, **body, **last}
     return create_model(name, __doc__=about, **entries)
 
 
-def _entry(field: AnswerField, prefix: str) -> tuple[Any, Any]:
-    """Returns the type of a key and its place in the model, in the form of pydantic's `create_model`."""
-    if field.parts:
-        kind: Any = _nested(
-            f"{prefix}{_title(field.name)}", field.about, {part.name: _part(part) for part in field.parts}
-        )
-    elif field.detail is not None:
-        detail = {field.detail.name: (_detail_type(field.detail), ...)}
-        values = (_array_type(field), Field(description=_axes(field)))
-        kind = _nested(f"{prefix}{_title(field.name)}", field.about, {**detail, "values": values})
-    else:
-        kind = _array_type(field)
-    about = None if field.parts or field.detail else _about(field)
-    if field.without_draws:
-        return kind, Field(description=about)
-    if not field.asked:
-        return kind | None, Field(description=about)
-    return kind | None, Field(None, description=about)
+def _entry(field: AnswerField, prefix: str, *, part: bool = False) -> tuple[Any, Any]:
+    """Returns the type of a key and its place in the model, in the form of pydantic's `create_model`.
 
-
-def _part(field: AnswerField) -> tuple[Any, Any]:
-    """Returns the type and the place of a part of an object, which is null as a whole or not at all."""
-    kind = _array_type(field)
-    return (
-        (kind, Field(description=_axes(field)))
-        if not field.asked
-        else (kind | None, Field(None, description=_axes(field)))
-    )
-
-
-def _nested(name: str, about: str, entries: dict[str, Any]) -> type[BaseModel]:
-    return create_model(name, __doc__=about, **entries)
-
-
-def _title(name: str) -> str:
-    return "MonteCarloErrors" if name == "mc_error" else "".join(word.capitalize() for word in name.split("_"))
-
-
-def _detail_type(detail: Detail) -> Any:
-    return list[float] if detail.listed else float
-
-
-def _array_type(field: AnswerField) -> Any:
-    """Returns the type of nested lists with the axes of a field."""
-    kind: Any = str if field.unit in (Unit.CLASS, Unit.CLASS_SET) else float
+    Args:
+        field: The field.
+        prefix: Begins the names of the models of nested objects.
+        part: Whether it is a part of an object, which is null as a whole or not at all.
+    """
+    values: Any = float if field.unit in NUMBER_UNITS else str
     for _ in field.axes:
-        kind = list[kind]
-    return kind
-
-
-def _axes(field: AnswerField) -> str | None:
-    """Returns the axes of an array of more than one, such as `[rows][levels]`."""
-    return "".join(f"[{axis}]" for axis in field.axes) if len(field.axes) > 1 else None
-
-
-def _about(field: AnswerField) -> str | None:
-    axes = _axes(field)
-    asked = "" if not field.asked else " Only if asked for."
-    return f"{field.about}{f' {axes}.' if axes else ''}{asked}" or None
+        values = list[values]
+    axes = "".join(f"[{axis}]" for axis in field.axes) if len(field.axes) > 1 else None
+    about: str | None = axes
+    if field.parts or field.detail is not None:
+        entries: dict[str, Any] = {each.name: _entry(each, prefix, part=True) for each in field.parts}
+        if field.detail is not None:
+            entries[field.detail.name] = (list[float] if field.detail.listed else float, ...)
+            entries["values"] = (values, Field(description=axes))
+        title = "".join(word.capitalize() for word in field.name.split("_"))
+        values, about = create_model(f"{prefix}{title}", __doc__=field.about, **entries), None
+    elif not part:
+        about = (
+            " ".join(filter(None, (field.about, axes and f"{axes}.", "Only if asked for." if field.asked else None)))
+            or None
+        )
+    if field.asked:
+        return values | None, Field(None, description=about)
+    return values if part or field.without_draws else values | None, Field(description=about)
 
 
 PredictResponse = _response(

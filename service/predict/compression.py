@@ -10,16 +10,14 @@ from murho.model.errors import Problem
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "accepted_coding",
-    "accepts_gzip",
     "compressed",
     "compressed_pieces",
     "decompressed",
     "decompressed_pieces",
-    "gzipped",
     "is_plain",
 ]
 
@@ -89,27 +87,17 @@ def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
 
 
 @lru_cache(256)  # most clients send the same header with every request
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Returns whether an `Accept-Encoding` header names gzip with a weight above 0."""
-    return accepted_coding(accept_encoding, ("gzip", "x-gzip")) is not None
-
-
-def accepted_coding(accept_encoding: str, codings: Sequence[str] = ("gzip", "deflate")) -> str | None:
-    """Returns the first of the codings that an `Accept-Encoding` header names with a weight above 0; None for none."""
+def accepted_coding(accept_encoding: str) -> str | None:
+    """Returns gzip, or else deflate, if an `Accept-Encoding` header names it with a weight above 0; else None."""
     accepted = set()
     for part in accept_encoding.lower().split(","):
         name, *parameters = (piece.strip().replace(" ", "") for piece in part.split(";"))
         if not any(parameter in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for parameter in parameters):
-            accepted.add(name)
-    return next((coding for coding in codings if coding in accepted), None)
+            accepted.add(name.removeprefix("x-"))
+    return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
 
 
-def gzipped(body: bytes) -> bytes | None:
-    """Returns the body as gzip data; None if it is too small to be worth it."""
-    return compressed(body, "gzip")
-
-
-def compressed(body: bytes, coding: str) -> bytes | None:
+def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
     """Returns the body in a coding, gzip or deflate; None if it is too small to be worth it."""
     if len(body) < LEAST_BYTES:
         return None

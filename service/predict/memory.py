@@ -40,60 +40,50 @@ class RequestRoom:
     Not thread-safe: the event loop counts.
 
     Attributes:
-        taken: Bytes now.
-
-    Args:
         most: Bytes.
+        taken: Bytes now.
     """
 
     def __init__(self, most: int) -> None:
-        self.taken = 0
-        self._most = most
-
-    def take(self, count: int, own: int) -> None:
-        """Takes so many bytes more for a request that has `own` of them already.
-
-        Raises:
-            QueueFullError: There is no room. What is alone has room.
-        """
-        most = self._most if own + count <= SMALL_BYTES else LARGE_SHARE * self._most
-        if count > 0 and self.taken + count > most and self.taken > own:
-            raise QueueFullError(
-                f"The requests in flight take {self.taken} bytes of memory, which is all that this service takes on. "
-                "Try again later.",
-                retry_after=1,
-            )
-        self.taken += count
+        self.most, self.taken = most, 0
 
 
 class Share:
-    """What one request takes of a room."""
+    """What one request takes of a room.
 
-    __slots__ = ("_room", "_size")
+    Attributes:
+        size: Bytes.
+    """
+
+    __slots__ = ("_room", "size")
 
     def __init__(self, room: RequestRoom) -> None:
         self._room = room
-        self._size = 0
+        self.size = 0
 
     def resize(self, size: int) -> None:
         """Takes so many bytes from now on.
 
         Raises:
-            QueueFullError: There is no room; it has what it had.
+            QueueFullError: There is no room; it has what it had. What is alone has room.
         """
-        self._room.take(size - self._size, self._size)
-        self._size = size
-
-    def add(self, count: int) -> None:
-        """Takes so many bytes more; raises what `resize` raises."""
-        self.resize(self._size + count)
+        room, more = self._room, size - self.size
+        most = room.most if size <= SMALL_BYTES else LARGE_SHARE * room.most
+        if more > 0 and room.taken + more > most and room.taken > self.size:
+            raise QueueFullError(
+                f"The requests in flight take {room.taken} bytes of memory, which is all that this service takes on. "
+                "Try again later.",
+                retry_after=1,
+            )
+        room.taken += more
+        self.size = size
 
 
 class AnswerRoom:
     """How many bytes of large answers are computed and encoded at a time; others wait for their turn.
 
     Attributes:
-        taken: Bytes now.
+        taken: Bytes now; whoever has taken some gives them back there.
 
     Args:
         most: Bytes.
@@ -123,10 +113,6 @@ class AnswerRoom:
                 "fewer samples, or try again later."
             ) from None
 
-    def give_back(self, count: int) -> None:
-        """Gives room back."""
-        self.taken -= count
-
 
 async def keep_small(scheduler: Scheduler, draws: DrawRoom) -> None:
     """Gives freed memory back to the system for as long as the service runs; without work, that of most draws too."""
@@ -135,7 +121,7 @@ async def keep_small(scheduler: Scheduler, draws: DrawRoom) -> None:
     least, passes, quiet = _resident(), -1, 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        quiet = 0 if scheduler.pending or scheduler.passes != passes else quiet + 1
+        quiet = 0 if scheduler.admission.pending or scheduler.passes != passes else quiet + 1
         passes = scheduler.passes
         if quiet == QUIET_LOOKS:
             await asyncio.to_thread(draws.make_room, draws.most_bytes // QUIET_SHARE)

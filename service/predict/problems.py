@@ -14,10 +14,36 @@ from murho.service.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["MAX_LISTED", "Problems", "pointer", "shorten"]
+__all__ = ["MAX_LISTED", "Problems", "foreign_form", "pointer", "refuse_unknown", "shorten"]
 
 MAX_LISTED = 50
 MAX_NAME = 100
+
+FORMS: dict[bytes, str] = {
+    b"\x1f\x8b": "gzip data: send the header Content-Encoding: gzip with it",
+    b"\x28\xb5\x2f\xfd": "Zstandard data: send it as gzip, with Content-Encoding: gzip, or as it is",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet: send CSV, JSON, Arrow or Parquet",
+    b"PAR1": "a Parquet file: send the header Content-Type: application/vnd.apache.parquet with it",
+    b"ARROW1": "an Arrow file: send an Arrow stream (pyarrow.ipc.new_stream)",
+    b"\x93NUMPY": "a NumPy array: send the header Content-Type: application/x-npy with it",
+    b"\xff\xff\xff\xff": "an Arrow stream: send Content-Type: application/vnd.apache.arrow.stream",
+    b"\xef\xbb\xbf": "text with a byte order mark: send UTF-8 without one",
+    b"\xff\xfe": "UTF-16: send UTF-8",
+    b"\xfe\xff": "UTF-16: send UTF-8",
+}
+"""The first bytes of bodies in another form than announced → what it is, and what to do."""
+
+
+def foreign_form(body: bytes) -> str | None:
+    """Returns what a body looks like and how to send it; None if it looks like nothing known."""
+    for start, advice in FORMS.items():
+        if body.startswith(start):
+            return f"It looks like {advice}."
+    head = body[:4]
+    # ASCII characters in UTF-16 and UTF-32 without a byte order mark have zeros between them.
+    if len(head) == 4 and b"\0" in head and head.replace(b"\0", b"").isascii() and head.strip(b"\0"):
+        return "It looks like UTF-16 or UTF-32: send UTF-8."
+    return None
 
 
 def shorten(text: str, limit: int = MAX_NAME) -> str:
@@ -32,10 +58,21 @@ def pointer(*parts: str | int) -> str:
         >>> pointer("inputs", 3, "km/h")
         '/inputs/3/km~1h'
     """
-    escaped = (
-        str(part) if isinstance(part, int) else shorten(part).replace("~", "~0").replace("/", "~1") for part in parts
-    )
-    return "".join(f"/{part}" for part in escaped)
+    place = ""
+    for part in parts:
+        place += f"/{part}" if isinstance(part, int) else "/" + shorten(part).replace("~", "~0").replace("/", "~1")
+    return place
+
+
+def refuse_unknown(unknown: Sequence[str], message: str) -> None:
+    """Checks that there are no unknown names; `message` tells what to do about them.
+
+    Raises:
+        BadInputError: There are.
+    """
+    if unknown:
+        listed = (Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in unknown[:MAX_LISTED])
+        raise BadInputError(listed, len(unknown))
 
 
 class Problems:
@@ -55,8 +92,7 @@ class Problems:
 
     def add(self, row: int, position: int, where: str, message: str) -> None:
         """Adds one problem."""
-        self._entries.append((row, position, Problem(where, message)))
-        self.total += 1
+        self.add_rows([row], position, lambda _: where, lambda _: message)
 
     def add_rows(
         self, rows: Sequence[int], position: int, where: Callable[[int], str], explain: Callable[[int], str]

@@ -11,19 +11,17 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
 
-from murho.model.predictive.prediction import answer_size
 from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.call import Call
-from murho.service.predict.compression import accepts_gzip
-from murho.service.predict.decoding import LARGE_ANSWER_VALUES, Coding
-from murho.service.predict.formats import reader_of, writer_of
+from murho.service.predict.compression import accepted_coding
+from murho.service.predict.formats import LARGE_ANSWER_VALUES, Coding, reader_of, writer_of
+from murho.service.predict.in_flight import InFlight
 from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
 from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
     from murho.service.http.direct_paths import Found
-    from murho.service.predict.codec import Answered, Codec
-    from murho.service.tables.spool import SpoolRoom
+    from murho.service.predict.answers import Answered
+    from murho.service.predict.codec import Codec
 
 __all__ = ["answer", "find", "router"]
 
@@ -80,39 +78,36 @@ async def answer(
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    with Call(parts, scope, receive) as call:
-        model = call.find(name, version)
-        headers = call.headers
+    with InFlight(parts, scope, receive) as request:
+        model = request.find(name, version)
+        headers = request.headers
         reader = reader_of(headers.get("content-type", ""))
         writer = writer_of(headers.get("accept", ""), reader)
         query = scope["query_string"]
         coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
         if may_be_large(coding, writer, headers):
             with Spool(parts.spool_room) as spool:
-                await call.spool(spool)
-                response = await answer_in_blocks(call, model, spool, coding, writer)
+                await request.spool(spool)
+                response = await answer_in_blocks(request, model, spool, coding, writer)
                 if response is not None:
                     return response
                 body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
         else:
-            body = await call.body()
+            body = await request.body()
         asked = await parts.decoder.decode_request(body, coding, model.schema)
         del body
         writer.require_place(asked.options)
-        answered = await call.predict(model, asked)
+        answered = await request.predict(model, asked)
         return await encoded(parts, writer, answered, headers.get("accept-encoding", ""))
 
 
 async def encoded(parts: Parts, writer: "Codec", answered: "Answered", accept_encoding: str) -> Response:
     """Returns the answer in the format of a codec, compressed if the client accepts that."""
-    large = answer_size(answered.prediction) > LARGE_ANSWER_VALUES
-    coding = "gzip" if accepts_gzip(accept_encoding) else None
-    return await parts.decoder.in_thread_if(
-        large, partial(_encode, writer, answered, parts.spool_room if large else None, coding)
-    )
+    large = answered.values > LARGE_ANSWER_VALUES
 
+    def encode() -> Response:
+        headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+        room, coding = parts.spool_room if large else None, accepted_coding(accept_encoding)
+        return response_of(writer.encode(answered), room, headers, writer.media_type, coding)
 
-def _encode(writer: "Codec", answered: "Answered", room: "SpoolRoom | None", coding: str | None) -> Response:
-    """Returns the answer in the format of a codec."""
-    headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-    return response_of(writer.encode(answered), room, headers, writer.media_type, coding)
+    return await parts.decoder.in_thread_if(True, encode) if large else encode()

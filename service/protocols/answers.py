@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from murho.service.predict.answers import encode_document
 from murho.service.predict.compression import accepted_coding
-from murho.service.predict.json_output import encode_document
 from murho.service.protocols.binary import LENGTH_HEADER, encode_values
 from murho.service.tables.spool import response_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from murho.service.predict.codec import Answered
+    from murho.service.predict.answers import Answered
     from murho.service.protocols.outputs import Values
     from murho.service.protocols.requests import InferAsked
     from murho.service.tables.spool import SpoolRoom

@@ -10,9 +10,8 @@ import numpy as np
 from murho.model.errors import Problem
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.cells import ABSENT, decode_cells, explain_cell
-from murho.service.predict.inputs import Form, Inputs, check_rows, explain_unknown
 from murho.service.predict.problems import Problems, pointer, shorten
+from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, decode_cells, explain_cell, explain_unknown
 from murho.service.protocols.tensors import wrong
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from murho.model.errors import Problem
 from murho.service.errors import BadInputError
 from murho.service.http.responses import JSONBytes
 from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.call import Call
 from murho.service.predict.compression import accepted_coding
-from murho.service.predict.decoding import LARGE_ANSWER_VALUES, Coding, answer_values
-from murho.service.predict.formats import reader_of, writer_of
+from murho.service.predict.formats import LARGE_ANSWER_VALUES, Coding, reader_of, writer_of
+from murho.service.predict.in_flight import InFlight
 from murho.service.predict.problems import pointer, shorten
 from murho.service.predict.routes import encoded
 from murho.service.protocols.scoring import encode_predictions, read_scoring
@@ -26,7 +25,7 @@ from murho.service.tables.spool import response_of
 
 if TYPE_CHECKING:
     from murho.service.http.direct_paths import Found
-    from murho.service.predict.codec import Answered
+    from murho.service.predict.answers import Answered
     from murho.service.tables.spool import SpoolRoom
 
 __all__ = ["find", "invoke", "router"]
@@ -62,7 +61,7 @@ async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    with Call(parts, scope, receive) as call:
+    with InFlight(parts, scope, receive) as call:
         model, headers = call.find(), call.headers
         reader = reader_of(headers.get("content-type", ""))
         encoding, accept = headers.get("content-encoding", ""), headers.get("accept", "")
@@ -85,7 +84,7 @@ async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
         accepted = headers.get("accept-encoding", "")
         if writer is not json_reader:
             return await encoded(parts, writer, answered, accepted)
-        large = answer_values(asked.inputs.count, asked.options, model.schema) > LARGE_ANSWER_VALUES
+        large = answered.values > LARGE_ANSWER_VALUES
         room, coding = parts.spool_room if large else None, accepted_coding(accepted)
         return await parts.decoder.in_thread_if(large, partial(_predictions, answered, room, coding))
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.predict.cells import JSON_NAMES
-from murho.service.predict.envelope import predict_options, validate_document
+from murho.service.predict.options import LISTS, check_options, predict_options, value_of_text
 from murho.service.predict.problems import shorten
-from murho.service.predict.query_options import LISTS, value_of_text
+from murho.service.predict.rows import JSON_NAMES
 from murho.service.protocols.tensors import wrong
 
 if TYPE_CHECKING:
@@ -47,11 +46,11 @@ def read_options(
         BadInputError: A parameter is unknown or has a wrong value.
     """
     check_known(parameters, (*OPTIONS, "timeout", "binary_data_output"), ("parameters",))
-    document: dict[str, Any] = {"inputs": None}
+    document: dict[str, Any] = {}
     for name in OPTIONS:
         value = parameters.get(name)
         if name in LISTS and isinstance(value, str):  # parameters of the protocol can't be lists
-            value = [value_of_text(part.strip()) for part in value.split(",")] if value.strip() else []
+            value = value_of_text(value, listed=True)
         elif name in LISTS and type(value) in (int, float):
             value = [value]
         document[name] = value
@@ -59,7 +58,7 @@ def read_options(
     if timeout is not None and (type(timeout) is not int or timeout < 0):
         raise wrong(("parameters", "timeout"), "Expected a number of microseconds, a whole number from 0.")
     try:
-        options = predict_options(validate_document(document), settings.samples, settings.max_samples, target)
+        options = predict_options(check_options(document), settings, target)
     except BadInputError as error:
         moved = [Problem(f"/parameters{item.pointer}", item.message) for item in error.problems]
         raise BadInputError(moved, error.total, more=error.more) from None

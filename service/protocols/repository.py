@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from murho.service.predict.json_requests import load_json
+from murho.service.predict.memory import SMALL_BYTES
 from murho.service.predict.problems import shorten
-from murho.service.predict.small_json import load_json
 from murho.service.protocols.tensors import wrong
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _object(body: bytes, known: Collection[str]) -> dict[str, Any]:
     """Returns the object in a body, which may be empty."""
     if not body.strip():
         return {}
-    document = load_json(body)
+    document = load_json(body, SMALL_BYTES)
     for name in document:
         if name not in known:
             raise wrong((name,), f"There is no key {shorten(name)!r}; there is {', '.join(known)}.")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.predict.cells import JSON_NAMES
 from murho.service.predict.codec import Asked
+from murho.service.predict.json_requests import load_json
 from murho.service.predict.problems import shorten
-from murho.service.predict.small_json import load_json
+from murho.service.predict.rows import JSON_NAMES
 from murho.service.protocols.binary import Blobs, binary_values, header_length
 from murho.service.protocols.features import (
     MATRIX,
@@ -71,7 +71,7 @@ def read_request(body: bytes, *, length: str | None, model: ModelLike, settings:
     size = header_length(length, len(body))
     if size == 0 and body:
         return _raw_request(body, model, settings)
-    document = load_json(body if size is None else body[:size])
+    document = load_json(body if size is None else body[:size], settings.max_json_bytes, nan=True)
     check_keys(document, (), ("id", "parameters", "inputs", "outputs"))
     identifier = document.get("id")
     if identifier is not None and (not isinstance(identifier, str) or len(identifier) > MOST_ID):

@@ -16,19 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.predict.answer_columns import answer_columns, answer_facts
-from murho.service.predict.cells import JSON_NAMES
+from murho.service.predict.answers import answer_columns, answer_facts
 from murho.service.predict.codec import Asked
-from murho.service.predict.envelope import check_document, predict_options
-from murho.service.predict.inputs import Inputs, check_rows, parse_inputs
+from murho.service.predict.json_requests import load_json
+from murho.service.predict.options import check_options, predict_options
 from murho.service.predict.problems import pointer, shorten
-from murho.service.predict.small_json import load_json
+from murho.service.predict.rows import JSON_NAMES, Inputs, check_rows, parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Answered
+    from murho.service.predict.answers import Answered
     from murho.service.settings import Settings
 
 __all__ = ["ScoringRequest", "ScoringResponse", "encode_predictions", "read_scoring"]
@@ -84,7 +83,7 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
         BadInputError: A key, a row or an option is wrong; pointers are those of this body.
         TooLargeError: The request is above a limit.
     """
-    document = load_json(body)
+    document = load_json(body, settings.max_json_bytes, nan=True)
     unknown = [key for key in document if key not in (*ROWS, *OTHER_KEYS)]
     given = [key for key in ROWS if key in document]
     if unknown:
@@ -101,8 +100,8 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
     if params and "inputs" in params:
         raise BadInputError([Problem("/params/inputs", "The rows are beside params, not in them.")])
     try:
-        request = check_document({**(params or {}), "inputs": None})
-        options = predict_options(request, settings.samples, settings.max_samples, schema.target)
+        request = check_options(params or {})
+        options = predict_options(request, settings, schema.target)
     except BadInputError as error:
         raise _moved(error, lambda place: f"/params{place}") from None
     if key == "dataframe_split":

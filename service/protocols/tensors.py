@@ -12,8 +12,8 @@ import numpy as np
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.predict.cells import JSON_NAMES
 from murho.service.predict.problems import pointer, shorten
+from murho.service.predict.rows import JSON_NAMES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

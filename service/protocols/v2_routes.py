@@ -15,8 +15,8 @@ from murho.service.http.guard import AdminDependency
 from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.call import Call
-from murho.service.predict.decoding import LARGE_ANSWER_VALUES
+from murho.service.predict.formats import LARGE_ANSWER_VALUES
+from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import SMALL_BYTES, Share
 from murho.service.protocols.answers import infer_response, values_in
 from murho.service.protocols.binary import LENGTH_HEADER
@@ -52,7 +52,7 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    with Call(parts, scope, receive) as call:
+    with InFlight(parts, scope, receive) as call:
         model = call.find(name, version)
         body = await call.body()
         length = call.headers.get(LENGTH_HEADER.lower())
@@ -81,7 +81,7 @@ async def _infer_with_version(name: str, version: str, request: Request, parts: 
 @router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
 async def _live(parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine shows no sign of life."""
-    parts.heartbeat.require_alive(parts.settings.engine_silence)
+    parts.scheduler.require_alive(parts.settings.engine_silence)
     return JSONBytes({"live": True})
 
 

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import float_array, holds_cells, holds_text, integers, number_array, text_array
-from murho.service.predict.answer_columns import answer_facts
-from murho.service.predict.inputs import check_rows
+from murho.service.predict.answers import answer_facts
 from murho.service.predict.problems import Problems, pointer, shorten
+from murho.service.predict.rows import check_rows
 from murho.service.tables.blocks import BlockCodec, block_rows, check_memory, check_names, check_work, inputs_of_tables
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.answer_columns import Column
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Answered
-    from murho.service.predict.inputs import Inputs
+    from murho.service.predict.answers import Answered
+    from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
 __all__ = [

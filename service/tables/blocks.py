@@ -8,7 +8,7 @@ what the body declares, and the readers check that what they find is what was de
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +22,10 @@ from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answer_columns import fact_headers
-from murho.service.predict.cells import ABSENT, explain_cell
-from murho.service.predict.codec import Asked
-from murho.service.predict.envelope import predict_options
-from murho.service.predict.inputs import Form, Inputs, check_rows, explain_unknown
+from murho.service.predict.codec import Asked, Codec
+from murho.service.predict.options import query_options
 from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.query_options import parse_query
+from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, explain_cell, explain_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import Feature, Schema
-    from murho.service.predict.codec import Answered
+    from murho.service.predict.answers import Answered
     from murho.service.settings import Settings
 
 __all__ = [
@@ -82,11 +79,9 @@ class AskedInBlocks:
     timeout: float | None
 
 
-class TableCodec(ABC):
+class TableCodec(Codec):
     """The codec of one format of tables; options come as query parameters. See `Codec`."""
 
-    media_type: str
-    aliases: frozenset[str] = frozenset()
     unpacks = True
     whole: str
     """What a body should be, for messages."""
@@ -108,10 +103,6 @@ class TableCodec(ABC):
     def encode(self, answered: Answered) -> list[bytes]:
         """Returns the body of the answer; see `Codec.encode`."""
 
-    def reads(self, media_type: str) -> bool:
-        """Returns whether the media type is this codec's."""
-        return media_type == self.media_type or media_type in self.aliases
-
     def read(self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings) -> AskedInBlocks:
         """Returns the rows and the options of a request.
 
@@ -125,14 +116,13 @@ class TableCodec(ABC):
             BadInputError: An option or the names of the columns can't be used.
             TooLargeError: The request is above a limit.
         """
-        asked = parse_query(query)
-        options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
+        options, timeout = query_options(query, settings, schema.target)
         with self._faults():
             rows, blocks = self.rows(body, schema, settings)
         check_rows(rows, settings.max_rows)
         if not rows:
             raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
-        return AskedInBlocks(rows, self._checked(blocks, rows), options, asked.timeout)
+        return AskedInBlocks(rows, self._checked(blocks, rows), options, timeout)
 
     def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows as a whole, and the options of a request; see `Codec.decode`."""
@@ -158,10 +148,6 @@ class TableCodec(ABC):
         if options.draws and not self.lists:
             message = f"{self.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
             raise BadInputError([Problem("/include", message)])
-
-    def headers(self, answered: Answered) -> Mapping[str, str]:
-        """Returns the facts of the answer."""
-        return fact_headers(answered)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

@@ -20,9 +20,9 @@ from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.model.tables.files import PANDAS_INDEX, without_index
 from murho.model.tables.writers import as_csv
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answer_columns import answer_columns
-from murho.service.predict.foreign_bodies import foreign_form
-from murho.service.predict.inputs import check_rows
+from murho.service.predict.answers import answer_columns
+from murho.service.predict.problems import foreign_form
+from murho.service.predict.rows import check_rows
 from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names, inputs_of_tables
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Answered
-    from murho.service.predict.inputs import Inputs
+    from murho.service.predict.answers import Answered
+    from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
 __all__ = ["CSVCodec", "record_ends"]

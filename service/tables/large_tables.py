@@ -16,13 +16,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from murho.service.engine.jobs import Timing
-from murho.service.engine.predictor import RowsNotFiniteError
+from murho.service.engine.passes import RowsNotFiniteError
 from murho.service.errors import ClientGoneError, DeadlineError
-from murho.service.predict.answer import MAX_WARNINGS
-from murho.service.predict.call import BYTES_PER_ROW_DRAW, bad_rows, warnings_of
-from murho.service.predict.codec import Answered
-from murho.service.predict.compression import accepts_gzip, decompressed_pieces, is_plain
-from murho.service.predict.decoding import require_place
+from murho.service.predict.answers import MAX_WARNINGS, Answered, require_place, warnings_of
+from murho.service.predict.compression import accepted_coding, decompressed_pieces, is_plain
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, bad_rows
 from murho.service.tables.blocks import BlockCodec
 from murho.service.tables.spool import Spool, SpooledResponse, response_of, sent_pieces
 
@@ -32,11 +30,11 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from murho.model.tables.schema import UnfamiliarValue
-    from murho.service.engine.jobs import ModelLike, Reservation
-    from murho.service.predict.call import Call
+    from murho.service.engine.jobs import ModelLike
     from murho.service.predict.codec import Codec
-    from murho.service.predict.decoding import Coding
-    from murho.service.predict.inputs import Inputs
+    from murho.service.predict.formats import Coding
+    from murho.service.predict.in_flight import InFlight
+    from murho.service.predict.rows import Inputs
     from murho.service.tables.blocks import AskedInBlocks
 
 __all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
@@ -58,7 +56,9 @@ def may_be_large(coding: Coding, writer: Codec, headers: dict[str, str]) -> bool
     return not announced.isdecimal() or int(announced) > large
 
 
-async def answer_in_blocks(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
+async def answer_in_blocks(
+    call: InFlight, model: ModelLike, body: Spool, coding: Coding, writer: Codec
+) -> Response | None:
     """Answers a request for predictions block by block.
 
     Args:
@@ -88,7 +88,7 @@ def _decompress(body: Spool, encoding: str, most: int, plain: Spool) -> None:
         plain.write(piece)
 
 
-async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
+async def _answer(call: InFlight, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
     """Answers a request whose body isn't compressed any more; see `answer_in_blocks`."""
     reader = coding.reader
     if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
@@ -99,21 +99,19 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
     asked = await parts.decoder.in_thread_if(True, read)
     writer.require_place(asked.options)
     require_place(asked.rows, asked.options, schema, parts.settings)
-    cost = model.cost(asked.rows, asked.options)
-    parts.scheduler.require_room(cost, asked.rows)
-    call.charge(cost)
+    call.admit(model, asked.rows, asked.options)
     answer = Spool(parts.spool_room)
     try:
-        with parts.scheduler.reserved(model, cost, asked.rows) as reservation:
-            work = _Work(call, model, asked, reservation)
-            await _through(work, body, writer, answer)
+        work = _Work(call, model, asked)
+        await _through(work, body, writer, answer)
         answered = work.finished()
         head, tail = writer.ends(answered)
         headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-        if not accepts_gzip(call.headers.get("accept-encoding", "")):
+        accepted = accepted_coding(call.headers.get("accept-encoding", ""))
+        if accepted is None:
             return SpooledResponse(answer, headers, writer.media_type, head, tail)
         pieces = chain([head], sent_pieces(answer), [tail])
-        compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, "gzip")
+        compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, accepted)
         response = await parts.decoder.in_thread_if(True, compress)
     except BaseException:
         answer.close()
@@ -125,10 +123,10 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
 class _Work:
     """The blocks of one request, computed one after the other."""
 
-    def __init__(self, call: Call, model: ModelLike, asked: AskedInBlocks, reservation: Reservation) -> None:
+    def __init__(self, call: InFlight, model: ModelLike, asked: AskedInBlocks) -> None:
         self.call = call
         self.asked = asked
-        self._model, self._reservation = model, reservation
+        self._model = model
         self._deadline = call.deadline(asked.timeout)
         self._done = 0
         self._timing = Timing()
@@ -141,9 +139,8 @@ class _Work:
         most_outside = MAX_WARNINGS + 1 - len(self._outside)
         cost = model.cost(inputs.count, options)
         try:
-            answer = await self.call.compute(
-                model, inputs, options, cost, self._deadline, most_outside, self._reservation
-            )
+            answer = await self.call.compute(model, inputs, options, cost, self._deadline, most_outside)
+            self.call.done(cost)
         except RowsNotFiniteError as error:
             raise bad_rows(error, inputs, first) from None
         except DeadlineError:

@@ -16,8 +16,8 @@ from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.inputs import Form, Inputs
 from murho.service.predict.problems import Problems, pointer, shorten
+from murho.service.predict.rows import Form, Inputs
 from murho.service.tables.blocks import TableCodec, block_rows, number_column
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.answer_columns import Column
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Answered
+    from murho.service.predict.answers import Answered
     from murho.service.settings import Settings
 
 __all__ = ["NpyCodec"]

@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from murho.model.errors import TableError
 from murho.service.errors import TooLargeError
-from murho.service.predict.inputs import check_rows
+from murho.service.predict.rows import check_rows
 from murho.service.tables import parquet_worker
 from murho.service.tables.arrow_tables import arrow_table, stream_rows
 from murho.service.tables.blocks import TableCodec, check_names, most_columns
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from typing import IO
 
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Answered
-    from murho.service.predict.inputs import Inputs
+    from murho.service.predict.answers import Answered
+    from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
 __all__ = ["ParquetCodec", "ParquetProcess"]

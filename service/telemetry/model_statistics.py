@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from murho.service.engine.jobs import ModelLike, Slice, Timing
-    from murho.service.engine.scheduler import Outcome
+    from murho.service.engine.jobs import ModelLike, Timing
 
 __all__ = ["ModelStatistics", "Sum", "Totals"]
 
@@ -85,19 +82,9 @@ class ModelStatistics:
         """Counts a request that was refused or failed."""
         self.of(model).fail.add(seconds)
 
-    def counting(
-        self, compute: Callable[[Sequence[Slice]], list[Outcome]], clock: Callable[[], float] = time.monotonic
-    ) -> Callable[[Sequence[Slice]], list[Outcome]]:
-        """Returns a function that computes a pass, and counts it."""
-
-        def counted(slices: Sequence[Slice]) -> list[Outcome]:
-            begin = clock()
-            outcomes = compute(slices)
-            rows = sum(part.rows for part in slices)
-            self.of(slices[0].job.model).batches[1 << (rows - 1).bit_length()].add(clock() - begin)
-            return outcomes
-
-        return counted
+    def count_pass(self, model: ModelLike, rows: int, seconds: float) -> None:
+        """Counts one pass of the engine."""
+        self.of(model).batches[1 << (rows - 1).bit_length()].add(seconds)
 
     def keep(self, served: set[tuple[str, str]]) -> None:
         """Forgets the versions that are no longer served."""

@@ -31,7 +31,6 @@ import pyarrow.parquet
 from murho.model.errors import MurhoError
 from murho.service.predict.compression import decompressed
 from murho.service.predict.formats import reader_of
-from murho.service.predict.json_pieces import parse_in_pieces
 from murho.service.protocols.requests import read_request
 from murho.service.protocols.scoring import read_scoring
 from murho.service.settings import Settings
@@ -399,7 +398,7 @@ INFER = "/v2/models/cars/infer"
 CARS = FakeModel()
 
 FORMS: dict[str, Form] = {
-    "json": Form("/predict", JSON, _json, (_decoded(JSON), lambda body, _: parse_in_pieces(body, SCHEMA, 1000))),
+    "json": Form("/predict", JSON, _json, (_decoded(JSON),)),
     "csv": Form("/predict?samples=4", CSV, _csv, (_decoded(CSV),)),
     "npy": Form("/models/numbers/predict?samples=4", NPY, _npy, (_decoded(NPY, NUMBERS),)),
     "arrow": Form("/predict?samples=4", ARROW, _arrow, (_decoded(ARROW),)),

@@ -13,8 +13,8 @@ from tests.service.support import FakeModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.engine.jobs import ModelLike, Reservation, Slice
-    from murho.service.engine.scheduler import Outcome
+    from murho.service.engine.jobs import ModelLike, Slice
+    from murho.service.engine.scheduler import Outcome, Receive, Scheduler
 
 MODEL = FakeModel()
 
@@ -27,13 +27,31 @@ def job_of(
     model: ModelLike = MODEL,
     deadline: float = float("inf"),
     options: PredictOptions = PredictOptions(samples=4),  # noqa: B008 - immutable
-    reservation: Reservation | None = None,
     rows_of_pass: int | None = None,
 ) -> Job:
     """A job of the running event loop; each row costs 1 by default."""
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     cost = float(rows) if cost is None else cost
-    return Job(model, {}, options, rows, cost, caller, deadline, 0, future, reservation, rows_of_pass)
+    return Job(model, {}, options, rows, cost, caller, deadline, 0, future, rows_of_pass)
+
+
+def submit(scheduler: Scheduler, job: Job, receive: Receive | None = None) -> asyncio.Task[Answer]:
+    """Admits a job, and waits for its answer in a task."""
+    admitted = scheduler.admission.admit(job.model, job.cost, job.rows)
+
+    async def wait() -> Answer:
+        try:
+            return await scheduler.answer(job, receive)
+        finally:
+            scheduler.end(admitted)
+
+    return asyncio.ensure_future(wait())
+
+
+async def arrived() -> None:
+    """Lets the jobs that were submitted reach the queue."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 class Computation:

@@ -37,7 +37,7 @@ class Replica:
     async def check_health(self) -> None:
         """Raise an error if the engine has work and shows no sign of life: Ray then replaces the replica."""
         parts = self.app.parts
-        parts.heartbeat.require_alive(parts.settings.engine_silence)
+        parts.scheduler.require_alive(parts.settings.engine_silence)
 
 
 def _asgi_app(settings: Settings) -> Callable[[], ReplicaApp]:

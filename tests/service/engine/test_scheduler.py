@@ -10,12 +10,21 @@ import pytest
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine import scheduler as scheduling
 from murho.service.engine.scheduler import Scheduler
-from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
-from tests.service.some_jobs import Computation, job_of
+from murho.service.errors import (
+    ClientGoneError,
+    DeadlineError,
+    EngineSilentError,
+    NotReadyError,
+    QueueFullError,
+    TooLargeError,
+)
+from tests.service.some_jobs import Computation, arrived, job_of, submit
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from murho.service.engine.scheduler import Receive
 
 
 def run(scheduler: Scheduler, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -32,12 +41,12 @@ def test_jobs_that_wait_share_a_pass_in_one_thread() -> None:
 
     async def test() -> None:
         first = job_of()
-        scheduler.submit(first)
+        submit(scheduler, first)
         await computation.until_begun()
         others = [job_of() for _ in range(20)]
         for job in others:
-            scheduler.submit(job)
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job)
+        await arrived()
         computation.release.set()
         await asyncio.gather(*(job.future for job in [first, *others]))
         assert [[part.job for part in slices] for slices in computation.passes] == [[first], others]
@@ -54,7 +63,7 @@ def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass() -> None:
 
     async def test() -> None:
         blocker = job_of(model=FakeModel("blocker"))
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
         seed = FakeModel().spec.default_seed
         kinds = [
@@ -66,8 +75,8 @@ def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass() -> None:
             (job_of(model=other), "another model"),
         ]
         for job, _ in kinds:
-            scheduler.submit(job)
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job)
+        await arrived()
         computation.release.set()
         await asyncio.gather(*(job.future for job, _ in kinds))
         names = dict(kinds)
@@ -83,12 +92,12 @@ def test_a_job_without_draws_shares_no_pass_so_that_its_mean_is_the_same_to_the_
 
     async def test() -> None:
         blocker = job_of()
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
         others = [job_of(options=PredictOptions(samples=0), rows_of_pass=256) for _ in range(3)]
         for job in others:
-            scheduler.submit(job)
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job)
+        await arrived()
         computation.release.set()
         await asyncio.gather(*(job.future for job in others))
         assert [[part.job for part in slices] for slices in computation.passes[1:]] == [[job] for job in others]
@@ -104,7 +113,7 @@ def test_the_passes_of_a_job_without_draws_do_not_depend_on_measured_speed(secon
     async def test() -> None:
         job = job_of(600, options=PredictOptions(samples=0), rows_of_pass=256)
         scheduler.rates.record(job.model, 1e6, 1e6 * seconds)
-        scheduler.submit(job)
+        submit(scheduler, job)
         await job.future
         assert [part.rows for slices in computation.passes for part in slices] == [256, 256, 88]
 
@@ -119,11 +128,11 @@ def test_a_small_job_waits_for_one_pass_of_a_large_one(monkeypatch: pytest.Monke
     async def test() -> None:
         large = [job_of(1000), job_of(1000)]
         for job in large:
-            scheduler.submit(job)
+            submit(scheduler, job)
         await computation.until_begun()
         small = job_of()
-        scheduler.submit(small)
-        await asyncio.sleep(0)  # what was submitted arrives
+        submit(scheduler, small)
+        await arrived()
         computation.release.set()
         await small.future
         await asyncio.gather(*(job.future for job in large))
@@ -143,12 +152,12 @@ def test_a_pass_takes_a_quarter_of_the_small_jobs_that_wait_if_that_is_more(monk
 
     async def test() -> None:
         blocker = job_of()
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
         small = [job_of(50) for _ in range(32)]
         for job in small:
-            scheduler.submit(job)
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job)
+        await arrived()
         computation.release.set()
         await asyncio.gather(*(job.future for job in small))
         assert [len(slices) for slices in computation.passes[1:]][:6] == [8, 6, 4, 3, 2, 2]
@@ -163,12 +172,12 @@ def test_a_large_job_is_not_starved_by_small_ones(monkeypatch: pytest.MonkeyPatc
 
     async def test() -> None:
         blocker = job_of()
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
         large, small = job_of(300), [job_of(60) for _ in range(10)]
         for job in [*small, large]:
-            scheduler.submit(job)
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job)
+        await arrived()
         computation.release.set()
         await asyncio.gather(large.future, *(job.future for job in small))
         kinds = [slices[0].job is large for slices in computation.passes[1:]]
@@ -191,8 +200,8 @@ def test_an_error_reaches_its_caller_alone() -> None:
     async def test() -> None:
         bad, good = job_of(), job_of()
         computation.errors[bad] = ZeroDivisionError()
-        scheduler.submit(bad)
-        scheduler.submit(good)
+        submit(scheduler, bad)
+        submit(scheduler, good)
         with pytest.raises(ZeroDivisionError):
             await bad.future
         await good.future
@@ -207,7 +216,7 @@ def test_the_first_call_comes_before_all_work() -> None:
 
     async def test() -> None:
         job = job_of()
-        scheduler.submit(job)
+        submit(scheduler, job)
         scheduler.start(first=lambda: seen.append(len(computation.passes)))
         await job.future
 
@@ -223,16 +232,16 @@ def test_above_the_bound_of_requests_the_caller_is_told_to_come_back() -> None:
     async def test() -> None:
         jobs = [job_of(), job_of()]
         for job in jobs:
-            scheduler.submit(job)
+            submit(scheduler, job)
         with pytest.raises(QueueFullError) as caught:
-            scheduler.submit(job_of())
+            submit(scheduler, job_of())
         assert caught.value.retry_after == 1
         with pytest.raises(QueueFullError):
-            scheduler.require_room()
-        await asyncio.sleep(0)  # what was submitted arrives
+            scheduler.admission.require_room()
+        await arrived()
         computation.release.set()
         await asyncio.gather(*(job.future for job in jobs))
-        scheduler.require_room()
+        scheduler.admission.require_room()
 
     run(scheduler, test)
     assert (scheduler.pending, scheduler.pending_cost) == (0, 0)
@@ -245,22 +254,22 @@ def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_ke
 
     async def test() -> None:
         blocker = job_of()
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
         jobs = [job_of(cost=1e5) for _ in range(100)]  # of 0.02 s each
-        for job in jobs:
-            scheduler.submit(job)
-        await asyncio.sleep(0)  # what was submitted arrives
-        scheduler.require_room()  # a burst is welcome
+        tasks = [submit(scheduler, job) for job in jobs]
+        await arrived()
+        scheduler.admission.require_room()  # a burst is welcome
         ahead[0] = 11.0
         with pytest.raises(
             QueueFullError, match=r"for \d\d s the queue has not been empty, and the 100 small"
         ) as caught:
-            scheduler.require_room()
+            scheduler.admission.require_room()
         assert caught.value.retry_after == 2
-        for job in jobs[:80]:
-            scheduler.forget(job)
-        scheduler.require_room()
+        for task in tasks[:80]:
+            task.cancel()
+        await arrived()
+        scheduler.admission.require_room()
         computation.release.set()
         await asyncio.gather(blocker.future, *(job.future for job in jobs[80:]))
 
@@ -274,11 +283,11 @@ def test_the_time_after_which_to_come_back_is_that_of_the_work_that_waits() -> N
     async def test() -> None:
         scheduler.rates.record(job_of().model, 1e6, 10.0)  # 10 microseconds a row-draw
         job = job_of(cost=5e5)
-        scheduler.submit(job)
+        submit(scheduler, job)
         with pytest.raises(QueueFullError, match=r"5\.0 s") as caught:
-            scheduler.require_room()
+            scheduler.admission.require_room()
         assert caught.value.retry_after == 5
-        await asyncio.sleep(0)  # what was submitted arrives
+        await arrived()
         computation.release.set()
         await job.future
 
@@ -291,12 +300,12 @@ def test_the_bound_of_cost_counts_the_work() -> None:
 
     async def test() -> None:
         job = job_of(4, cost=8)
-        scheduler.submit(job)
+        submit(scheduler, job)
         with pytest.raises(QueueFullError):
-            scheduler.submit(job_of(3))
+            submit(scheduler, job_of(3))
         with pytest.raises(TooLargeError, match="at most 5 rows"):
-            scheduler.submit(job_of(11, cost=22))
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job_of(11, cost=22))
+        await arrived()
         computation.release.set()
         await job.future
 
@@ -311,15 +320,15 @@ def test_a_job_whose_deadline_has_passed_is_never_begun() -> None:
     async def test() -> None:
         nonlocal now
         blocker = job_of()
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
         late = job_of(deadline=2.0)
-        scheduler.submit(late)
+        task = submit(scheduler, late)
+        await arrived()
         now = 3.0
-        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         with pytest.raises(DeadlineError, match=r"within 2 seconds.*waited for its turn.*Try again later"):
-            await late.future
+            await task
         assert len(computation.passes) == 1
 
     run(scheduler, test)
@@ -341,10 +350,10 @@ def test_a_late_request_is_told_what_it_waited_for(deadline: float, others: int,
 
     async def test() -> None:
         for _ in range(others):
-            scheduler.submit(job_of())
+            submit(scheduler, job_of())
         late = job_of(deadline=deadline)
-        scheduler.submit(late)
-        assert said in str(scheduler.too_late(late))
+        submit(scheduler, late)
+        assert said in str(scheduler._too_late(late))
 
     asyncio.run(test())
 
@@ -358,10 +367,10 @@ def test_a_long_job_stops_soon_after_its_deadline(monkeypatch: pytest.MonkeyPatc
     async def test() -> None:
         nonlocal now
         job = job_of(1000, deadline=2.0)
-        scheduler.submit(job)
+        submit(scheduler, job)
         await computation.until_begun()
         now = 3.0
-        await asyncio.sleep(0)  # what was submitted arrives
+        await arrived()
         computation.release.set()
         with pytest.raises(DeadlineError, match=r"100 of 1000 rows were computed.*Send fewer rows"):
             await job.future
@@ -376,35 +385,21 @@ def test_a_job_that_nobody_waits_for_is_dropped() -> None:
 
     async def test() -> None:
         blocker, gone, next_one = job_of(), job_of(), job_of()
-        scheduler.submit(blocker)
+        submit(scheduler, blocker)
         await computation.until_begun()
-        scheduler.submit(gone)
-        scheduler.forget(gone)
-        scheduler.forget(gone)  # once is enough
+        task = submit(scheduler, gone)
+        await arrived()
+        task.cancel()
+        await arrived()
         assert scheduler.pending == 1
-        scheduler.submit(next_one)
-        await asyncio.sleep(0)  # what was submitted arrives
+        submit(scheduler, next_one)
+        await arrived()
         computation.release.set()
         await next_one.future
         assert [part.job for slices in computation.passes for part in slices] == [blocker, next_one]
 
     run(scheduler, test)
     assert (scheduler.pending, scheduler.pending_cost) == (0, 0)
-
-
-def test_a_short_job_waits_for_company_as_long_as_the_settings_say() -> None:
-    computation = Computation()
-    scheduler = Scheduler(computation, 100, 100, max_delay=0.1)
-
-    async def test() -> None:
-        jobs = [job_of(), job_of()]
-        for job in jobs:
-            scheduler.submit(job)
-            await asyncio.sleep(0.01)
-        await asyncio.gather(*(job.future for job in jobs))
-        assert [[part.job for part in slices] for slices in computation.passes] == [jobs]
-
-    run(scheduler, test)
 
 
 def test_closing_finishes_what_was_admitted_and_admits_nothing_more() -> None:
@@ -414,12 +409,12 @@ def test_closing_finishes_what_was_admitted_and_admits_nothing_more() -> None:
 
     async def test() -> None:
         job = job_of()
-        scheduler.submit(job)
+        submit(scheduler, job)
         await computation.until_begun()
         assert not scheduler.close(0.01)
         with pytest.raises(NotReadyError):
-            scheduler.submit(job_of())
-        await asyncio.sleep(0)  # what was submitted arrives
+            submit(scheduler, job_of())
+        await arrived()
         computation.release.set()
         await job.future
         assert await asyncio.to_thread(scheduler.close, 10)
@@ -433,7 +428,7 @@ def test_an_event_loop_that_has_ended_stops_nothing() -> None:
     scheduler.start()
 
     async def leave() -> None:
-        scheduler.submit(job_of())
+        submit(scheduler, job_of())
         await computation.until_begun()
 
     asyncio.run(leave())
@@ -441,7 +436,7 @@ def test_an_event_loop_that_has_ended_stops_nothing() -> None:
 
     async def ask() -> None:
         job = job_of()
-        scheduler.submit(job)
+        submit(scheduler, job)
         await job.future
 
     with contextlib.closing(asyncio.new_event_loop()) as loop:
@@ -458,12 +453,12 @@ def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
     async def test() -> None:
         nonlocal now
         first, second = job_of(), job_of()
-        scheduler.submit(first)
+        submit(scheduler, first)
         await computation.until_begun()
         now = 1.0
-        scheduler.submit(second)
+        submit(scheduler, second)
+        await arrived()
         now = 3.0
-        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await second.future
         assert (first.timing.queue, first.timing.compute) == (0.0, 3.0)
@@ -472,37 +467,105 @@ def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
     run(scheduler, test)
 
 
-def test_reserved_work_is_pending_as_a_whole_and_its_jobs_ask_no_more() -> None:
+def test_work_is_pending_until_its_request_ends_and_counts_less_as_it_is_done() -> None:
+    scheduler = Scheduler(Computation(), 2, 100)
+    admission = scheduler.admission
+    admitted = admission.admit(FakeModel(), 90.0, 90)
+    assert (scheduler.pending, scheduler.pending_cost) == (1, 90.0)
+    with pytest.raises(QueueFullError):
+        admission.admit(FakeModel(), 20.0, 20)
+    admission.done(admitted, 40.0)
+    assert (scheduler.pending, scheduler.pending_cost) == (1, 50.0)
+    admission.done(admitted, 60.0)  # together a little more than was admitted
+    assert (scheduler.pending, scheduler.pending_cost) == (1, 0.0)
+    scheduler.end(admitted)
+    scheduler.end(admission.admit(FakeModel(), 90.0, 90))
+    assert (scheduler.pending, scheduler.pending_cost) == (0, 0.0)
+    with pytest.raises(TooLargeError):
+        admission.admit(FakeModel(), 101.0, 90)
+
+
+async def stays() -> dict[str, Any]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def leaves() -> dict[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize(
+    ("receive", "seconds", "error"), [(stays, 0.1, DeadlineError), (leaves, 20.0, ClientGoneError)]
+)
+def test_a_deadline_or_a_client_that_leaves_ends_the_wait(
+    receive: Receive, seconds: float, error: type[Exception]
+) -> None:
     computation = Computation(held=True)
-    scheduler = Scheduler(computation, 2, 100)
+    scheduler = Scheduler(computation, 10, 100)
 
     async def test() -> None:
-        with scheduler.reserved(FakeModel(), 90.0, 90) as reservation:
-            assert (scheduler.pending, scheduler.pending_cost) == (1, 90.0)
-            with pytest.raises(QueueFullError):
-                scheduler.submit(job_of(20))
-            first, second = job_of(40, reservation=reservation), job_of(60, reservation=reservation)
-            scheduler.submit(first)
-            assert (scheduler.pending, scheduler.pending_cost) == (1, 90.0)
-            await computation.until_begun()
-            scheduler.submit(second)  # together a little more than was reserved
-            assert scheduler.pending_cost == 100.0
-            computation.release.set()
-            await asyncio.gather(first.future, second.future)
-            assert (scheduler.pending, scheduler.pending_cost) == (1, 0.0)
+        job = job_of(deadline=scheduler.clock() + seconds)
+        with pytest.raises(error):
+            await submit(scheduler, job, receive)
+        assert job.over
         assert scheduler.pending == 0
+        computation.release.set()
 
     run(scheduler, test)
 
 
-def test_what_is_reserved_and_not_used_is_given_back() -> None:
-    scheduler = Scheduler(Computation(), 2, 100)
+def test_a_caller_that_is_cancelled_is_forgotten() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 10, 100)
 
     async def test() -> None:
-        with pytest.raises(ValueError, match="broken"), scheduler.reserved(FakeModel(), 90.0, 90):
-            raise ValueError("broken")
-        assert (scheduler.pending, scheduler.pending_cost) == (0, 0.0)
-        with pytest.raises(TooLargeError), scheduler.reserved(FakeModel(), 101.0, 90):
-            pass
+        job = job_of()
+        task = submit(scheduler, job, stays)
+        await asyncio.sleep(0.2)  # by then its client is watched
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert job.over
+        await arrived()
+        assert len(asyncio.all_tasks()) <= 2  # the watch ends with the wait
+        computation.release.set()
+
+    run(scheduler, test)
+
+
+def test_an_answer_needs_no_watch() -> None:
+    asked = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return await stays()
+
+    async def test() -> None:
+        for _ in range(3):
+            await submit(scheduler, job_of(), receive)
+
+    scheduler = Scheduler(Computation(), 10, 100)
+    run(scheduler, test)
+    assert asked == 0
+
+
+def test_a_silent_engine_is_told() -> None:
+    computation = Computation(held=True)
+    now = 0.0
+    scheduler = Scheduler(computation, 10, 100, clock=lambda: now)
+
+    async def test() -> None:
+        nonlocal now
+        task = submit(scheduler, job_of())
+        await computation.until_begun()
+        now = 60.0
+        scheduler.require_alive(60.0)
+        now = 61.0
+        with pytest.raises(EngineSilentError, match="61 seconds; 60 are the most"):
+            scheduler.require_alive(60.0)
+        computation.release.set()
+        await task
+        scheduler.require_alive(0.0)  # a thread that waits for work is not silent
 
     run(scheduler, test)

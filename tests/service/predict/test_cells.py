@@ -9,7 +9,7 @@ import pytest
 from murho.model.tables.cells import LONGEST_TEXT
 from murho.model.tables.readings import DateReading, NumberReading
 from murho.model.tables.schema import Feature, FeatureKind
-from murho.service.predict.cells import ABSENT, PIECE_CELLS, decode_cells, explain_cell
+from murho.service.predict.rows import ABSENT, PIECE_CELLS, decode_cells, explain_cell
 
 NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())
 BOOLEAN = replace(NUMERIC, kind=FeatureKind.BOOLEAN)

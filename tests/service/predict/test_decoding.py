@@ -9,9 +9,8 @@ import anyio
 import pytest
 
 from murho.service.errors import MediaTypeError, TooLargeError
-from murho.service.predict.decoding import SMALL_BODY_BYTES, Coding, Decoder
-from murho.service.predict.formats import CODECS
-from murho.service.predict.json_codec import JSONCodec
+from murho.service.predict.formats import CODECS, SMALL_BODY_BYTES, Coding, Decoder
+from murho.service.predict.json_requests import JSONCodec
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
 

@@ -28,14 +28,14 @@ PIECES = 48
 def test_small_requests_have_a_quarter_for_themselves() -> None:
     room = RequestRoom(16 * SMALL_BYTES)
     large, small, more = Share(room), Share(room), Share(room)
-    large.add(12 * SMALL_BYTES)
+    large.resize(12 * SMALL_BYTES)
     with pytest.raises(QueueFullError) as refused:
-        more.add(SMALL_BYTES + 1)
+        more.resize(SMALL_BYTES + 1)
     assert refused.value.retry_after
-    more.add(SMALL_BYTES)
-    small.add(SMALL_BYTES)
+    more.resize(SMALL_BYTES)
+    small.resize(SMALL_BYTES)
     with pytest.raises(QueueFullError):
-        small.add(1)
+        small.resize(SMALL_BYTES + 1)
     for share in (large, small, more):
         share.resize(0)
     assert room.taken == 0
@@ -44,11 +44,11 @@ def test_small_requests_have_a_quarter_for_themselves() -> None:
 def test_what_is_alone_has_room() -> None:
     room = RequestRoom(10)
     share = Share(room)
-    share.add(5)
-    share.add(100)
+    share.resize(5)
+    share.resize(105)
     assert room.taken == 105
     with pytest.raises(QueueFullError):
-        Share(room).add(1)
+        Share(room).resize(1)
     share.resize(3)
     assert room.taken == 3
 
@@ -64,12 +64,12 @@ async def _waiting() -> None:
     with pytest.raises(DeadlineError):
         await room.take(1, 0.02)
     assert not any(task.done() for task in waiting)
-    room.give_back(30)
+    room.taken -= 30
     await waiting[0]
     assert room.taken == 6
-    room.give_back(6)
+    room.taken -= 6
     await waiting[1]
-    room.give_back(6)
+    room.taken -= 6
     assert room.taken == 0
 
 
@@ -178,7 +178,7 @@ def test_no_room_for_an_answer_is_told_before_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["murho.service.predict.json_codec.encode_answer", "murho.service.predict.call.answer_values"]
+    "where", ["murho.service.predict.json_requests.encode_answer", "murho.service.predict.in_flight.answer_values"]
 )
 def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:

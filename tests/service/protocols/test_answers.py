@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from murho.model.predictive.prediction import AnswerField, Axis, Prediction, PredictOptions, Unit
-from murho.service.predict.codec import Answered
-from murho.service.predict.inputs import Form, Inputs
+from murho.service.predict.answers import Answered
+from murho.service.predict.rows import Form, Inputs
 from murho.service.protocols.answers import infer_response
 from murho.service.protocols.outputs import Output, outputs_of
 from murho.service.protocols.requests import InferAsked

@@ -122,7 +122,7 @@ def test_a_body_may_be_the_matrix_alone(client: AppClient) -> None:
     assert error == "The body has 47 bytes; a row of 3 FP64 takes 24."
     error = error_of(client.post("/v2/models/cars/infer", content=MATRIX.tobytes(), headers={LENGTH: "0"}))
     assert "models with one input" in error
-    assert "isn't valid JSON" in error_of(client.post(PATH, content=b"", headers={LENGTH: "0"}))
+    assert "The body is empty" in error_of(client.post(PATH, content=b"", headers={LENGTH: "0"}))
 
 
 def test_nan_in_json_is_a_missing_value(client: AppClient) -> None:

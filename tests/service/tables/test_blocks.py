@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from murho.service.predict.formats import CODECS, PARQUET
 from murho.service.tables.blocks import BlockCodec
-from murho.service.predict.codec import Answered
+from murho.service.predict.answers import Answered
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA, FakeModel
 from tests.service.{module} import {model}

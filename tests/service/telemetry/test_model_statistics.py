@@ -1,36 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from murho.service.engine.jobs import Slice, Timing
+from murho.service.engine.jobs import Timing
 from murho.service.telemetry.model_statistics import ModelStatistics
 from tests.service.support import FakeModel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from murho.service.engine.scheduler import Outcome
-
-
-class FakeJob:
-    def __init__(self, model: FakeModel) -> None:
-        self.model = model
-
-
-def part(model: FakeModel, rows: int) -> Slice:
-    return Slice(FakeJob(model), 0, rows)  # type: ignore[arg-type]  # only its model is asked for
 
 
 def test_passes_are_counted_by_their_rows_rounded_up_to_a_power_of_two() -> None:
     model, statistics = FakeModel(), ModelStatistics()
-    times = iter(range(100))
-
-    def compute(slices: Sequence[Slice]) -> list[Outcome]:
-        return [None] * len(slices)
-
-    counted = statistics.counting(compute, clock=lambda: float(next(times)))
     for rows in ([1], [2], [3], [1, 2, 1], [1000]):
-        assert counted([part(model, count) for count in rows]) == [None] * len(rows)
+        statistics.count_pass(model, sum(rows), 1.0)
     batches = statistics.of(model).batches
     assert {size: (batch.count, batch.seconds) for size, batch in batches.items()} == {
         1: (1, 1.0),

@@ -1,13 +1,11 @@
-"""The core of the service, free of any protocol: arrays and options in, predictions out.
+"""One pass of the engine: rows of several requests to one checkpoint, with the same seed and number of draws.
 
-`Predictor.compute` answers one pass: rows of several requests to one checkpoint, with the same seed and number of
-draws. They share one encoding and one run of the network; requests with the same options also share their question.
-The answer for a row does not depend on what else is in the pass.
+They share one encoding and one run of the network; requests with the same options also share their question. The answer
+for a row does not depend on what else is in the pass.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +13,7 @@ import numpy as np
 from murho.model.errors import MurhoError
 from murho.model.predictive.prediction import Question, arrays_of, in_one
 from murho.model.tables.schema import UnfamiliarValue
-from murho.service.engine.jobs import Answer, Job, Slice
-from murho.service.engine.scheduler import PASS_SECONDS
+from murho.service.engine.jobs import Answer
 from murho.service.errors import ComputationError, NotReadyError
 
 if TYPE_CHECKING:
@@ -24,15 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
+    from murho.model.predictive.prediction import AnyPrediction
     from murho.model.tables.schema import Columns
-    from murho.service.engine.jobs import ModelLike, Reservation
-    from murho.service.engine.scheduler import Outcome, Scheduler
-    from murho.service.engine.waiting import Receive, Waiting
+    from murho.service.engine.jobs import Slice
+    from murho.service.engine.scheduler import Outcome
 
-__all__ = ["RowsNotFiniteError", "compute", "predict"]
-
-NO_ROW = np.zeros(0, dtype=bool)
+__all__ = ["RowsNotFiniteError", "compute"]
 
 
 class RowsNotFiniteError(MurhoError):
@@ -45,59 +39,6 @@ class RowsNotFiniteError(MurhoError):
     def __init__(self, cells: list[tuple[int, str]]) -> None:
         super().__init__("The prediction isn't finite: some values are too far outside the training range.")
         self.cells = cells
-
-
-async def predict(
-    scheduler: Scheduler,
-    waiting: Waiting,
-    model: ModelLike,
-    columns: Columns,
-    options: PredictOptions,
-    *,
-    cost: float | None = None,
-    caller: str = "",
-    max_outside: int = 0,
-    deadline: float = float("inf"),
-    receive: Receive | None = None,
-    reservation: Reservation | None = None,
-) -> Answer:
-    """Returns the prediction for a batch of rows.
-
-    Args:
-        scheduler: Admits the work and computes it.
-        waiting: Watches over its deadline and over the client.
-        model: The checkpoint.
-        columns: Canonical columns `[B]`, all features of the model's schema.
-        options: Valid options.
-        cost: `model.cost` of the work, if it is known.
-        caller: Who asks.
-        max_outside: The most values unlike the training rows to return.
-        deadline: Time on the scheduler's clock after which the answer is no longer wanted.
-        receive: Tells whether the client is gone (`Waiting.answer`).
-        reservation: Has admitted this work already.
-
-    Raises:
-        RowsNotFiniteError: The answer isn't finite for rows far outside the training range.
-        ComputationError: The answer isn't finite for rows within the training range.
-        TooLargeError, QueueFullError, DeadlineError, NotReadyError, ClientGoneError: Raised by the scheduler.
-    """
-    rows = len(next(iter(columns.values())))
-    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    job = Job(
-        model,
-        columns,
-        options,
-        rows,
-        model.cost(rows, options) if cost is None else cost,
-        caller,
-        deadline,
-        max_outside,
-        future,
-        reservation,
-        model.rows_without_draws(columns, PASS_SECONDS) if options.samples == 0 else None,
-    )
-    scheduler.submit(job)
-    return await waiting.answer(job, receive)
 
 
 def compute(slices: Sequence[Slice]) -> list[Outcome]:
@@ -124,17 +65,12 @@ def _compute(slices: Sequence[Slice]) -> list[Outcome]:
         start, stop = stop, stop + part.rows
         questions.append(Question(slice(start, stop), part.job.options))
     predictions = model.predict_questions(columns, questions)
-    finite = _Finite()
-    all_finite = [finite.all(prediction) for prediction in predictions]
-    told = [prediction.told if fine else NO_ROW for prediction, fine in zip(predictions, all_finite, strict=True)]
+    finite = _finite(predictions)
+    told = [prediction.told if fine else None for prediction, fine in zip(predictions, finite, strict=True)]
     unlike = _unlike(slices, columns, told)
     return [
-        _outcome(part, prediction, values)
-        if fine
-        else _not_finite(part, columns, question.rows, finite.rows(prediction))
-        for part, question, prediction, fine, values in zip(
-            slices, questions, predictions, all_finite, unlike, strict=True
-        )
+        _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
+        for part, question, prediction, fine, values in zip(slices, questions, predictions, finite, unlike, strict=True)
     ]
 
 
@@ -167,10 +103,8 @@ def _unlike(
     cells: list[tuple[int, int, int]] = []
     start = 0
     for place, (part, rows, room) in enumerate(zip(slices, told, rooms, strict=True)):
-        cells += [
-            (start + row, place, part.start + row)
-            for row in np.flatnonzero(NO_ROW if rows is None else rows)[:room].tolist()
-        ]
+        if rows is not None:
+            cells += [(start + row, place, part.start + row) for row in rows.nonzero()[0][:room].tolist()]
         start += part.rows
     if cells:
         numbers = [number for number, _, _ in cells]
@@ -205,34 +139,23 @@ def _passing(error: BaseException) -> BaseException:
     return error
 
 
-class _Finite:
-    """Whether the numbers of predictions are finite. Predictions of one pass share arrays, which are searched once."""
-
-    def __init__(self) -> None:
-        self._searched: dict[int, bool] = {}
-
-    def all(self, prediction: AnyPrediction) -> bool:
-        """Returns whether all numbers are finite."""
-        for array in arrays_of(prediction):
-            whole = array.base if isinstance(array.base, np.ndarray) else array
-            known = self._searched.get(id(whole))
-            if known is None:
-                known = self._searched[id(whole)] = bool(np.isfinite(whole).all())
-            if not known and not np.isfinite(array).all():
-                return False
-        return True
-
-    def rows(self, prediction: AnyPrediction) -> NDArray[np.bool_]:
-        """Returns whether all numbers of each row are finite, `[B]`."""
-        finite = np.ones(len(prediction), dtype=bool)
-        for array in arrays_of(prediction):
-            finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
-        return finite
+def _finite(predictions: Sequence[AnyPrediction]) -> list[bool]:
+    """Returns whether all numbers of each prediction of a pass are finite; they share arrays, searched once."""
+    arrays = [array for prediction in predictions for array in arrays_of(prediction)]
+    owners = [array.base if isinstance(array.base, np.ndarray) else array for array in arrays]
+    for owner in dict(zip(map(id, owners), owners, strict=True)).values():
+        if not np.isfinite(owner).all():
+            break
+    else:
+        return [True] * len(predictions)
+    return [all(np.isfinite(array).all() for array in arrays_of(prediction)) for prediction in predictions]
 
 
-def _not_finite(part: Slice, columns: Columns, rows: slice, finite: NDArray[np.bool_]) -> MurhoError:
-    """Returns the error of a slice with rows whose numbers aren't finite."""
-    model = part.job.model
+def _not_finite(part: Slice, prediction: AnyPrediction, columns: Columns, rows: slice) -> MurhoError:
+    """Returns the error of a slice, at some rows of a pass, with rows whose numbers aren't finite."""
+    model, finite = part.job.model, np.ones(part.rows, dtype=bool)
+    for array in arrays_of(prediction):
+        finite &= np.isfinite(array).reshape(part.rows, -1).all(axis=1)
     broken = np.flatnonzero(~finite)
     # Numbers grow without bound only beyond the training range. Anywhere else it is our fault.
     outside = model.schema.outside({name: column[rows][broken] for name, column in columns.items()})

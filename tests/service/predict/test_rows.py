@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.inputs import Form, parse_inputs
-from tests.service.support import NAMES, ROW, SCHEMA
+from murho.service.predict.rows import Form, example_row, parse_inputs
+from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 
 OTHER: dict[str, Any] = {**ROW, "Weight": 2000, "Horsepower": None, "Origin/plant": "Japan"}
 FORMS = {
@@ -133,3 +135,21 @@ def test_many_wrong_rows_are_counted_and_the_first_listed() -> None:
         "/inputs/0/x",
         "/inputs/1/Weight",
     ]
+
+
+def test_an_example_from_the_schema_is_within_the_training_range() -> None:
+    row = example_row(FakeModel())
+    assert SCHEMA.outside(parse_inputs([row], SCHEMA, 1).columns) == []
+    assert row["Weight"] == 3000.0
+
+
+@pytest.mark.parametrize(("stored", "shown"), [(ROW, ROW), ({"Weight": 1}, example_row(FakeModel()))])
+def test_the_training_row_of_the_checkpoint_goes_first_if_it_has_all_features(stored: Any, shown: Any) -> None:
+    model = FakeModel()
+    model.spec = replace(model.spec, training={"example": stored})
+    assert example_row(model) == shown
+
+
+def test_a_feature_without_a_training_value_is_null() -> None:
+    never = Feature("Never", FeatureKind.NUMERIC, None, True, None, None, ())
+    assert example_row(FakeModel(schema=replace(SCHEMA, features=(never,)))) == {"Never": None}

@@ -5,44 +5,41 @@ A protocol reads the body and writes the answer. The model, the limits, the queu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING
 
 from murho.model.errors import MurhoError, Problem
-from murho.model.predictive.prediction import level_hint
-from murho.service.engine.predictor import RowsNotFiniteError, predict
+from murho.service.engine.jobs import Job
+from murho.service.engine.passes import RowsNotFiniteError
+from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError
 from murho.service.http.exchange import headers_of, read_body, spool_body, wanted_within
-from murho.service.predict.answer import MAX_WARNINGS, describe_outside
-from murho.service.predict.codec import Answered
-from murho.service.predict.decoding import answer_values
+from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Self
 
     from starlette.types import Receive, Scope
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import UnfamiliarValue
-    from murho.service.engine.jobs import Answer, ModelLike, Reservation, Timing
+    from murho.service.engine.jobs import Answer, ModelLike, Timing
+    from murho.service.engine.queue import Admitted
     from murho.service.parts import Parts
     from murho.service.predict.codec import Asked
-    from murho.service.predict.inputs import Inputs
+    from murho.service.predict.rows import Inputs
     from murho.service.security.callers import Caller
     from murho.service.tables.spool import Spool
 
-__all__ = ["BYTES_PER_ROW_DRAW", "Call", "bad_rows", "warnings_of"]
-
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "bad_rows"]
 
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
-
 VALUE_BYTES = 32
 """Of an answer, while its passes are put together and encoded."""
 
 
-class Call:
+class InFlight:
     """One request for predictions; while it is entered, it is in flight.
 
     Args:
@@ -61,8 +58,10 @@ class Call:
         self.parts = parts
         self.headers = headers_of(scope)
         self._scope, self._receive = scope, receive
+        self._caller: Caller = scope["state"]["caller"]
         self._begin = parts.scheduler.clock()
-        self._served: ModelLike | None = None
+        self._model: ModelLike | None = None
+        self._admitted: Admitted | None = None
         self._charged = 0.0
         self._share, self._answer_bytes = Share(parts.request_room), 0
 
@@ -72,10 +71,13 @@ class Call:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.leave()
-        self._share.resize(0)
-        self.parts.answer_room.give_back(self._answer_bytes)
-        if isinstance(error, MurhoError) and self._served is not None:
-            self.parts.statistics.failed(self._served, self.parts.scheduler.clock() - self._begin)
+        if self._admitted is not None:
+            self.parts.scheduler.end(self._admitted)
+        if self._share.size:
+            self._share.resize(0)
+        self.parts.answer_room.taken -= self._answer_bytes
+        if isinstance(error, MurhoError) and self._model is not None:
+            self.parts.statistics.failed(self._model, self.parts.scheduler.clock() - self._begin)
 
     def find(self, name: str | None = None, version: str | None = None) -> ModelLike:
         """Returns the model that is to answer, before the body is read.
@@ -89,8 +91,7 @@ class Call:
             UnknownModelError: There is no such model or version.
         """
         snapshot, default = self.parts.registry.snapshot, self.parts.settings.default_model
-        model = snapshot.find_default(default) if name is None else snapshot.find(name, version)
-        self._served = model
+        self._model = model = snapshot.find_default(default) if name is None else snapshot.find(name, version)
         return model
 
     async def body(self) -> bytes:
@@ -101,9 +102,10 @@ class Call:
             TooLargeError, SlowRequestError, ClientGoneError: The body doesn't come, or is too large.
             RateLimitError: The caller can't have such a body read now.
         """
-        self.parts.scheduler.require_room()
         settings = self.parts.settings
-        arrived = self._scope["state"].get("arrived", False)  # `connections.protocol` says so
+        arrived = self._scope["state"].get("arrived", False)  # `http.protocol` says so
+        if not arrived:
+            self.parts.scheduler.admission.require_room()
         body = await read_body(
             self._receive,
             self.headers,
@@ -112,12 +114,13 @@ class Call:
             self._share,
             arrived=arrived,
         )
-        self.charge(len(body) / BYTES_PER_ROW_DRAW)
+        if len(body) > SMALL_BYTES:
+            self.charge(len(body) / BYTES_PER_ROW_DRAW)
         return body
 
     async def spool(self, spool: Spool) -> None:
         """Collects the body in a spool; see `body`."""
-        self.parts.scheduler.require_room()
+        self.parts.scheduler.admission.require_room()
         settings = self.parts.settings
         await spool_body(
             self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, self._share, spool
@@ -134,39 +137,32 @@ class Call:
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
-        parts, inputs, options = self.parts, asked.inputs, asked.options
-        cost = model.cost(inputs.count, options)
-        parts.scheduler.require_room(cost, inputs.count)
-        self.charge(cost)
+        inputs, options = asked.inputs, asked.options
+        cost = self.admit(model, inputs.count, options)
         deadline = self.deadline(asked.timeout)
-        await self._take_memory(inputs, answer_values(inputs.count, options, model.schema), deadline)
+        await self._take_memory(
+            inputs, VALUE_BYTES * answer_values(inputs.count, options, model.schema.target.classes), deadline
+        )
         try:
             answer = await self.compute(model, inputs, options, cost, deadline, MAX_WARNINGS + 1)
         except RowsNotFiniteError as error:
             raise bad_rows(error, inputs) from None
-        parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
+        self.parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
         self.answered(model, inputs.count, options, answer.timing)
         warnings = warnings_of(answer.outside, inputs, options)
         return Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, warnings)
 
-    async def _take_memory(self, inputs: Inputs, values: int, deadline: float) -> None:
-        """Takes memory for rows, in place of the body that they were in, and for the values of their answer.
+    def admit(self, model: ModelLike, rows: int, options: PredictOptions) -> float:
+        """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.
 
         Raises:
-            QueueFullError: There is none for the rows.
-            DeadlineError: There was none for the answer in time.
+            TooLargeError, QueueFullError, NotReadyError: There is no room for it (`Admission.require_room`).
+            RateLimitError: It is too much for its caller now.
         """
-        rows, answer = 8 * inputs.count * len(inputs.columns), VALUE_BYTES * values
-        self._share.resize(rows if rows > SMALL_BYTES else 0)
-        if answer > SMALL_BYTES:
-            await self.parts.answer_room.take(answer, deadline - self.parts.scheduler.clock())
-            self._answer_bytes = answer
-
-    @property
-    def caller(self) -> Caller:
-        """Who asks."""
-        caller: Caller = self._scope["state"]["caller"]
-        return caller
+        cost = model.cost(rows, options)
+        self._admitted = self.parts.scheduler.admission.admit(model, cost, rows)
+        self.charge(cost)
+        return cost
 
     def charge(self, cost: float) -> None:
         """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
@@ -174,7 +170,7 @@ class Call:
         Raises:
             RateLimitError: It is too much for now.
         """
-        self.parts.security.admit(self.caller, cost - self._charged, requests=0)
+        self.parts.security.admit(self._caller, cost - self._charged, requests=0)
         self._charged = max(cost, self._charged)
 
     def deadline(self, timeout: float | None) -> float:
@@ -188,66 +184,58 @@ class Call:
         """
         return self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
 
+    async def _take_memory(self, inputs: Inputs, answer: int, deadline: float) -> None:
+        """Takes memory for rows, in place of the body that they were in, and bytes for their answer.
+
+        Raises:
+            QueueFullError: There is none for the rows.
+            DeadlineError: There was none for the answer in time.
+        """
+        rows = 8 * inputs.count * len(inputs.columns)
+        if rows > SMALL_BYTES or self._share.size:
+            self._share.resize(rows if rows > SMALL_BYTES else 0)
+        if answer > SMALL_BYTES:
+            await self.parts.answer_room.take(answer, deadline - self.parts.scheduler.clock())
+            self._answer_bytes = answer
+
     async def compute(
-        self,
-        model: ModelLike,
-        inputs: Inputs,
-        options: PredictOptions,
-        cost: float,
-        deadline: float,
-        most_outside: int,
-        reservation: Reservation | None = None,
+        self, model: ModelLike, inputs: Inputs, options: PredictOptions, cost: float, deadline: float, most_outside: int
     ) -> Answer:
-        """Returns the prediction for some rows of the request; see `predictor.predict`."""
-        return await predict(
-            self.parts.scheduler,
-            self.parts.waiting,
+        """Returns the prediction for some rows of the request, whose work is admitted; see `Scheduler.answer`."""
+        job = Job(
             model,
             inputs.columns,
             options,
-            cost=cost,
-            caller=self.caller.name,
-            max_outside=most_outside,
-            deadline=deadline,
-            receive=self._receive,
-            reservation=reservation,
+            inputs.count,
+            cost,
+            self._caller.name,
+            deadline,
+            most_outside,
+            asyncio.get_running_loop().create_future(),
+            model.rows_without_draws(inputs.columns, PASS_SECONDS) if options.samples == 0 else None,
         )
+        return await self.parts.scheduler.answer(job, self._receive)
+
+    def done(self, cost: float) -> None:
+        """Counts a part of the admitted work as done."""
+        if self._admitted is not None:
+            self.parts.scheduler.admission.done(self._admitted, cost)
 
     def answered(self, model: ModelLike, rows: int, options: PredictOptions, timing: Timing) -> None:
-        """Counts the request as answered."""
+        """Counts the request as answered, and leaves what the access log says of it."""
         self.parts.statistics.answered(model, rows, timing, self.parts.scheduler.clock() - self._begin)
-        self._scope["state"]["facts"] = _facts(self.caller.name, model, rows, options.samples, timing)
+        self._scope["state"]["facts"] = {
+            "caller": self._caller.name,
+            "model": model.name,
+            "version": model.version,
+            "rows": rows,
+            "samples": options.samples,
+            "queue_ms": round(1000 * timing.queue, 2),
+            "compute_ms": round(1000 * timing.compute, 2),
+        }
 
 
 def bad_rows(error: RowsNotFiniteError, inputs: Inputs, first: int = 0) -> BadInputError:
     """Returns the error of rows without a finite answer; `first` rows of the request come before them."""
     message = "The value is so far outside the training range that the prediction isn't finite."
     return BadInputError(Problem(inputs.pointer(first + row, feature), message) for row, feature in error.cells)
-
-
-def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: PredictOptions) -> list[dict[str, str]]:
-    """Returns the warnings of an answer: its values unlike the training rows, and levels that may be meant otherwise.
-
-    Args:
-        outside: See `describe_outside`.
-        inputs: Gives pointers their form.
-        options: Options of the request.
-    """
-    warnings = describe_outside(outside, inputs) if outside else []
-    hint = level_hint(options.percentiles)
-    if hint is not None:
-        warnings.insert(0, {"pointer": "/percentiles", "message": hint})
-    return warnings
-
-
-def _facts(caller: str, model: ModelLike, rows: int, samples: int, timing: Timing) -> dict[str, Any]:
-    """Returns what the access log says of a prediction."""
-    return {
-        "caller": caller,
-        "model": model.name,
-        "version": model.version,
-        "rows": rows,
-        "samples": samples,
-        "queue_ms": round(1000 * timing.queue, 2),
-        "compute_ms": round(1000 * timing.compute, 2),
-    }

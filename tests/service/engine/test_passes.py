@@ -9,13 +9,13 @@ import pytest
 
 from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, arrays_of
 from murho.model.tables.schema import UnfamiliarValue
-from murho.service.engine import predictor, scheduler
+from murho.service.engine import scheduler
 from murho.service.engine.jobs import Answer, Job, Slice
-from murho.service.engine.predictor import RowsNotFiniteError, compute
+from murho.service.engine.passes import RowsNotFiniteError, compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.engine.waiting import Waiting
 from murho.service.errors import ComputationError, NotReadyError
 from tests.service.classifiers import Classifier
+from tests.service.some_jobs import submit
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def predict(model: FakeModel, rows: Columns, options: PredictOptions | None = No
     queue.start()
 
     async def ask() -> Answer:
-        options_or_default = options or PredictOptions(samples=4)
-        return await predictor.predict(queue, Waiting(queue), model, rows, options_or_default, **arguments)
+        return await submit(queue, job_about(model, rows, options or PredictOptions(samples=4), **arguments))
 
     try:
         return asyncio.run(ask())
@@ -160,9 +159,15 @@ def answers(jobs: list[Job]) -> list[Any]:
     return list(compute([Slice(job, 0, job.rows) for job in jobs]))
 
 
-def job_about(model: FakeModel, weights: list[float], options: PredictOptions, *, max_outside: int = 2) -> Job:
+def job_about(
+    model: FakeModel, weights: list[float] | Columns, options: PredictOptions, *, max_outside: int = 2
+) -> Job:
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    return Job(model, columns(weights), options, len(weights), 1.0, "", float("inf"), max_outside, future)
+    rows = columns(weights) if isinstance(weights, list) else weights
+    count = len(rows["Weight"])
+    of_pass = model.rows_without_draws(rows, 0.04) if options.samples == 0 else None
+    cost = model.cost(count, options)
+    return Job(model, rows, options, count, cost, "", float("inf"), max_outside, future, of_pass)
 
 
 MIXED = [

@@ -1,44 +1,32 @@
-"""The JSON document of a request to `POST /predict`: its options, strictly typed. `codecs.inputs` reads its rows.
+"""The options of a request for predictions, from a JSON document or from a query, strictly typed.
 
-`/openapi.json` shows the pydantic models of this module.
+`/openapi.json` shows the pydantic model of this module.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError
-from murho.service.predict.cells import JSON_NAMES
-from murho.service.predict.foreign_bodies import foreign_form
-from murho.service.predict.json_hints import json_hint
-from murho.service.predict.problems import MAX_LISTED, pointer, shorten
-from murho.service.predict.target_options import require_options_for
+from murho.service.predict.problems import MAX_LISTED, pointer, refuse_unknown, shorten
+from murho.service.predict.rows import JSON_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from murho.model.tables.schema import Target
+    from murho.service.settings import Settings
 
-__all__ = [
-    "EXAMPLE",
-    "NO_OBJECT",
-    "PredictRequest",
-    "check_document",
-    "parse_document",
-    "predict_options",
-    "validate_document",
-]
-
-NO_OBJECT = 'The body has to be a JSON object such as {"inputs": [{…}]}.'
+__all__ = ["EXAMPLE", "PredictRequest", "check_options", "predict_options", "query_options", "value_of_text"]
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
-DEFAULT = PredictOptions()
 
 _TRUTH = "true or false"
 EXPECTED: dict[str, tuple[str, str]] = {
@@ -53,6 +41,23 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "timeout": ("a number of seconds above 0", ""),
 }
 """What an option is, and what each entry of it is if it is a list, for messages."""
+
+OF_NUMBERS = {
+    "noise": "A class has no noise that could be left out; leave this option out. epistemic_std and epistemic_entropy "
+    "tell what the draws disagree about.",
+    "thresholds": "A class can't exceed a threshold; leave this option out. probabilities has the probability of each "
+    "class.",
+}
+OF_CLASSES = {
+    "coverage": "It is for prediction sets of classes; leave this option out. For an interval of a given coverage ask "
+    'for two percentiles: "percentiles": [5, 95] hold 90 %.',
+}
+"""Options that are for one kind of target alone, and what to do instead."""
+
+LISTS = frozenset({"percentiles", "thresholds", "include"})
+WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+TRUTH = {"true": True, "false": False}
 
 EXAMPLE: dict[str, Any] = {
     "inputs": [
@@ -140,110 +145,88 @@ class PredictRequest(BaseModel):
     )
 
 
-def parse_document(body: bytes) -> PredictRequest:
-    """Returns the request in a body, with `inputs` as parsed JSON.
-
-    Raises:
-        BadInputError: The body is not a strict JSON object, for example because of NaN, Infinity or a number that
-            float64 can't hold. Or an option is unknown or has a wrong value.
-    """
-    if not body.strip():
-        raise BadInputError([Problem("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')])
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise BadInputError(
-            [Problem("", f"The body isn't valid JSON in UTF-8. {foreign_form(body) or _fault(error)}")]
-        ) from None
-    if not isinstance(document, dict):
-        raise BadInputError([Problem("", NO_OBJECT)])
-    return check_document(document)
-
-
-def _fault(error: orjson.JSONDecodeError) -> str:
-    hint = json_hint(error)
-    return str(error) if hint is None else f"{hint} ({error})"
-
-
-def check_document(document: dict[str, Any]) -> PredictRequest:
+def check_options(document: Mapping[str, Any], *, rows: bool = False) -> PredictRequest:
     """Returns the request in a parsed document.
 
-    Raises:
-        BadInputError: An option is unknown or has a wrong value.
-    """
-    options = list(PredictRequest.model_fields)
-    if not document.keys() <= PredictRequest.model_fields.keys():
-        unknown = [name for name in document if name not in PredictRequest.model_fields]
-        message = f"There is no such option; there are {', '.join(options)}."
-        raise BadInputError(
-            (Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in islice(unknown, MAX_LISTED)),
-            len(unknown),
-        )
-    return validate_document(document)
-
-
-def validate_document(document: dict[str, Any]) -> PredictRequest:
-    """Returns the request in a parsed document of known keys.
+    Args:
+        document: Options by name, and `inputs`.
+        rows: Whether the document has to have `inputs`; else they come in another way.
 
     Raises:
-        BadInputError: An option has a wrong value.
+        BadInputError: An option is unknown or has a wrong value, or the rows aren't there.
     """
+    known = list(PredictRequest.model_fields)[0 if rows else 1 :]
+    unknown = [name for name in document if name not in known]
+    refuse_unknown(unknown, f"There is no such option; there are {', '.join(known)}.")
     try:
-        return PredictRequest.model_validate(document)
+        return PredictRequest.model_validate(document if rows else {"inputs": None, **document})
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False)
         problems = (Problem(pointer(*item["loc"]), _message(item["loc"], item["input"])) for item in wrong)
         raise BadInputError(islice(problems, MAX_LISTED), len(wrong)) from None
 
 
-def predict_options(request: PredictRequest, default_samples: int, max_samples: int, target: Target) -> PredictOptions:
+def query_options(query: Mapping[str, str], settings: Settings, target: Target) -> tuple[PredictOptions, float | None]:
+    """Returns the options of a request whose body is a table, and its timeout in seconds, None if it says none.
+
+    Lists are separated by commas: `?percentiles=5,50,95`. Truth values are `true` and `false`.
+
+    Args:
+        query: The query parameters.
+        settings: See `predict_options`, as for the next.
+        target: The target of the model.
+
+    Raises:
+        BadInputError: An option is unknown, has a wrong value or is not for this kind of target.
+    """
+    request = check_options({name: value_of_text(text, listed=name in LISTS) for name, text in query.items()})
+    return predict_options(request, settings, target), request.timeout
+
+
+def value_of_text(text: str, *, listed: bool = False) -> Any:
+    """Returns the number or truth value that a text stands for; other texts as they are.
+
+    Args:
+        text: The text.
+        listed: Whether it stands for a list of such values, with commas between them.
+    """
+    text = text.strip()
+    if listed:
+        return [value_of_text(part) for part in text.split(",")] if text else []
+    if text in TRUTH:
+        return TRUTH[text]
+    if WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if NUMBER.fullmatch(text) else text
+
+
+def predict_options(request: PredictRequest, settings: Settings, target: Target) -> PredictOptions:
     """Returns the options of a request with the defaults filled in.
 
     Args:
         request: The request.
-        default_samples: S if the request doesn't say.
-        max_samples: The largest S.
+        settings: S if the request doesn't say, and the largest S.
         target: The target of the model: some options are for numbers alone, or for classes.
 
     Raises:
         BadInputError: An option is not for this kind of target, `samples` is above the limit, or a level is too near to
             0 or 100 for float64.
     """
-    require_options_for(target, request)
-    samples = min(default_samples, max_samples) if request.samples is None else request.samples
-    levels = DEFAULT.percentiles if request.percentiles is None else tuple(request.percentiles)
-    if samples > max_samples or levels is not DEFAULT.percentiles:
-        _check(samples, max_samples, levels)
-    include = request.include or ()
-    return _options(
-        samples,
-        levels,
-        request.seed,
-        DEFAULT.noise if request.noise is None else request.noise,
-        tuple(request.thresholds or ()),
-        "draws" in include,
-        DEFAULT.calibrated if request.calibrated is None else request.calibrated,
-        "mc_error" in include,
-        DEFAULT.coverage if request.coverage is None else request.coverage,
-    )
-
-
-@lru_cache(1024)
-def _options(*values: Any) -> PredictOptions:
-    """Returns the options with these values; most requests have the same ones."""
-    return PredictOptions(*values)
-
-
-def _check(samples: int, max_samples: int, levels: tuple[float, ...]) -> None:
-    problems = []
-    if samples > max_samples:
-        problems.append(Problem("/samples", f"This service draws at most {max_samples} samples."))
-    for index, level in enumerate(levels):
+    given = request.model_dump(exclude={"inputs", "timeout"}, exclude_none=True)
+    kind, foreign = ("number", OF_CLASSES) if target.classes is None else ("class", OF_NUMBERS)
+    title = f"{shorten(target.name)!r} is a {kind}."
+    problems = [Problem(pointer(name), f"{title} {advice}") for name, advice in foreign.items() if name in given]
+    if given.setdefault("samples", min(settings.samples, settings.max_samples)) > settings.max_samples:
+        problems.append(Problem("/samples", f"This service draws at most {settings.max_samples} samples."))
+    for index, level in enumerate(given.get("percentiles", ())):
         # The inverse of the mixture's CDF is infinite at probabilities that round to 0 or 1.
         if not 0.0 < level / 100.0 < 1.0:
             problems.append(Problem(pointer("percentiles", index), "The level is too near to 0 or 100."))
     if problems:
         raise BadInputError(problems)
+    include = given.pop("include", ())
+    lists = {name: tuple(value) for name, value in given.items() if name in LISTS}
+    return PredictOptions(**given | lists, draws="draws" in include, mc_error="mc_error" in include)
 
 
 def _message(place: tuple[int | str, ...], value: object) -> str:

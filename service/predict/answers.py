@@ -1,0 +1,281 @@
+"""The answer to a request for predictions: as a JSON document, as the columns of a table, and as facts beside them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
+from murho.model.predictive.answer_columns import names_of_classes
+from murho.model.predictive.prediction import Place, level_hint
+from murho.service.errors import TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.prediction import AnswerField, AnyPrediction, Detail, PredictOptions, Unit
+    from murho.model.tables.schema import Schema, UnfamiliarValue
+    from murho.service.predict.rows import Inputs
+    from murho.service.settings import Settings
+
+__all__ = [
+    "MAX_WARNINGS",
+    "Answered",
+    "answer_columns",
+    "answer_facts",
+    "answer_values",
+    "encode_answer",
+    "encode_document",
+    "fact_headers",
+    "require_place",
+    "warnings_of",
+]
+
+MAX_WARNINGS = 100
+PIECE_VALUES = 4096
+"""Numbers encoded at once, in about half a millisecond: the encoder holds the interpreter's lock."""
+JOIN_BYTES = 2**18
+"""Of a piece of a document, at least, but for the last one."""
+MOST_CLASS_VALUES = 100_000_000
+"""Of one answer: as many as a million rows with a hundred percentiles of a number have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, ready to be encoded.
+
+    Attributes:
+        model: Name and version of the checkpoint.
+        target: The target's name.
+        options: The options of the request.
+        prediction: Finite arrays.
+        warnings: Values unlike the training rows: `pointer` and `message` each.
+    """
+
+    model: tuple[str, str]
+    target: str
+    options: PredictOptions
+    prediction: AnyPrediction
+    warnings: list[dict[str, str]]
+
+    @property
+    def values(self) -> int:
+        """About how many values it has."""
+        return answer_values(len(self.prediction), self.options, self.prediction.classes)
+
+
+def answer_values(rows: int, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
+    """Returns about how many values the answer for so many rows has, and not less."""
+    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
+    return rows * len(classes or (None,)) * of_class
+
+
+def require_place(rows: int, options: PredictOptions, schema: Schema, settings: Settings) -> None:
+    """Checks that the answer for so many rows isn't too large.
+
+    Raises:
+        TooLargeError: It is.
+    """
+    classes = len(schema.target.classes or (None,))
+    draws, values = rows * options.samples * classes, rows * classes * (3 + len(options.percentiles))
+    if options.draws and draws > settings.max_draw_values:
+        of_classes = "" if schema.target.classes is None else f" for {classes} classes"
+        raise TooLargeError(
+            f"The draws of {rows} rows and {options.samples} samples{of_classes} are {draws} numbers; this "
+            f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
+        )
+    if schema.target.classes is not None and values > MOST_CLASS_VALUES:
+        raise TooLargeError(
+            f"The answer for {rows} rows, {classes} classes and {len(options.percentiles)} percentile levels has "
+            f"{values} numbers; {MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
+        )
+
+
+def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: PredictOptions) -> list[dict[str, str]]:
+    """Returns warnings with pointers in the form of the request: values unlike the training rows, and odd levels.
+
+    Args:
+        outside: The first values unlike the training rows, at most `MAX_WARNINGS` + 1. If there is one above
+            `MAX_WARNINGS`, the last warning says that there are more.
+        inputs: The rows of the request.
+        options: Its options: levels that may be meant otherwise come first.
+    """
+    warnings = []
+    if (hint := level_hint(options.percentiles)) is not None:
+        warnings.append({"pointer": "/percentiles", "message": hint})
+    for item in outside[:MAX_WARNINGS]:
+        where = inputs.pointer(item.row, item.feature)
+        warnings.append({"pointer": where, "message": f"{item.feature}: {item.message}"})
+    if len(outside) > MAX_WARNINGS:
+        message = f"More values are unlike the training rows; the first {MAX_WARNINGS} are listed."
+        warnings.append({"pointer": "/inputs", "message": message})
+    return warnings
+
+
+def encode_answer(answered: Answered) -> Iterator[bytes]:
+    """Returns the answer as JSON in UTF-8, in pieces; `predict.answer_models` documents it.
+
+    Keys that were not requested are absent; keys that need draws are null if there are none.
+    """
+    document, prediction = _head(answered), answered.prediction
+    for field, detail in _asked(prediction.answer_fields, answered.options):
+        value = getattr(prediction, field.name)
+        if value is not None:
+            if field.parts:
+                asked = (part.name for part in field.parts if part.is_in(answered.options))
+                value = {name: np.ascontiguousarray(getattr(value, name)) for name in asked}
+            elif field.numeric:
+                value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory
+            else:
+                value = _ClassNames(value, field.unit, prediction.classes or ())
+            if field.detail is not None:
+                value = {**detail, "values": value}
+        document[field.name] = value
+    document["calibrated"] = prediction.calibrated
+    document["warnings"] = answered.warnings
+    if answered.values <= PIECE_VALUES:
+        return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
+    return encode_document(document)
+
+
+def _head(answered: Answered) -> dict[str, Any]:
+    """Returns what every form of an answer begins with."""
+    prediction = answered.prediction
+    head: dict[str, Any] = {
+        "model": {"name": answered.model[0], "version": answered.model[1]},
+        "target": answered.target,
+        "samples": prediction.samples,
+        "seed": prediction.seed,
+    }
+    if prediction.classes is not None:
+        head["classes"] = list(prediction.classes)
+    return head
+
+
+@lru_cache(1024)  # most requests ask for the same
+def _asked(fields: tuple[AnswerField, ...], options: PredictOptions) -> list[tuple[AnswerField, dict[str, Any]]]:
+    """Returns the fields that an answer has, each with what it says besides its values."""
+    return [
+        (field, {} if field.detail is None else {field.detail.name: _detail(field.detail, options)})
+        for field in fields
+        if field.is_in(options)
+    ]
+
+
+def _detail(detail: Detail, options: PredictOptions) -> Any:
+    value = getattr(options, detail.option)
+    if detail.whole and detail.listed:
+        return [int(number) if number.is_integer() else number for number in value]
+    return value
+
+
+class _ClassNames:
+    """Stands for a list with a class a row, or with a list of classes a row; names are made where they are written.
+
+    Args:
+        values: Indices of classes `[B]`, or whether each class is in a set `[B, C]`.
+        unit: Which of the two.
+        classes: Names of the C classes.
+    """
+
+    def __init__(self, values: NDArray[Any], unit: Unit, classes: tuple[str, ...]) -> None:
+        self._values, self._unit, self._classes = values, unit, classes
+        self.size = values.size
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, rows: slice) -> list[Any]:
+        """The names of some rows."""
+        return names_of_classes(self._values[rows], self._unit, self._classes)
+
+
+def _listed(value: _ClassNames) -> list[Any]:
+    """Returns what the encoder has no text for as a list."""
+    return value[:]
+
+
+def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yields an object as JSON in UTF-8, in pieces; arrays in it, at any depth of objects, are lists.
+
+    It is what ``orjson.dumps`` writes, byte for byte.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for part in _object(document):
+        parts.append(part)
+        size += len(part)
+        if size > JOIN_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
+
+
+def _object(document: Mapping[str, Any]) -> Iterator[bytes]:
+    before = b"{"
+    for name, value in document.items():
+        yield before + orjson.dumps(name) + b":"
+        before = b","
+        if isinstance(value, dict):
+            yield from _object(value)
+        elif isinstance(value, np.ndarray | _ClassNames):
+            yield from _array(value)
+        else:
+            yield orjson.dumps(value)
+    yield b"{}" if before == b"{" else b"}"
+
+
+def _array(values: NDArray[Any] | _ClassNames) -> Iterator[bytes]:
+    rows = max(1, PIECE_VALUES * len(values) // max(1, values.size))
+    before = b"["
+    for start in range(0, len(values), rows):
+        yield before + orjson.dumps(values[start : start + rows], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+        before = b","
+        time.sleep(0)  # whoever waits for the lock gets it now
+    yield b"[]" if before == b"[" else b"]"
+
+
+def answer_columns(answered: Answered) -> dict[str, NDArray[Any]]:
+    """Returns the columns by name: those of `murho predict`, then what else was asked for.
+
+    For a number these are `mean, std, epistemic_std, aleatoric_std`, then `p5, p50, …`, `exceedance_T` for each
+    threshold, the Monte Carlo errors as `mean_mc_error, std_mc_error, p5_mc_error, …`, all `[B]`, and `draws` `[B, S]`.
+    With `samples=0` only the mean has numbers; the others are NaN.
+
+    For a class these are `prediction`, `p_CLASS` for each class, `entropy, epistemic_entropy, prediction_set`, then
+    `epistemic_std_CLASS, p5_CLASS, …, mc_error_CLASS` and `draws` `[B, S, C]`. Names of classes are objects: a text in
+    each cell of `prediction`, and a list of texts, or None, in each of `prediction_set`.
+    """
+    return columns_of_prediction(answered.prediction, answered.options, tuple(Place))
+
+
+def answer_facts(answered: Answered) -> dict[str, Any]:
+    """Returns what belongs to the whole answer, by the keys of the JSON answer."""
+    prediction = answered.prediction
+    details = [field.detail for field in prediction.answer_fields if field.detail is not None]
+    return {
+        **_head(answered),
+        "calibrated": prediction.calibrated,
+        **{detail.name: getattr(answered.options, detail.option) for detail in details},
+        "warnings": answered.warnings,
+    }
+
+
+def fact_headers(answered: Answered) -> dict[str, str]:
+    """Returns the facts as headers of an answer whose body has no place for them."""
+    prediction = answered.prediction
+    return {
+        "murho-model": answered.model[0],
+        "murho-version": answered.model[1],
+        "murho-samples": str(prediction.samples),
+        "murho-seed": str(prediction.seed),
+        "murho-calibrated": str(prediction.calibrated).lower(),
+        "murho-warnings": str(len(answered.warnings)),
+    }

@@ -1,0 +1,248 @@
+"""JSON bodies: options and rows in one document.
+
+A good document is decoded by types that are made from the schema of the model, so that its rows become columns without
+a look at their cells. Any other is parsed as plain JSON, and then every value in it is asked: that finds what is wrong,
+and reads what has more than one type, such as a category that is a number.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from murho.model.errors import Problem
+from murho.model.tables.schema import FeatureKind
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.answers import encode_answer
+from murho.service.predict.codec import Asked, Codec
+from murho.service.predict.options import PredictRequest, check_options, predict_options
+from murho.service.predict.problems import foreign_form, refuse_unknown
+from murho.service.predict.rows import (
+    JSON_NAMES,
+    PIECE_CELLS,
+    Form,
+    Inputs,
+    check_rows,
+    column_of,
+    decode_cells,
+    parse_inputs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Schema
+    from murho.service.predict.answers import Answered
+    from murho.service.settings import Settings
+
+__all__ = ["JSONCodec", "load_json"]
+
+MOST_CONTAINERS = 100_000
+"""Lists and objects of a document without types: they take the parser ten times longer than numbers, and the collector
+of garbage longer yet."""
+SEND_TABLES = "Send large tables as Arrow, Parquet or CSV, or as binary tensors to /v2."
+STRINGS_AND_NAN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|NaN', re.DOTALL)
+"""A string that isn't closed goes on to the end, so that the search never begins again within it."""
+
+MISSING = "JSON has no {word}: send null for a value that is missing."
+INFINITE = "JSON has no {word}, and inputs are finite: send a number, or null for a value that is missing."
+HINTS = {
+    **dict.fromkeys(("nan", "none", "undefined", "n/a"), MISSING),
+    **dict.fromkeys(("infinity", "inf"), INFINITE),
+    "true": "JSON writes true, not {word}.",
+    "false": "JSON writes false, not {word}.",
+    "'": 'JSON has double quotes: "…", not {word}…{word}.',
+}
+"""What stands where a parser stops, in lower case → what to do; longer words before those that they begin with."""
+
+OPTIONS = tuple(PredictRequest.model_fields)[1:]
+MOST_KEPT, MOST_KEPT_BYTES = 256, 512
+"""Options of requests as they were sent, and their bytes, for which the next one like them needs no look at them."""
+NUMBERS = frozenset({FeatureKind.NUMERIC, FeatureKind.BOOLEAN})
+CELLS: dict[FeatureKind, Any] = {
+    FeatureKind.NUMERIC: float,
+    FeatureKind.BOOLEAN: bool,
+    FeatureKind.DATE: str,
+    FeatureKind.CATEGORICAL: str,
+}
+
+
+def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
+    """Returns the object that is JSON.
+
+    Args:
+        body: JSON in UTF-8.
+        most: The most bytes.
+        nan: Whether NaN, which some clients write for a missing value, is null.
+
+    Raises:
+        BadInputError: It is no JSON object, for example because of NaN, Infinity or a number that float64 can't hold.
+        TooLargeError: It is too long, or has too many lists and objects.
+    """
+    if len(body) > most:
+        raise TooLargeError(f"The JSON of the request has {len(body)} bytes; at most {most} are read. {SEND_TABLES}")
+    if not body.strip():
+        raise BadInputError([Problem("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')])
+    if (count := body.count(b"[") + body.count(b"{")) > MOST_CONTAINERS:
+        raise TooLargeError(
+            f"The JSON of the request has {count} lists and objects; at most {MOST_CONTAINERS} are read. {SEND_TABLES}"
+        )
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if nan and error.doc.startswith("NaN", error.pos):
+            text = STRINGS_AND_NAN.sub(lambda found: b"null" if found[0] == b"NaN" else found[0], body)
+            return load_json(text, most + len(text) - len(body))
+        fault = foreign_form(body) or _hint(error)
+        raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8. {fault}")]) from None
+    if not isinstance(document, dict):
+        raise BadInputError([Problem("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")])
+    return document
+
+
+def _hint(error: orjson.JSONDecodeError) -> str:
+    """Returns what is wrong, and what to send instead of the word at which the parser stopped."""
+    found = error.doc[error.pos : error.pos + 9]
+    for word, hint in HINTS.items():
+        if found.lower().startswith(word):
+            return f"{hint.format(word=found[: len(word)])} ({error})"
+    return str(error)
+
+
+class JSONCodec(Codec):
+    """The codec of `application/json`."""
+
+    media_type = "application/json"
+
+    def __init__(self) -> None:
+        self._documents: dict[int, _Documents] = {}
+
+    def reads(self, media_type: str) -> bool:
+        """Returns true for JSON under each of its names, and for a body without a media type."""
+        return media_type in ("", self.media_type) or (
+            media_type.startswith("application/") and media_type.endswith("+json")
+        )
+
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+        """Returns the rows and the options of a document; see `Codec.decode`."""
+        refuse_unknown(list(query), "With a JSON body, options are keys of the document, not query parameters.")
+        documents = self._documents.get(id(schema))
+        if documents is None:
+            if len(self._documents) >= MOST_KEPT:
+                self._documents.clear()
+            documents = self._documents[id(schema)] = _Documents(schema)
+        asked = documents.read(body, settings)
+        if asked is not None:
+            return asked
+        request = check_options(load_json(body, settings.max_json_bytes), rows=True)
+        options = predict_options(request, settings, schema.target)
+        return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request.timeout)
+
+    def encode(self, answered: Answered) -> Iterator[bytes]:
+        """Returns the document; see `Codec.encode`."""
+        return encode_answer(answered)
+
+    def headers(self, answered: Answered) -> dict[str, str]:  # noqa: ARG002 - the document has everything
+        """Returns no headers."""
+        return {}
+
+
+class _Documents:
+    """The typed documents of one schema.
+
+    Args:
+        schema: The schema. It is kept, so that its `id` stays its own.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._names = tuple(feature.name for feature in schema.features)
+        self._numbers = [index for index, feature in enumerate(schema.features) if feature.kind in NUMBERS]
+        self._options: dict[tuple[object, ...], tuple[PredictOptions, float | None]] = {}
+        self._decoder: msgspec.json.Decoder[Any] | None = None
+        with suppress(ValueError):  # the name of a feature has quotes
+            self._decoder = msgspec.json.Decoder(self._document())
+
+    def _document(self) -> type[msgspec.Struct]:
+        cells = [
+            CELLS[each.kind] | (None if each.accepts_missing else CELLS[each.kind]) for each in self.schema.features
+        ]
+        fields = [f"f{index}" for index in range(len(cells))]
+        names = dict(zip(fields, self._names, strict=True))
+        lists = [list[cell] for cell in cells]  # type: ignore[valid-type]
+        row, columns = (
+            msgspec.defstruct(name, zip(fields, of, strict=True), rename=names, forbid_unknown_fields=True, gc=False)
+            for name, of in (("Row", cells), ("Columns", lists))
+        )
+        inputs = list[row | tuple[*cells]] | columns  # type: ignore[valid-type]
+        options = [(name, msgspec.Raw, msgspec.Raw(b"")) for name in OPTIONS]
+        return msgspec.defstruct("Document", [("inputs", inputs), *options], forbid_unknown_fields=True, gc=False)
+
+    def read(self, body: bytes, settings: Settings) -> Asked | None:
+        """Returns what a document asks for; None if it isn't plain to see, or if something is wrong with it."""
+        if self._decoder is None or len(body) > settings.max_json_bytes:
+            return None
+        try:
+            rows, *said = msgspec.structs.astuple(self._decoder.decode(body))
+            options, timeout = self._read_options(tuple(map(bytes, said)), settings)
+        except (msgspec.MsgspecError, ValueError, RecursionError, BadInputError):
+            return None
+        if isinstance(rows, list):
+            if not rows or len(set(map(type, rows))) > 1:
+                return None
+            form = Form.MATRIX if type(rows[0]) is tuple else Form.RECORDS
+            cells = tuple(zip(*(rows if form is Form.MATRIX else map(msgspec.structs.astuple, rows)), strict=True))
+        else:
+            form, cells = Form.COLUMNS, msgspec.structs.astuple(rows)
+            if len(set(map(len, cells))) > 1 or not cells[0]:
+                return None
+        count = len(cells[0])
+        check_rows(count, settings.max_rows)
+        columns = self._columns(cells)
+        return None if columns is None else Asked(Inputs(form, columns, count, self._names), options, timeout)
+
+    def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:
+        """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
+        columns: dict[str, NDArray[Any]] = {}
+        few = len(cells[0]) <= PIECE_CELLS
+        # In one matrix, where None becomes NaN.
+        numbers = iter(np.array([cells[index] for index in self._numbers], dtype=np.float64) if few else ())
+        for name, feature, of_feature in zip(self._names, self.schema.features, cells, strict=True):
+            if few and feature.kind in NUMBERS:
+                columns[name] = next(numbers)
+            else:
+                columns[name], refused = (column_of if few else decode_cells)(feature, of_feature)
+                if refused:
+                    return None
+        return columns
+
+    def _read_options(self, said: tuple[bytes, ...], settings: Settings) -> tuple[PredictOptions, float | None]:
+        """Returns the options and the timeout.
+
+        Args:
+            said: The options as they were sent, in the order of `OPTIONS`.
+            settings: The defaults and the limits.
+
+        Raises:
+            BadInputError, ValueError: One of them is wrong.
+        """
+        key = (settings.samples, settings.max_samples, *said)
+        kept = self._options.get(key)
+        if kept is None:
+            request = check_options(
+                {name: orjson.loads(text) for name, text in zip(OPTIONS, said, strict=True) if text}
+            )
+            kept = predict_options(request, settings, self.schema.target), request.timeout
+            if sum(map(len, said)) <= MOST_KEPT_BYTES:
+                if len(self._options) >= MOST_KEPT:
+                    self._options.clear()
+                self._options[key] = kept
+        return kept

@@ -1,0 +1,379 @@
+"""The rows of a request as JSON: records, a matrix or columns are decoded to canonical columns.
+
+It is strict: a number is a JSON number. The types of a whole column are checked at once, so that a good column needs no
+Python code per cell. Every error names its cell by a JSON pointer in the form of the request: `/inputs/3/Horsepower`
+for records, `/inputs/3/2` for a matrix, `/inputs/Horsepower/3` for columns.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache, partial
+from itertools import islice
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.tables.cells import LONGEST_TEXT, canonical_category, explain_long_text, format_date, parse_date
+from murho.model.tables.schema import FeatureKind
+from murho.service.errors import TooLargeError
+from murho.service.predict.problems import MAX_LISTED, Problems, pointer, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.tables.schema import Feature, Schema
+    from murho.service.engine.jobs import ModelLike
+
+__all__ = [
+    "ABSENT",
+    "JSON_NAMES",
+    "PIECE_CELLS",
+    "Form",
+    "Inputs",
+    "check_rows",
+    "column_of",
+    "decode_cells",
+    "example_row",
+    "explain_cell",
+    "explain_unknown",
+    "parse_inputs",
+]
+
+MOST_GUESSES = 10
+"""Unknown names for which the closest feature is looked for."""
+FORMS = "a list of objects (records), a list of lists (a matrix) or an object of lists (columns)"
+PIECE_CELLS = 2**14
+"""Decoded at once."""
+MAX_DATE_LENGTH = 64
+"""The longest ISO 8601 date-time with a fraction and an offset is far shorter."""
+
+
+class _Absent:
+    """Marks a feature for which a row has no cell."""
+
+
+ABSENT = _Absent()
+
+TYPES: dict[FeatureKind, frozenset[type]] = {
+    FeatureKind.NUMERIC: frozenset({int, float}),
+    FeatureKind.BOOLEAN: frozenset({bool}),
+    FeatureKind.DATE: frozenset({str}),
+    FeatureKind.CATEGORICAL: frozenset({str, int, float}),
+}
+EXPECTED = {
+    FeatureKind.NUMERIC: "a number",
+    FeatureKind.BOOLEAN: "true or false",
+    FeatureKind.DATE: 'an ISO 8601 date in a string, such as "2024-05-31"',
+    FeatureKind.CATEGORICAL: "a category in a string",
+}
+JSON_NAMES: dict[type, str] = {
+    NoneType: "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class Form(StrEnum):
+    """The form of the rows in a request."""
+
+    RECORDS = "records"
+    MATRIX = "matrix"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The rows of one request.
+
+    Attributes:
+        form: The form of the rows in the request.
+        columns: Canonical columns `[B]` by feature, all the schema's features in its order.
+        count: The number of rows, B.
+        names: The features' names in schema order.
+    """
+
+    form: Form
+    columns: Mapping[str, NDArray[Any]]
+    count: int
+    names: tuple[str, ...]
+
+    def pointer(self, row: int, feature: str) -> str:
+        """Returns the JSON pointer to a cell in the form of the request."""
+        return _cell_pointer(self.form, row, feature, self.names.index(feature))
+
+
+def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
+    """Returns the rows of a request as canonical columns.
+
+    Args:
+        inputs: The parsed JSON value of `inputs`.
+        schema: The features of the model.
+        max_rows: The most rows of one request.
+
+    Raises:
+        BadInputError: The form or a cell is wrong; every problem has its pointer.
+        TooLargeError: There are more than `max_rows` rows.
+    """
+    problems = Problems()
+    cells: Mapping[str, Sequence[Any]] = {}
+    form = Form.COLUMNS
+    if isinstance(inputs, dict):
+        cells = _from_columns(inputs, schema, max_rows, problems)
+    elif isinstance(inputs, list) and inputs:
+        check_rows(len(inputs), max_rows)
+        form = Form.MATRIX if isinstance(inputs[0], list) else Form.RECORDS
+        read = _from_matrix if form is Form.MATRIX else _from_records
+        cells = read(inputs, schema, problems)
+    else:
+        found = "an empty list" if isinstance(inputs, list) else JSON_NAMES.get(type(inputs), "this")
+        problems.add(0, 0, "/inputs", f"Expected {FORMS} with at least one row, not {found}.")
+    columns = {}
+    for position, feature in enumerate(schema.features):
+        if (column := cells.get(feature.name)) is not None:
+            columns[feature.name], refused = decode_cells(feature, column)
+            where = partial(_cell_pointer, form, name=feature.name, position=position)
+            problems.add_rows(refused, position, where, partial(_explain_row, feature, column))
+    problems.raise_any()
+    names = tuple(columns)
+    return Inputs(form, columns, len(columns[names[0]]), names)
+
+
+def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, list[Any]]:
+    """Returns the cells of a list of objects by feature."""
+    _refuse_other_forms(rows, dict, "an object, as a list of records has", problems)
+    names = dict.fromkeys(feature.name for feature in schema.features)
+    for row, record in enumerate(rows):
+        if not record.keys() <= names.keys():
+            _refuse_unknown(row, [name for name in record if name not in names], ("inputs", row), schema, problems)
+    return {name: [record.get(name, ABSENT) for record in rows] for name in names}
+
+
+def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, tuple[Any, ...]]:
+    """Returns the cells of a list of lists by feature."""
+    _refuse_other_forms(rows, list, "a list, as the first row is", problems)
+    names = [feature.name for feature in schema.features]
+    listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    problems.add_rows(
+        [row for row, cells in enumerate(rows) if len(cells) != len(names)],
+        0,
+        partial(pointer, "inputs"),
+        lambda row: f"The row has {len(rows[row])} values; this model takes {len(names)} in this order: {listed}.",
+    )
+    problems.raise_any()
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problems: Problems) -> dict[str, list[Any]]:
+    """Returns the cells of an object of lists by feature, without the features that can't be read."""
+    known = {feature.name for feature in schema.features}
+    _refuse_unknown(0, [name for name in inputs if name not in known], ("inputs",), schema, problems)
+    cells: dict[str, list[Any]] = {}
+    for position, feature in enumerate(schema.features):
+        where = pointer("inputs", feature.name)
+        column = inputs.get(feature.name, ABSENT)
+        if column is ABSENT:
+            problems.add(0, position, where, explain_cell(feature, ABSENT))
+        elif not isinstance(column, list):
+            found = JSON_NAMES.get(type(column), "this")
+            advice = "in an object of columns every feature has a list with one value a row"
+            problems.add(0, position, where, f"Expected a list, not {found}: {advice}.")
+        else:
+            cells[feature.name] = column
+    counts = {name: len(column) for name, column in cells.items()}
+    most = max(counts.values(), default=0)
+    check_rows(most, max_rows)
+    if counts and not most:
+        problems.add(0, 0, "/inputs", "The columns are empty; at least one row is needed.")
+    elif len(set(counts.values())) > 1:
+        first = next(iter(counts))
+        for position, (name, count) in enumerate(counts.items()):
+            if count != counts[first]:
+                message = f"The column has {count} values, but {first!r} has {counts[first]}."
+                problems.add(0, position, pointer("inputs", name), message)
+        problems.raise_any()
+    return cells
+
+
+def check_rows(count: int, max_rows: int) -> None:
+    """Checks the number of rows.
+
+    Raises:
+        TooLargeError: There are more than `max_rows`.
+    """
+    if count > max_rows:
+        raise TooLargeError(f"The request has {count} rows; this service takes at most {max_rows} at once. Send parts.")
+
+
+def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: Problems) -> None:
+    """Raises if a row has another form than the first."""
+    problems.add_rows(
+        [row for row, cells in enumerate(rows) if type(cells) is not expected],
+        0,
+        partial(pointer, "inputs"),
+        lambda row: f"Expected {words}, not {JSON_NAMES.get(type(rows[row]), 'this')}.",
+    )
+    problems.raise_any()
+
+
+def _refuse_unknown(
+    row: int, unknown: list[str], base: tuple[str | int, ...], schema: Schema, problems: Problems
+) -> None:
+    """Adds a problem for each unknown name, with a message only for those that can be listed."""
+    room = max(0, MAX_LISTED - problems.listed)
+    for position, name in enumerate(islice(unknown, room), start=len(schema.features)):
+        problems.add(row, position, pointer(*base, name), explain_unknown(name, schema, problems))
+    problems.total += max(0, len(unknown) - room)
+
+
+def explain_unknown(name: str, schema: Schema, problems: Problems) -> str:
+    """Returns why a name is no feature, and for the first problems the feature that is probably meant.
+
+    Beyond what is listed there is no message, as it takes some time to find.
+    """
+    if problems.listed >= MAX_LISTED:
+        return ""
+    shown = shorten(name)
+    if name == schema.target.name:
+        return f"{shown!r} is the target, which the model predicts; leave it out."
+    if name in schema.left_out:
+        return f"{shown!r} was left out in training ({schema.left_out[name]}); leave it out."
+    names = [feature.name for feature in schema.features]
+    # difflib takes quadratic time in the length of a name.
+    close = difflib.get_close_matches(name, names, n=1) if shown == name and problems.listed < MOST_GUESSES else []
+    return f"{shown!r} is no feature of this model." + (f" Did you mean {close[0]!r}?" if close else "")
+
+
+def _explain_row(feature: Feature, column: Sequence[Any], row: int) -> str:
+    return explain_cell(feature, column[row])
+
+
+def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:
+    if form is Form.COLUMNS:
+        return pointer("inputs", name, row)
+    return pointer("inputs", row, position if form is Form.MATRIX else name)
+
+
+def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
+    """Returns the canonical column of one feature and the rows whose cell can't be used.
+
+    Args:
+        feature: The feature, which gives the expected type.
+        cells: One parsed JSON value a row `[B]`, or ABSENT.
+
+    Returns:
+        The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
+        ascending order. The column has no meaning in refused rows.
+    """
+    if len(cells) > PIECE_CELLS:
+        columns, refused = [], []
+        for start in range(0, len(cells), PIECE_CELLS):
+            column, rows = decode_cells(feature, cells[start : start + PIECE_CELLS])
+            columns.append(column)
+            refused += [start + row for row in rows]
+            time.sleep(0)  # whoever waits for the interpreter's lock gets it now
+        return np.concatenate(columns), refused
+    allowed = TYPES[feature.kind]
+    if feature.reading is not None and feature.kind is FeatureKind.NUMERIC:
+        allowed |= {str}  # training has read texts as numbers
+    if feature.accepts_missing:
+        allowed |= {NoneType}
+    if set(map(type, cells)) <= allowed:
+        return column_of(feature, cells)
+    wrong = {row for row, cell in enumerate(cells) if type(cell) not in allowed}
+    column, unreadable = column_of(feature, [None if row in wrong else cell for row, cell in enumerate(cells)])
+    return column, sorted(wrong.union(unreadable))
+
+
+def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
+    """Returns the canonical column `[B]` of cells whose types are right, and the rows whose content is wrong."""
+    if feature.kind is FeatureKind.CATEGORICAL:
+        names = {cell: None if cell is None else canonical_category(cell) for cell in set(cells)}
+        column = np.empty(len(cells), dtype=object)
+        column[:] = list(map(names.get, cells))
+        broken: set[Any] = {
+            cell for cell in names if isinstance(cell, str) and 4 * len(cell) > LONGEST_TEXT < len(cell.encode())
+        }
+    elif feature.kind is FeatureKind.DATE or (feature.reading is not None and str in set(map(type, cells))):
+        parse = parse_date if feature.reading is None else feature.reading.parse
+        values = {cell: _read(parse, cell) for cell in set(cells)}
+        column = np.array(list(map(values.get, cells)), dtype=np.float64)  # None becomes NaN
+        broken = {cell for cell, value in values.items() if value is None and cell is not None}
+        if not feature.accepts_missing:  # a word for a missing cell, such as "n/a"
+            broken |= {
+                cell
+                for cell, value in values.items()
+                if isinstance(cell, str) and value is not None and math.isnan(value)
+            }
+    else:
+        # NumPy reads None as NaN. The JSON parser has refused NaN, Infinity and numbers that float64 can't hold.
+        return np.array(cells, dtype=np.float64), ()
+    return column, [row for row, cell in enumerate(cells) if cell in broken] if broken else ()
+
+
+def _read(parse: Callable[[str], float], cell: Any) -> float | None:
+    """Returns the value of a cell; NaN for a word for a missing one, None for one that is missing or can't be read."""
+    if isinstance(cell, str):
+        return _parsed(parse, cell) if len(cell) <= MAX_DATE_LENGTH else None
+    return None if cell is None else float(cell)
+
+
+@lru_cache(4096)  # the same dates come again and again
+def _parsed(parse: Callable[[str], float], text: str) -> float | None:
+    try:
+        value = parse(text)
+    except ValueError:
+        return None
+    return None if math.isinf(value) else value
+
+
+def explain_cell(feature: Feature, cell: object) -> str:
+    """Returns what is wrong with a refused cell and what is expected in its place."""
+    if cell is ABSENT:
+        advice = "send null if the value is unknown" if feature.accepts_missing else "it has to have a value"
+        return f"The feature {feature.name!r} is absent; {advice}."
+    expected = EXPECTED[feature.kind]
+    if cell is None:
+        return f"null isn't accepted: {feature.name!r} had no missing cells in training. Expected {expected}."
+    if feature.accepts_missing:
+        expected += ", or null if the value is unknown"
+    if not isinstance(cell, str):
+        return f"Expected {expected}, not {JSON_NAMES.get(type(cell), 'this')}."
+    if feature.reading is not None:
+        try:
+            feature.reading.parse(cell[:MAX_DATE_LENGTH])
+        except ValueError as error:
+            return f"Expected {expected}, or a string as in training: {shorten(str(error))}."
+    if len(cell) > LONGEST_TEXT or len(cell.encode()) > LONGEST_TEXT:
+        return f"Expected {expected}: {explain_long_text(len(cell.encode()))}."
+    return f"Expected {expected}, not the string {shorten(cell)!r}."
+
+
+def example_row(model: ModelLike) -> dict[str, Any]:
+    """Returns one row that the model accepts: the checkpoint's stored training row, else the middle of each range."""
+    stored = model.spec.training.get("example")
+    if isinstance(stored, dict) and list(stored) == [feature.name for feature in model.schema.features]:
+        return stored
+    return {feature.name: _middle(feature) for feature in model.schema.features}
+
+
+def _middle(feature: Feature) -> Any:
+    if feature.kind is FeatureKind.CATEGORICAL:
+        return feature.categories[0] if feature.categories else None
+    if feature.minimum is None or feature.maximum is None:
+        return None
+    if feature.kind is FeatureKind.BOOLEAN:
+        return bool(feature.maximum)
+    middle = (feature.minimum + feature.maximum) / 2
+    return format_date(float(round(middle))) if feature.kind is FeatureKind.DATE else float(f"{middle:.3g}")

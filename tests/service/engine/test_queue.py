@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murho.model.predictive.prediction import PredictOptions
+from murho.service.engine.queue import (
+    FIRST_SECONDS_PER_COST,
+    LARGE,
+    STANDING_SECONDS,
+    StandingQueue,
+    Turns,
+    WorkRates,
+)
+from murho.service.errors import QueueFullError
+from tests.service.some_jobs import job_of
+from tests.service.support import FakeModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from murho.service.engine.jobs import Job
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def room(most: float) -> Callable[[Job], float]:
+    return lambda _: most
+
+
+def in_loop(test: Callable[[], None]) -> None:
+    """Runs a test that makes jobs."""
+
+    async def run() -> None:
+        test()
+
+    asyncio.run(run())
+
+
+def test_a_caller_with_one_job_comes_before_the_second_of_a_caller_with_many() -> None:
+    def test() -> None:
+        turns = Turns()
+        many = [job_of(caller="many") for _ in range(5)]
+        one = job_of(caller="one")
+        for job in [*many, one]:
+            turns.add(job, job.cost)
+        assert [turns.take(room(0.0))[0] for _ in range(6)] == [many[0], one, *many[1:]]
+        assert not turns
+
+    in_loop(test)
+
+
+def test_models_of_a_caller_take_turns_too() -> None:
+    def test() -> None:
+        turns = Turns()
+        other = job_of(caller="a", model=FakeModel("other"))
+        for job in [*(job_of(caller="a") for _ in range(3)), other]:
+            turns.add(job, job.cost)
+        assert [turns.take(room(0.0))[0] for _ in range(4)].index(other) == 1
+
+    in_loop(test)
+
+
+def test_what_does_not_fit_waits() -> None:
+    def test() -> None:
+        turns = Turns()
+        jobs = [job_of(cost=4.0), job_of(cost=3.0), job_of(cost=5.0), job_of(cost=1.0)]
+        for job in jobs:
+            turns.add(job, job.cost)
+        assert turns.take(room(10.0)) == jobs[:2]
+        assert turns.take(room(1.0)) == [jobs[2]]
+        assert turns.take(room(1.0)) == [jobs[3]]
+        assert turns.take(room(1.0)) == []
+
+    in_loop(test)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(1.0, 50.0), st.integers(1, 3), st.booleans()), max_size=30),
+    st.floats(1.0, 100.0),
+)
+def test_every_job_is_taken_once_and_a_pass_has_one_lane(
+    asked: list[tuple[str, float, int, bool]], most: float
+) -> None:
+    def test() -> None:
+        turns = Turns()
+        jobs = [
+            job_of(caller=caller, cost=work, options=PredictOptions(samples=samples))
+            for caller, work, samples, _ in asked
+        ]
+        for job, (*_, over) in zip(jobs, asked, strict=True):
+            turns.add(job, job.cost)
+            job.over = over
+        taken: list[Job] = []
+        while turns:
+            those = turns.take(room(most))
+            assert len({job.options.samples for job in those}) <= 1
+            taken += those
+        assert sorted(map(id, taken)) == sorted(id(job) for job in jobs if not job.over)
+
+    in_loop(test)
+
+
+def test_a_burst_may_be_long_and_a_queue_that_was_not_empty_for_long_must_be_short() -> None:
+    clock = Clock()
+    queue = StandingQueue(0.5, clock)
+    jobs: list[Any] = [object() for _ in range(100)]
+    for job in jobs:
+        queue.add(job, 0.04)
+    clock.now += 0.99 * STANDING_SECONDS
+    queue.require_short()
+    clock.now += 0.02 * STANDING_SECONDS
+    for job in jobs[:88]:
+        with pytest.raises(QueueFullError, match="for 10 s the queue has not been empty"):
+            queue.require_short()
+        queue.remove(job)
+    queue.require_short()  # 12 of them take 0.48 s
+
+
+def test_an_empty_queue_begins_anew() -> None:
+    clock = Clock()
+    queue = StandingQueue(0.5, clock)
+    first, second = object(), object()
+    queue.add(first, 1.0)  # type: ignore[arg-type]
+    clock.now += 2 * STANDING_SECONDS
+    with pytest.raises(QueueFullError):
+        queue.require_short()
+    for _ in range(2):
+        queue.remove(first)  # type: ignore[arg-type]
+    assert queue.seconds == 0.0
+    queue.add(second, 1.0)  # type: ignore[arg-type]
+    queue.require_short()
+
+
+def test_the_rate_follows_what_was_measured() -> None:
+    rates, model = WorkRates(), FakeModel()
+    assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
+    rates.record(model, 1e6, 2.0)
+    assert rates.seconds(model, 3.0) == pytest.approx(6e-6)
+    for _ in range(100):
+        rates.record(model, 1e6, 4.0)
+    assert rates.seconds(model, 1.0) == pytest.approx(4e-6, rel=1e-3)
+
+
+def test_small_passes_say_nothing_of_the_rate_but_correct_one_that_is_too_slow() -> None:
+    rates, model = WorkRates(), FakeModel()
+    rates.record(model, LARGE / 2, 1.0)
+    assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
+    rates.record(model, 10 * LARGE, 20.0)  # the process stood still meanwhile
+    for _ in range(100):
+        rates.record(model, LARGE / 4, 0.002)
+    assert rates.seconds(model, 1.0) == pytest.approx(0.002 / (LARGE / 4), rel=0.1)
+
+
+def test_a_model_that_is_gone_is_forgotten() -> None:
+    rates, model = WorkRates(), FakeModel()
+    rates.record(model, 1e6, 1.0)
+    del model
+    gc.collect()
+    assert not rates._seen

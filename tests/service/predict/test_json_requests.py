@@ -1,0 +1,305 @@
+"""JSON bodies: what the types of a schema read is what a look at every value reads, and the rest is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murho.model.errors import MurhoError
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict import json_requests
+from murho.service.predict.formats import reader_of
+from murho.service.predict.json_requests import MOST_CONTAINERS, JSONCodec, load_json
+from murho.service.predict.problems import foreign_form
+from murho.service.settings import Settings
+from tests.service.support import NAMES, ROW, SCHEMA
+
+LIMITS = Settings(max_rows=50)
+MOST = LIMITS.max_json_bytes
+DOCUMENT = json.dumps({"inputs": [ROW]})
+
+
+class Typed(json_requests._Documents):
+    """Reads documents by their types alone."""
+
+    def __init__(self) -> None:
+        super().__init__(SCHEMA)
+
+
+def by_types(body: bytes) -> object:
+    try:
+        asked = Typed().read(body, LIMITS)
+    except MurhoError as error:
+        return type(error)
+    return None if asked is None else shown(asked)
+
+
+def by_values(body: bytes) -> object:
+    codec = JSONCodec()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_requests._Documents, "read", lambda *_: None)
+        try:
+            return shown(codec.decode(body, {}, SCHEMA, LIMITS))
+        except MurhoError as error:
+            return type(error)
+
+
+def shown(asked: Any) -> object:
+    inputs = asked.inputs
+    columns = {name: column.tolist() for name, column in inputs.columns.items()}
+    cells = {name: ["NaN" if cell != cell else cell for cell in column] for name, column in columns.items()}
+    return asked.options, asked.timeout, inputs.form, inputs.count, inputs.names, cells
+
+
+cells: dict[str, st.SearchStrategy[Any]] = {
+    "Weight": st.integers(-5, 5) | st.integers(2**53, 2**70) | st.floats(allow_nan=False, allow_infinity=False),
+    "Horsepower": st.none() | st.floats(0, 1),
+    "Automatic": st.booleans(),
+    "Year": st.none() | st.dates().map(str),
+    "Origin/plant": st.sampled_from(["USA", "x", '",[{', "\\", '\\"', "é€", "4.0"]),
+}
+rows = st.lists(st.fixed_dictionaries(cells), min_size=1, max_size=20)
+inputs = (
+    rows
+    | rows.map(lambda made: [[row[name] for name in NAMES] for row in made])
+    | rows.map(lambda made: {name: [row[name] for row in made] for name in NAMES})
+)
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "samples": st.none() | st.integers(0, 9),
+        "percentiles": st.lists(st.integers(1, 99), max_size=3),
+        "thresholds": st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3),
+        "noise": st.booleans(),
+        "timeout": st.floats(0.1, 9.0),
+        "include": st.just(["draws"]),
+    },
+)
+documents = st.tuples(inputs, options, st.sampled_from([None, 2])).map(
+    lambda made: json.dumps({"seed": 3, "inputs": made[0], **made[1]}, indent=made[2], ensure_ascii=False).encode()
+)
+
+
+@given(documents)
+@settings(max_examples=100)
+def test_a_good_document_is_read_by_its_types_as_by_its_values(body: bytes) -> None:
+    found = by_types(body)
+    assert isinstance(found, tuple)
+    assert found == by_values(body)
+
+
+@given(documents, st.data())
+@settings(max_examples=300)
+def test_what_types_read_of_a_broken_document_values_read_too(body: bytes, data: st.DataObject) -> None:
+    broken = bytearray(body)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(broken) - 1))
+        change = data.draw(st.sampled_from([b"", b",", b"[", b"]", b"{", b"}", b'"', b"\\", b" ", b"1", b"\xff", b":"]))
+        broken[at : at + data.draw(st.integers(0, 2))] = change
+        if not broken:
+            break
+    found = by_types(bytes(broken))
+    assert found is None or found == by_values(bytes(broken))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"   ",
+        b"[]",
+        b"{}",
+        b'{"inputs": 3}',
+        b'{"inputs": []}',
+        b'{"inputs": {}}',
+        b'{"inputs": {"Weight": []}}',
+        b'{"inputs": [1,]}',
+        b'{"inputs": [[1]], "inputs": [2]}',
+        b'{"inputs": [[1]], "unknown": [2]}',
+        b'{"inputs": [[1]]} trailing',
+        b'{"inputs": [[NaN]]}',
+        b'\xef\xbb\xbf{"inputs": [[1]]}',
+        b'{"inputs":' * 5000 + b"1" + b"}" * 5000,
+        b'{"inputs": [[1]], "samples": ' + b"[" * 90_000 + b"}",
+        DOCUMENT[:-1].encode() + b', "samples": -1}',
+        DOCUMENT[:-1].encode() + b', "seed": "\\ud800"}',
+        DOCUMENT.replace("3000.0", "1e999").encode(),
+        DOCUMENT.replace("3000.0", "9" * 400).encode(),
+        DOCUMENT.replace("USA", "U\tSA").encode(),
+        DOCUMENT.replace("true", "1").encode(),
+        DOCUMENT.replace("1975", "75").encode(),
+        DOCUMENT.replace("USA", "x" * 70_000).encode(),
+    ],
+    ids=lambda body: repr(body[:20]),
+)
+def test_bad_documents_are_bad_either_way(body: bytes) -> None:
+    assert by_types(body) is None
+    assert by_values(body) is BadInputError
+
+
+def test_the_last_of_two_keys_counts_and_keys_may_be_escaped() -> None:
+    row = orjson.dumps(list(ROW.values()))
+    for body in (
+        b'{"inputs": [' + row + b'], "samples": "x", "samples": 7}',
+        b'{"\\u0069nputs": [' + row + b"]}",
+        b'{"inputs" \n:\t[' + row + b"]} \n",
+    ):
+        assert isinstance(by_types(body), tuple)
+        assert by_types(body) == by_values(body)
+
+
+def test_names_with_quotes_and_one_feature_are_read() -> None:
+    for name in ('5" "pipes"', "a\\b", "x", "ü", "inputs"):
+        schema = Schema((Feature(name, FeatureKind.NUMERIC, None, True, 0.0, 1.0, ()),), Target("y", None), {})
+        for rows_ in ([{name: 1}, {name: None}], [[1], [None]], {name: [1, None]}):
+            asked = JSONCodec().decode(orjson.dumps({"inputs": rows_}), {}, schema, LIMITS)
+            assert np.array_equal(asked.inputs.columns[name], [1.0, np.nan], equal_nan=True)
+
+
+def test_a_kept_option_is_of_its_settings() -> None:
+    codec, body = JSONCodec(), orjson.dumps({"inputs": [ROW], "seed": 5})
+    for samples in (3, 4, 3):
+        asked = codec.decode(body, {}, SCHEMA, Settings(samples=samples))
+        assert (asked.options.samples, asked.options.seed) == (samples, 5)
+
+
+@pytest.mark.parametrize("form", ["records", "matrix", "columns"])
+def test_many_rows_are_read_as_a_few(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_requests, "PIECE_CELLS", 10)
+    made = [{**ROW, "Weight": 2000 + index} for index in range(40)]
+    body = orjson.dumps({"inputs": rows_in(form, made)})
+    assert isinstance(by_types(body), tuple)
+    assert by_types(body) == by_values(body)
+    made[33]["Weight"] = "heavy"
+    with pytest.raises(BadInputError) as caught:
+        JSONCodec().decode(orjson.dumps({"inputs": rows_in(form, made)}), {}, SCHEMA, LIMITS)
+    where = {"records": "33/Weight", "matrix": "33/0", "columns": "Weight/33"}[form]
+    assert [problem.pointer for problem in caught.value.problems] == [f"/inputs/{where}"]
+
+
+def rows_in(form: str, made: list[dict[str, Any]]) -> Any:
+    if form == "matrix":
+        return [list(row.values()) for row in made]
+    return made if form == "records" else {name: [row[name] for row in made] for name in NAMES}
+
+
+def test_a_large_document_is_refused_with_the_formats_for_large_tables() -> None:
+    body = b'{"inputs": [[1]]' + b" " * 1000 + b"}"
+    with pytest.raises(TooLargeError, match=r"1017 bytes; at most 1000 are read\..*Arrow, Parquet or CSV"):
+        JSONCodec().decode(body, {}, SCHEMA, Settings(max_json_bytes=1000))
+
+
+@pytest.mark.parametrize("container", [b"[],", b"{},", b"[["])
+def test_many_lists_and_objects_are_refused_before_they_are_made(container: bytes) -> None:
+    body = b'{"inputs": [' + container * MOST_CONTAINERS
+    for read in (lambda: load_json(body, MOST), lambda: JSONCodec().decode(body, {}, SCHEMA, Settings())):
+        with pytest.raises(TooLargeError, match=r"lists and objects; at most 100000 are read\. Send large tables as"):
+            read()
+
+
+def test_many_good_rows_are_read_by_their_types() -> None:
+    row = json.dumps(list(ROW.values()))
+    body = f'{{"inputs": [{",".join([row] * (MOST_CONTAINERS + 1))}]}}'.encode()
+    assert JSONCodec().decode(body, {}, SCHEMA, Settings()).inputs.count == MOST_CONTAINERS + 1
+
+
+def test_nan_is_null_outside_of_texts_where_it_may_be() -> None:
+    body = b'{"a": [NaN, 1], "NaN": "NaN \\" NaN"}'
+    assert load_json(body, MOST, nan=True) == {"a": [None, 1], "NaN": 'NaN " NaN'}
+    with pytest.raises(BadInputError, match="JSON has no NaN: send null"):
+        load_json(body, MOST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"NaN",
+        b"{",
+        b'{"a": Infinity}',
+        b'{"a": NaNs}',
+        b'{"a": NaN, "\\NaN"}',
+        b'{"a": "\\ud800"}',
+        b"\xff",
+    ],
+)
+def test_anything_but_an_object_is_refused(text: bytes) -> None:
+    with pytest.raises(BadInputError):
+        load_json(text, MOST, nan=True)
+
+
+def test_a_text_that_is_never_closed_is_refused() -> None:
+    # Work that grows with the square of its length would run into the test's time limit.
+    text = b'{"a": NaN, "' + b'\\"' * 2**20
+    with pytest.raises(BadInputError):
+        load_json(text, MOST, nan=True)
+
+
+def test_only_a_text_that_is_good_up_to_a_nan_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two million texts that are no JSON held up everybody for 0.3 s.
+    monkeypatch.setattr(json_requests, "STRINGS_AND_NAN", None)
+    with pytest.raises(BadInputError):
+        load_json(b'"' * 2**20, MOST, nan=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"inputs": [{"a": NaN}]}', "JSON has no NaN: send null for a value that is missing."),
+        ('{"é": "ü", "a": nan}'.encode(), "JSON has no nan: send null"),
+        (b'{"a": None}', "JSON has no None: send null"),
+        (b'{"a": -Infinity}', "JSON has no Infinity, and inputs are finite"),
+        (b'{"a": True}', "JSON writes true, not True."),
+        (b"{'a': 1}", 'JSON has double quotes: "…"'),
+        (b"[1]", "Expected a JSON object, not a list."),
+        (b"", "The body is empty."),
+    ],
+)
+def test_what_is_no_json_gets_a_hint(body: bytes, said: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        load_json(body, MOST)
+    assert said in caught.value.problems[0].message
+
+
+@pytest.mark.parametrize("text", [DOCUMENT, json.dumps({"inputs": [ROW] * 2000}), "a,b\n1,2\n"])
+@pytest.mark.parametrize(
+    ("encode", "advice"),
+    [
+        (lambda text: gzip.compress(text.encode()), "gzip data: send the header Content-Encoding: gzip"),
+        (lambda text: text.encode("utf-16"), "UTF-16"),
+        (lambda text: text.encode("utf-16-le"), "UTF-16"),
+        (lambda text: text.encode("utf-16-be"), "UTF-16"),
+        (lambda text: text.encode("utf-32-le"), "UTF-16 or UTF-32|UTF-16"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["application/json", "text/csv"])
+def test_a_body_in_another_form_is_told_what_it_looks_like(encode: Any, advice: str, text: str, kind: str) -> None:
+    with pytest.raises(BadInputError, match=advice):
+        reader_of(kind).decode(encode(text), {}, SCHEMA, Settings())
+
+
+def test_ordinary_text_looks_like_nothing() -> None:
+    for body in (b"", b"{", b'{"inputs": []}', b"\0\0\0\0", "é€,b".encode(), b"a\0"):
+        assert foreign_form(body) is None
+
+
+def test_a_category_that_is_a_number_and_a_text_for_a_number_are_read_by_their_values() -> None:
+    body = orjson.dumps({"inputs": [{**ROW, "Origin/plant": 4.0}]})
+    assert by_types(body) is None
+    assert JSONCodec().decode(body, {}, SCHEMA, LIMITS).inputs.columns["Origin/plant"].tolist() == ["4"]
+
+
+def test_a_missing_cell_of_a_feature_without_missing_cells_is_told() -> None:
+    schema = replace(SCHEMA, features=tuple(replace(each, missing=False) for each in SCHEMA.features))
+    with pytest.raises(BadInputError, match="null isn't accepted"):
+        JSONCodec().decode(orjson.dumps({"inputs": [{**ROW, "Horsepower": None}]}), {}, schema, LIMITS)

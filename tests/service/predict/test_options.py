@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema import Target
+from murho.service.errors import BadInputError
+from murho.service.predict.options import check_options, predict_options, query_options
+from murho.service.settings import Settings
+
+NUMBER, CLASS = Target("Consumption", "mpg"), Target("kind", None, ("a", "b"))
+
+
+def read(given: dict[str, Any] | bytes, target: Target = NUMBER, **settings: Any) -> PredictOptions:
+    document = orjson.loads(given) if isinstance(given, bytes) else given
+    return predict_options(check_options(document), Settings(**settings), target)
+
+
+def problems(given: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(BadInputError) as caught:
+        read(given)
+    return {problem.pointer: problem.message for problem in caught.value.problems}
+
+
+def test_options_have_defaults_and_null_is_an_option_that_is_not_given() -> None:
+    names = ("samples", "percentiles", "seed", "noise", "calibrated", "thresholds", "include", "coverage", "timeout")
+    assert read({}) == read(dict.fromkeys(names)) == PredictOptions()
+    assert read({}, samples=256, max_samples=100).samples == 100
+
+
+def test_options_are_read() -> None:
+    options = read(
+        b'{"samples": 0, "percentiles": [2.5, 97], "seed": 9223372036854775807, "noise": false, "calibrated": false,'
+        b'"thresholds": [20, -1e300], "include": ["draws"]}'
+    )
+    expected = PredictOptions(
+        0, (2.5, 97.0), 2**63 - 1, noise=False, thresholds=(20.0, -1e300), draws=True, calibrated=False
+    )
+    assert options == expected
+    both = read({"include": ["mc_error", "draws"]})
+    assert both.mc_error
+    assert both.draws
+
+
+def test_a_query_says_the_same() -> None:
+    query = {"samples": "8", "percentiles": "5, 50", "noise": "false", "thresholds": "", "timeout": ".5"}
+    options, timeout = query_options(query, Settings(), NUMBER)
+    assert options == PredictOptions(8, (5.0, 50.0), noise=False)
+    assert timeout == 0.5
+    for wrong in ({"inputs": "1"}, {"samples": "many"}, {"seed": "1e400"}, {"percentiles": "5,,50"}):
+        with pytest.raises(BadInputError):
+            query_options(wrong, Settings(), NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer"),
+    [
+        ({"samples": 4097}, "/samples"),
+        ({"samples": 1.5}, "/samples"),
+        ({"seed": -1}, "/seed"),
+        ({"percentiles": [5, 100]}, "/percentiles/1"),
+        ({"percentiles": [5e-324]}, "/percentiles/0"),
+        ({"percentiles": ["5"]}, "/percentiles/0"),
+        ({"percentiles": [True]}, "/percentiles/0"),
+        ({"thresholds": [None]}, "/thresholds/0"),
+        ({"thresholds": ["x"] * 1_000_000}, "/thresholds"),
+        ({"noise": 1}, "/noise"),
+        ({"noise": "true"}, "/noise"),
+        ({"calibrated": 0}, "/calibrated"),
+        ({"include": "draws"}, "/include"),
+        ({"coverage": 1}, "/coverage"),
+        ({"timeout": 0}, "/timeout"),
+        ({"sample": 3}, "/sample"),
+        ({"a/b": 3}, "/a~1b"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_wrong_options_are_named(options: dict[str, Any], pointer: str) -> None:
+    assert list(problems(options)) == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": 1e30}, "Expected an integer from 0 to 9223372036854775807 (2^63 - 1), not 1e+30."),
+        ({"seed": 2**63}, "Expected an integer from 0 to 9223372036854775807 (2^63 - 1), not 9223372036854775808."),
+        ({"samples": -1}, "Expected an integer, 0 or larger, not -1."),
+        ({"samples": "many"}, "Expected an integer, 0 or larger, not the string 'many'."),
+        ({"samples": True}, "Expected an integer, 0 or larger, not a boolean."),
+        ({"percentiles": [1] * 101}, "Expected a list of at most 100 levels, not a list of 101."),
+        ({"percentiles": [0]}, "Expected a number above 0 and below 100, not 0."),
+        ({"percentiles": 5}, "Expected a list of at most 100 levels, not 5."),
+        ({"thresholds": ["x"]}, "Expected a finite number, not the string 'x'."),
+        ({"include": ["all"]}, 'Expected "draws" or "mc_error", not the string \'all\'.'),
+        ({"noise": "no"}, "Expected true or false, not the string 'no'."),
+    ],
+)
+def test_wrong_options_are_told_in_plain_words(options: dict[str, object], message: str) -> None:
+    assert list(problems(options).values()) == [message]
+
+
+def test_missing_rows_and_many_unknown_options_are_told() -> None:
+    with pytest.raises(BadInputError) as caught:
+        check_options({"samples": 3}, rows=True)
+    assert [problem.pointer for problem in caught.value.problems] == ["/inputs"]
+    with pytest.raises(BadInputError) as caught:
+        check_options({f"option {index}": 1 for index in range(100_000)})
+    assert len(caught.value.problems) == 50
+    assert caught.value.total == 100_000
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "advice"),
+    [
+        (NUMBER, {"coverage": 0.8}, "percentiles"),
+        (CLASS, {"noise": True}, "leave this option out"),
+        (CLASS, {"thresholds": []}, "probabilities"),
+    ],
+)
+def test_an_option_of_another_kind_of_target_is_refused_with_advice(
+    target: Target, given: dict[str, Any], advice: str
+) -> None:
+    with pytest.raises(BadInputError) as caught:
+        read(given, target)
+    (problem,) = caught.value.problems
+    assert problem.pointer == f"/{next(iter(given))}"
+    assert target.name in problem.message
+    assert advice in problem.message
+    assert read({"coverage": 0.75}, CLASS).coverage == 0.75
