@@ -29,10 +29,10 @@ from murho.service.http.openapi import DESCRIPTION, install_openapi
 from murho.service.http.request_log import BodyLimit, RequestLog
 from murho.service.http.responses import handle_error, handle_failure
 from murho.service.models import routes as models
-from murho.service.models.loader import Change, Loader
+from murho.service.models.loader import Loader
 from murho.service.models.registry import Registry, VersionPolicy
 from murho.service.models.source import seconds_between_looks, source_of
-from murho.service.models.watcher import Watcher, on_hangup
+from murho.service.models.watcher import Watcher
 from murho.service.page import routes as page
 from murho.service.parts import Parts, State
 from murho.service.predict import routes as predict
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.source import CheckpointSource
+    from murho.service.workers import Worker
 
 __all__ = ["Application", "create_app"]
 
@@ -89,6 +90,7 @@ def create_app(
     source: CheckpointSource | None = None,
     lifecycle: Lifecycle | None = None,
     on_loaded: Callable[[Snapshot], None] | None = None,
+    worker: Worker | None = None,
 ) -> Application:
     """Returns an application that loads its checkpoints once it is started.
 
@@ -98,6 +100,7 @@ def create_app(
         lifecycle: Shared with the process that stops the application.
         on_loaded: Called once loading has ended, with the loaded checkpoints; and again when there were none and the
             first comes.
+        worker: This process as one of several; None: it is the only one.
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
@@ -110,7 +113,8 @@ def create_app(
     )
     draw_room = DrawRoom(settings.draws_bytes)
     source = source or source_of(settings, draw_room)
-    registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
+    registry = Registry(source.place)
+    telemetry = Telemetry(scheduler, settings.metric_models, shared=worker is not None)
 
     def noticed(model: ModelLike, jobs: int, rows: int, seconds: float) -> None:
         telemetry.count_pass(jobs, seconds)
@@ -135,6 +139,8 @@ def create_app(
             on_loaded(snapshot)
 
     watcher = Watcher(loader, registry, seconds_between_looks(settings), changed)
+    if worker is not None:
+        watcher.everywhere = worker.ask
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle,
@@ -142,17 +148,18 @@ def create_app(
         scheduler=scheduler,
         registry=registry,
         telemetry=telemetry,
-        security=Security(settings),
+        security=Security(settings, None if worker is None else worker.limits),
         decoder=Decoder(settings),
         watcher=watcher,
         statistics=statistics,
         spool_room=SpoolRoom(settings.spool_bytes),
         request_room=RequestRoom(settings.request_bytes),
         answer_room=AnswerRoom(settings.answer_bytes),
+        board=None if worker is None else worker.board,
     )
 
     for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
-        telemetry.in_flight.labels(kind).set_function(partial(getattr, room, "taken"))
+        telemetry.follow_memory(kind, partial(getattr, room, "taken"))
     access_log = AccessLog(settings.log_level, settings.log_format)
 
     def load() -> None:
@@ -168,18 +175,13 @@ def create_app(
                 parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")
         parts.watcher.start()
 
-    def reload() -> None:
-        parts.security.reload()
-        parts.watcher.ask(Change())
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         # The first loading runs in the compute thread, which is warm then; later ones run beside it.
         scheduler.start(first=load)
         keeping = asyncio.ensure_future(keep_small(scheduler, draw_room))
         try:
-            with on_hangup(reload):
-                yield {"parts": parts}
+            yield {"parts": parts}
         finally:
             keeping.cancel()
             parts.lifecycle.draining = parts.lifecycle.closing = True

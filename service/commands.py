@@ -36,6 +36,9 @@ def serve(
     max_samples: Annotated[
         int | None, typer.Option(help="The most draws a request may ask for.  [default: 4096]")
     ] = None,
+    workers: Annotated[
+        str | None, typer.Option(help="Processes on the port; auto: one for each processor.  [default: 1]")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads of the computation; by default all processors there are.")
     ] = None,
@@ -59,6 +62,7 @@ def serve(
         "device": device,
         "default_model": default_model,
         "max_samples": max_samples,
+        "workers": workers,
         "threads": threads,
         "log_level": log_level,
     }
@@ -74,14 +78,23 @@ def serve(
         resolve_device(settings.device)
 
     from murho.model.checkpoint.stores import shown_place
-    from murho.service.server import address_of, listen, serve_until_stopped
+    from murho.service.process import address_of, listen, reserve, serve_until_stopped
     from murho.service.telemetry.log import configure_logging
+    from murho.service.workers import Supervisor, count_of
 
     configure_logging(settings.log_level, settings.log_format)
-    listening = listen(settings.host, settings.port)
+    count = count_of(settings)
+    listening = (listen if count == 1 else reserve)(settings.host, settings.port)
     address = address_of(listening)
     _say(f"Murho serves the checkpoints of {shown_place(settings.checkpoints)} on {address}, once loaded.")
-    serve_until_stopped(settings, listening, lambda snapshot: _announce(snapshot, settings, address))
+
+    def announce(snapshot: "Snapshot") -> None:
+        _announce(snapshot, settings, address)
+
+    if count == 1:
+        serve_until_stopped(settings, listening, announce)
+    else:
+        Supervisor(settings, count, listening, announce).run()
     _say("Stopped.")
 
 

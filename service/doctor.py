@@ -179,7 +179,7 @@ def _stored(url: str) -> Iterator[Finding]:
 
 def _port(place: Place) -> Iterator[Finding]:
     from murho.service.errors import ServiceError
-    from murho.service.server import listen
+    from murho.service.process import listen
 
     try:
         listen(place.host, place.port).close()

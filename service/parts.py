@@ -1,7 +1,7 @@
 """The parts of one running service, and the dependency that hands them to a route."""
 
 from dataclasses import dataclass
-from typing import Annotated, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
@@ -17,6 +17,9 @@ from murho.service.settings import Settings
 from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
+
+if TYPE_CHECKING:
+    from murho.service.workers import Board
 
 __all__ = ["Parts", "PartsDependency", "State"]
 
@@ -38,6 +41,7 @@ class Parts:
     spool_room: SpoolRoom
     request_room: RequestRoom
     answer_room: AnswerRoom
+    board: "Board | None" = None
 
 
 class State(TypedDict):

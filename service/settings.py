@@ -86,7 +86,7 @@ class Settings(BaseSettings):
         default=100,
         ge=0,
         description="The most versions with series of their own in /metrics, those that were asked first; the others "
-        'count together as model "(others)". One that is not asked for an hour gives its place to another.',
+        'count together as model "(others)". One that is no longer served gives its place to another.',
     )
 
     samples: int = Field(
@@ -198,10 +198,16 @@ class Settings(BaseSettings):
         description="Seconds for which the engine may have work and show no sign of life; then /healthz says 503.",
     )
 
+    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default=1,
+        description="Processes that answer on the port; auto: one for each processor. They serve the same versions and "
+        "limit callers together; limits of memory, of connections and of what waits are each one's own. One on a GPU.",
+    )
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="Threads of the computation; by default the processors this process may use.",
+        description="Threads of a worker's computation; by default the processors that this service may use, shared "
+        "out among the workers.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least level logged."

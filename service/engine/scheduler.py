@@ -129,14 +129,19 @@ class Scheduler:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    @property
+    def seconds_silent(self) -> float:
+        """Seconds that the pass in computation has taken so far; 0 without one."""
+        since = self._busy_since
+        return 0.0 if since is None else self.clock() - since
+
     def require_alive(self, most: float) -> None:
         """Checks that the engine isn't silent for too long. A thread that waits for work, or loads, is never silent.
 
         Raises:
             EngineSilentError: A pass takes more than `most` seconds.
         """
-        since = self._busy_since
-        if since is not None and (silent := self.clock() - since) > most:
+        if (silent := self.seconds_silent) > most:
             raise EngineSilentError(
                 f"The engine has work and has shown no sign of life for {silent:.0f} seconds; {most:.0f} are the most. "
                 "Restart the process."

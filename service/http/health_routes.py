@@ -4,7 +4,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client.exposition import choose_encoder
 from starlette.types import Receive, Scope
 
 from murho.service.http.responses import JSONBytes
@@ -38,6 +37,8 @@ async def _ready(parts: Parts, _scope: Scope, _receive: Receive) -> Response:
 async def alive(parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
     parts.scheduler.require_alive(parts.settings.engine_silence)
+    if parts.board is not None:
+        parts.board.require_alive(parts.settings.engine_silence)
     return JSONBytes({"status": "alive"})
 
 
@@ -51,6 +52,8 @@ async def ready(parts: PartsDependency) -> JSONBytes:
     parts.lifecycle.require_not_draining()
     snapshot = parts.registry.snapshot
     snapshot.require_models()
+    if parts.board is not None:
+        parts.board.require_loaded()
     refused = [item for item in snapshot.refused if not item.waiting]
     return JSONBytes(
         {
@@ -65,9 +68,6 @@ async def ready(parts: PartsDependency) -> JSONBytes:
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
 async def metrics(request: Request, parts: PartsDependency) -> Response:
-    """Answers with this process's metrics in the Prometheus text format."""
-    try:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    except (TypeError, ValueError):  # a version that is no number
-        encode, content_type = choose_encoder("")
-    return Response(encode(parts.telemetry.registry), headers={"content-type": content_type})
+    """Answers with the metrics in the Prometheus text format."""
+    content, media_type = parts.telemetry.exposition(request.headers.get("accept", ""))
+    return Response(content, headers={"content-type": media_type})

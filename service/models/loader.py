@@ -46,11 +46,13 @@ class Change:
         name: The name; empty: all are looked at, and refused versions are tried again.
         version: The only version of the name to serve; None: what the policy says.
         unload: Whether the name is taken out of service instead, until it is loaded again.
+        patient: Of all: whether this is a look in between, see `Loader.refresh`; refused versions are not tried again.
     """
 
     name: str = ""
     version: str | None = None
     unload: bool = False
+    patient: bool = False
 
 
 class Swap(NamedTuple):
@@ -164,7 +166,7 @@ class Loader:
             CheckpointRefusedError: It can't be loaded; what was served before is served on.
         """
         if not change.name:
-            self.refresh()
+            self.refresh(retry=not change.patient, patient=change.patient)
         elif change.unload:
             if change.name not in self._registry.snapshot.models and change.name not in self._unloaded:
                 self._references(change.name)

@@ -1,34 +1,31 @@
 """The watcher: a thread that looks at the checkpoints every second or so, and loads beside the compute thread.
 
-It polls, because network file systems and the volumes of containers give no events. SIGHUP has it look at once.
+It polls, because network file systems and the volumes of containers give no events.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
-import signal
 import threading
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
 from murho.service.errors import NotReadyError
-from murho.service.models.loader import Swap
+from murho.service.models.loader import Change, Swap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from murho.service.models.loader import Change, Loader
+    from murho.service.models.loader import Loader
     from murho.service.models.registry import Registry
 
-__all__ = ["Watcher", "on_hangup"]
+__all__ = ["LOOK", "Watcher"]
 
-CLOSING_SECONDS = 0.1
-"""So long a terminal may still open after the signal that says that it was closed."""
+LOOK = Change(patient=True)
+"""What is done every few seconds."""
 
 
 class Watcher:
@@ -39,6 +36,9 @@ class Watcher:
         registry: Has the snapshot.
         seconds: Time between two looks; 0: it looks only when asked to.
         changed: Called with the snapshots before and after every change, in the thread that made it.
+
+    Attributes:
+        everywhere: Asks for a change as `ask` does, of all workers where there are several.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Watcher:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._log = structlog.get_logger("murho.watcher")
+        self.everywhere: Callable[[Change], Future[Swap]] = self.ask
 
     def load_first(self) -> None:
         """Loads for the first time, in the calling thread; `start` comes after it."""
@@ -83,8 +84,8 @@ class Watcher:
         return answer
 
     async def apply(self, change: Change) -> Swap:
-        """Makes a change as by `Loader.apply`, and returns once it is served."""
-        return await asyncio.wrap_future(self.ask(change))
+        """Makes a change as by `Loader.apply`, and returns once it is served everywhere."""
+        return await asyncio.wrap_future(self.everywhere(change))
 
     def _run(self) -> None:
         try:
@@ -105,7 +106,7 @@ class Watcher:
             task = self._tasks.get(timeout=self._seconds or None)
         except queue.Empty:
             try:
-                self._noticing(lambda: self._loader.refresh(retry=False, patient=True))
+                self._noticing(lambda: self._loader.apply(LOOK))
             except Exception:  # the thread must keep running
                 self._log.exception("looking for new versions failed")
             return
@@ -135,39 +136,3 @@ class Watcher:
 
 def _stopping() -> NotReadyError:
     return NotReadyError("The service is shutting down.", retry_after=5)
-
-
-@contextmanager
-def on_hangup(act: Callable[[], object]) -> Iterator[None]:
-    """Calls a function at every SIGHUP during the block, in the event loop; on other threads and systems does nothing.
-
-    A terminal that is closed sends SIGHUP too. A service that was started in one, without nohup, ends then, as if by
-    SIGTERM.
-    """
-    number = getattr(signal, "SIGHUP", None)
-    if number is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    in_terminal = signal.getsignal(number) is not signal.SIG_IGN and _has_terminal()
-    loop = asyncio.get_running_loop()
-
-    def decide() -> None:
-        if in_terminal and not _has_terminal():
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            act()
-
-    loop.add_signal_handler(number, loop.call_later, CLOSING_SECONDS if in_terminal else 0, decide)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(number)
-
-
-def _has_terminal() -> bool:
-    """Whether the process has a terminal that is open."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True

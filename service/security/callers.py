@@ -2,13 +2,22 @@
 
 It knows no framework. `guard` applies it to the routes of the application, the predict routes call it themselves.
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
+
+Limits are token buckets. A bucket holds `burst` tokens at most and gains `rate` tokens a second; what is taken leaves
+it. A request that costs more than a full bucket is taken once the bucket is full, and leaves it in debt, so that the
+caller pays for it by waiting afterwards: on average nobody gets more than `rate`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hmac
 import math
+import mmap
+import struct
+import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -18,14 +27,13 @@ import structlog
 from murho.model.errors import OptionError
 from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
 from murho.service.security.api_keys import LEAST_KEY_LENGTH, StoredKey, digest_of, parse_lines, read_keys
-from murho.service.security.rate_limits import Buckets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from murho.service.settings import Settings
 
-__all__ = ["Caller", "Security", "always_open"]
+__all__ = ["Buckets", "Caller", "Limits", "Security", "always_open"]
 
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
 """Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
@@ -53,6 +61,87 @@ class Caller:
     cost: float | None = None
 
 
+class Buckets:
+    """One bucket for each caller.
+
+    A table of fixed size: the sets of it have some places each, and a caller is in the set that its hash says. A new
+    caller takes the place of the one in its set that asked longest ago, and begins with a full bucket.
+
+    Args:
+        shared: Whether processes that are forked from this one share the buckets.
+        clock: Monotonic seconds, the same in all processes.
+        sets: Sets of the table.
+    """
+
+    _PLACE = struct.Struct("<qdd")  # the hash of the caller, its tokens, when they were counted
+    _PLACES = 8
+
+    def __init__(self, *, shared: bool = False, clock: Callable[[], float] = time.monotonic, sets: int = 2048) -> None:
+        self._clock, self._sets = clock, sets
+        size = sets * self._PLACES * self._PLACE.size
+        self._file = tempfile.TemporaryFile() if shared else None  # noqa: SIM115 - as long as the service
+        if self._file is None:
+            self._memory: bytearray | mmap.mmap = bytearray(size)
+        else:
+            self._file.truncate(size)
+            self._memory = mmap.mmap(self._file.fileno(), size)
+
+    def take(self, caller: str, amount: float, rate: float, burst: float) -> float:
+        """Takes tokens from a caller's bucket, if it has them.
+
+        Args:
+            caller: Whose bucket.
+            amount: Tokens to take.
+            rate: Tokens a second that the bucket gains.
+            burst: The most tokens it holds.
+
+        Returns:
+            0 if they were taken; otherwise nothing was, and it is the seconds until they can be.
+        """
+        who, needed = hash(caller), min(amount, burst)
+        first = who % self._sets * self._PLACES * self._PLACE.size
+        with self._turn():
+            now, oldest = self._clock(), math.inf
+            for place in range(first, first + self._PLACES * self._PLACE.size, self._PLACE.size):
+                known, tokens, changed = self._PLACE.unpack_from(self._memory, place)
+                if known == who and changed:
+                    at, tokens = place, min(burst, tokens + rate * (now - changed))
+                    break
+                if changed < oldest:
+                    at, oldest = place, changed
+            else:
+                tokens = burst
+            # Sums of many small gains round; a token short by a billionth is a token.
+            taken = tokens >= needed * (1 - 1e-9)
+            self._PLACE.pack_into(self._memory, at, who, tokens - amount if taken else tokens, now)
+        return 0.0 if taken else (needed - tokens) / rate
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Keeps other processes out. The system takes the lock of one that dies."""
+        if self._file is None:
+            yield
+            return
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What callers have taken.
+
+    Attributes:
+        requests: Of requests.
+        cost: Of row-draws.
+    """
+
+    requests: Buckets
+    cost: Buckets
+
+
 class Security:
     """The keys and the limits of one service.
 
@@ -60,13 +149,16 @@ class Security:
 
     Args:
         settings: Keys, their file, open paths and limits.
+        limits: What callers have taken of all workers; None: this process is the only one.
         clock: Monotonic seconds.
 
     Raises:
         OptionError: A key is stored in a wrong form, or the file of keys can't be read.
     """
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: Settings, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clock = clock
         self._given = parse_lines(settings.api_keys)
         self._file = settings.api_keys_file
@@ -79,8 +171,7 @@ class Security:
         self._requests = settings.requests_per_second
         self._cost = settings.row_draws_per_second
         self._burst = settings.burst_seconds
-        self._request_buckets = Buckets(clock=clock)
-        self._cost_buckets = Buckets(clock=clock)
+        self._limits = limits or Limits(Buckets(clock=clock), Buckets(clock=clock))
 
     def caller_of(self, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
         """Returns who sent a request.
@@ -133,12 +224,12 @@ class Security:
         """
         rate = self._requests if caller.requests is None else caller.requests
         if rate is not None and requests:
-            wait = self._request_buckets.take(caller.name, requests, rate, max(1.0, rate * self._burst))
+            wait = self._limits.requests.take(caller.name, requests, rate, max(1.0, rate * self._burst))
             if wait:
                 raise _too_fast(caller, f"{rate:g} requests a second", wait)
         rate = self._cost if caller.cost is None else caller.cost
         if rate is not None and cost > 0:
-            wait = self._cost_buckets.take(caller.name, cost, rate, max(1.0, rate * self._burst))
+            wait = self._limits.cost.take(caller.name, cost, rate, max(1.0, rate * self._burst))
             if wait:
                 raise _too_fast(caller, f"{rate:g} row-draws (rows x samples) a second", wait)
 

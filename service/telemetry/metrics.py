@@ -1,39 +1,48 @@
-"""The Prometheus metrics of one application."""
+"""The Prometheus metrics of one application: of requests, passes, versions, and of the doubt in their answers.
+
+A scrape stays small however many models are served, and sums over all series stay right: a bounded number of versions
+have series of their own, those that were asked first, and the rest counts together under `OTHERS`.
+
+What answers say of a model's doubt are sums over rows, so that a query divides two of them: the mean std of the last
+five minutes is ``rate(murho_std_total[5m]) / rate(murho_spread_rows_total[5m])``.
+
+Workers (`service.workers`) write their metrics into files, as prometheus-client has it, and each of them can answer a
+scrape for all. There a gauge can't be a function, so those that are functions are set before a scrape, and each second.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
 
-from murho.service.telemetry.doubt_metrics import DoubtMetrics, ModelDoubt
-from murho.service.telemetry.model_series import OTHERS, ModelSeries
-from murho.service.telemetry.served_versions import ServedVersions
+from murho.model.predictive.prediction import Prediction
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from prometheus_client.core import Metric
+
     from murho.model.predictive.prediction import AnyPrediction
     from murho.service.engine.jobs import Answer, Timing
     from murho.service.engine.scheduler import Scheduler
     from murho.service.models.registry import Snapshot
 
-__all__ = ["Telemetry"]
+__all__ = ["OTHERS", "Telemetry"]
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
 JOBS = tuple(2**step for step in range(11))
-
-
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """The metrics of one version, looked up once: the library takes 3 microseconds for each."""
-
-    labels: tuple[str, str]
-    rows: Counter
-    queue: Histogram
-    compute: Histogram
-    doubt: ModelDoubt
+OF_VERSION = ("model", "version")
+OTHERS = ("(others)", "")
+"""Labels `model` and `version` of the shared series; no checkpoint can be called that."""
 
 
 class Telemetry:
@@ -42,45 +51,28 @@ class Telemetry:
     Args:
         scheduler: The source of the gauges of pending work.
         most_models: The most versions with series of their own.
+        shared: Whether other workers of this service have such metrics too.
     """
 
-    def __init__(self, scheduler: Scheduler, most_models: int = 100) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "murho_http_requests_total",
-            "Requests answered, by route template.",
-            ("method", "route", "status"),
-            registry=self.registry,
+    def __init__(self, scheduler: Scheduler, most_models: int = 100, *, shared: bool = False) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._most, self._shared = most_models, shared
+        self._followed: list[tuple[Gauge, Callable[[], float]]] = []
+        self._lock = threading.Lock()
+        self._series: dict[tuple[str, str], _Series] = {}
+        self._served: dict[tuple[str, str], None] = {}
+
+        def counter(name: str, help_line: str, labels: Sequence[str] = ()) -> Counter:
+            return Counter(name, help_line, labels, registry=registry)
+
+        def seconds(name: str, help_line: str, labels: Sequence[str] = ()) -> Histogram:
+            return Histogram(name, help_line, labels, buckets=SECONDS, registry=registry)
+
+        self.requests = counter(
+            "murho_http_requests_total", "Requests answered, by route template.", ("method", "route", "status")
         )
-        self.request_seconds = Histogram(
-            "murho_http_request_seconds",
-            "Seconds from a request's arrival to the end of its answer.",
-            ("route",),
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.queue_seconds = Histogram(
-            "murho_queue_seconds",
-            "Seconds a prediction waited for computation.",
-            ("model",),
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.compute_seconds = Histogram(
-            "murho_compute_seconds",
-            "Seconds of computation of a prediction.",
-            ("model",),
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.pass_jobs = Histogram(
-            "murho_pass_jobs",
-            "Requests that shared one pass of the engine.",
-            buckets=JOBS,
-            registry=self.registry,
-        )
-        self.pass_seconds = Histogram(
-            "murho_pass_seconds", "Seconds of one pass of the engine.", buckets=SECONDS, registry=self.registry
+        self.request_seconds = seconds(
+            "murho_http_request_seconds", "Seconds from a request's arrival to the end of its answer.", ("route",)
         )
         # The library looks up the metric of some labels in 3 microseconds, and a dictionary in 0.1.
         self._of_requests = lru_cache(4096)(
@@ -89,48 +81,97 @@ class Telemetry:
                 self.request_seconds.labels(route),
             )
         )
-        self.rows = Counter("murho_rows_total", "Rows predicted.", ("model", "version"), registry=self.registry)
-        self.warned = Counter(
+        self.queue_seconds = seconds("murho_queue_seconds", "Seconds a prediction waited for computation.", ("model",))
+        self.compute_seconds = seconds("murho_compute_seconds", "Seconds of computation of a prediction.", ("model",))
+        self.pass_jobs = Histogram(
+            "murho_pass_jobs", "Requests that shared one pass of the engine.", buckets=JOBS, registry=registry
+        )
+        self.pass_seconds = seconds("murho_pass_seconds", "Seconds of one pass of the engine.")
+        self.rows = counter("murho_rows_total", "Rows predicted.", OF_VERSION)
+        self.warned = counter(
             "murho_warned_requests_total",
             "Predictions with warnings: rows unlike the training rows, or missing cells that are averaged over.",
-            ("model", "version"),
-            registry=self.registry,
+            OF_VERSION,
         )
-        self.doubt = DoubtMetrics(self.registry)
-        self.protocol_errors = Counter(
+        self.unlike = counter("murho_unlike_rows_total", "Rows beyond the range of the training rows.", OF_VERSION)
+        self.spread_rows = counter(
+            "murho_spread_rows_total", "Rows answered with draws and noise, over which the next sums go.", OF_VERSION
+        )
+        self.std = counter("murho_std_total", "Sum over rows of the predictive std, in the target's unit.", OF_VERSION)
+        self.entropy = counter("murho_entropy_total", "Sum over rows of the entropy, in nats.", OF_VERSION)
+        self.epistemic_share = counter(
+            "murho_epistemic_share_total",
+            "Sum over rows of the epistemic share, 0 to 1: of the variance, or of the entropy for classes.",
+            OF_VERSION,
+        )
+        self.protocol_errors = counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
             ("kind",),
-            registry=self.registry,
         )
-        self.in_flight = Gauge(
-            "murho_in_flight_bytes",
-            "Bytes of requests (bodies and rows), of answers while they are computed, and in temporary files (spools).",
-            ("kind",),
-            registry=self.registry,
-        )
-        self.connections = Gauge("murho_connections", "Open connections.", registry=self.registry)
-        self._series = ModelSeries(most_models, self._make_series, self._remove_series)
-        self.served = ServedVersions(self.registry, most_models, self._series.places)
-        self.reloads = Counter(
-            "murho_reloads_total",
-            "Versions loaded, refused and unloaded since the start.",
-            ("outcome",),
-            registry=self.registry,
+        self.reloads = counter(
+            "murho_reloads_total", "Versions loaded, refused and unloaded since the start.", ("outcome",)
         )
         for outcome in ("loaded", "refused", "unloaded"):
             self.reloads.labels(outcome)
-        self.refused = Gauge("murho_refused_checkpoints", "Checkpoints that are refused.", registry=self.registry)
-        self.listed = Gauge(
+        self.refused = self._gauge("murho_refused_checkpoints", "Checkpoints that are refused.", mode="livemax")
+        self.listed = self._gauge(
             "murho_checkpoints_listed",
             "Whether the place of the checkpoints could be listed at the last look.",
-            registry=self.registry,
+            mode="livemin",
         )
-        self.ready = Gauge("murho_ready", "Whether the service is ready.", registry=self.registry)
-        pending = Gauge("murho_pending_requests", "Predictions waiting or in computation.", registry=self.registry)
-        pending.set_function(lambda: scheduler.pending)
-        cost = Gauge("murho_pending_cost", "Row-draws waiting or in computation.", registry=self.registry)
-        cost.set_function(lambda: scheduler.pending_cost)
+        self.ready = self._gauge("murho_ready", "Whether the service is ready.", mode="livemin")
+        self._in_flight = self._gauge(
+            "murho_in_flight_bytes",
+            "Bytes of requests (bodies and rows), of answers while they are computed, and in temporary files (spools).",
+            ("kind",),
+        )
+        self._connections = self._gauge("murho_connections", "Open connections.")
+        pending = self._gauge("murho_pending_requests", "Predictions waiting or in computation.")
+        self._followed.append((pending, lambda: scheduler.pending))
+        cost = self._gauge("murho_pending_cost", "Row-draws waiting or in computation.")
+        self._followed.append((cost, lambda: scheduler.pending_cost))
+        registry.register(_ServedVersions(self))
+
+    def _gauge(
+        self,
+        name: str,
+        help_line: str,
+        labels: Sequence[str] = (),
+        mode: Literal["livesum", "livemin", "livemax"] = "livesum",
+    ) -> Gauge:
+        return Gauge(name, help_line, labels, registry=self.registry, multiprocess_mode=mode)
+
+    def follow_memory(self, kind: str, taken: Callable[[], float]) -> None:
+        """Shows the bytes in flight of a kind, which a function returns."""
+        self._followed.append((self._in_flight.labels(kind), taken))
+
+    def follow_connections(self, count: Callable[[], float]) -> None:
+        """Shows the number of open connections, which a function returns."""
+        self._followed.append((self._connections, count))
+
+    def refresh(self) -> None:
+        """Sets the gauges that follow functions."""
+        for gauge, function in self._followed:
+            gauge.set(function())
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Returns the metrics, of all workers, and their media type.
+
+        Args:
+            accept: The header `Accept` of the scrape.
+        """
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is no number
+            encode, content_type = choose_encoder("")
+        self.refresh()
+        registry = self.registry
+        if self._shared:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            registry.register(_ServedVersions(self))  # all workers serve the same ones
+        return encode(registry), content_type
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one answered request."""
@@ -158,38 +199,129 @@ class Telemetry:
 
     def record_rows(self, name: str, version: str, rows: int, prediction: AnyPrediction, *, noise: bool = True) -> None:
         """Counts the rows of a prediction, or of a part of one; see `record`."""
-        series = self._series.of(name, version)
+        series = self._of(name, version)
         series.rows.inc(rows)
-        series.doubt.record(prediction, noise=noise)
+        series.add_doubt(prediction, noise=noise)
 
     def record_timing(self, name: str, version: str, timing: Timing, *, warned: bool) -> None:
         """Counts a prediction, without its rows."""
-        series = self._series.of(name, version)
+        series = self._of(name, version)
         series.queue.observe(timing.queue)
         series.compute.observe(timing.compute)
         if warned:
             self.warned.labels(*series.labels).inc()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Sets the gauges of the loaded and refused checkpoints."""
-        self.served.show([(model.name, model.version) for model in snapshot.served])
+        """Sets the gauges of the loaded and refused checkpoints; the series of versions that are gone end."""
+        self.show_served([(model.name, model.version) for model in snapshot.served])
         self.refused.set(sum(not item.waiting for item in snapshot.refused))
         self.listed.set(0 if snapshot.unreachable else 1)
         self.ready.set(1 if snapshot.models else 0)
 
-    def _make_series(self, name: str, version: str) -> _Series:
-        return _Series(
-            (name, version),
-            self.rows.labels(name, version),
-            self.queue_seconds.labels(name),
-            self.compute_seconds.labels(name),
-            ModelDoubt(self.doubt, name, version, of_one_unit=(name, version) != OTHERS),
-        )
+    def show_served(self, served: Sequence[tuple[str, str]]) -> None:
+        """Takes name and version of all that are served, in the place of those before, at once."""
+        self._served = dict.fromkeys(served)
+        with self._lock:
+            for labels in [labels for labels in self._series if labels not in (*self._served, OTHERS)]:
+                del self._series[labels]
+                if not self._shared:  # files of metrics only grow
+                    self._remove(*labels)
 
-    def _remove_series(self, name: str, version: str, name_stays: bool) -> None:
-        self.rows.remove(name, version)
-        self.warned.remove(name, version)
-        self.doubt.remove(name, version)
-        if not name_stays:
+    def named(self) -> list[tuple[str, str]]:
+        """Returns name and version of those that are shown by name: all that are served, or those with series."""
+        served = self._served
+        return list(served) if len(served) <= self._most else [each for each in list(self._series) if each in served]
+
+    @property
+    def served_count(self) -> int:
+        """Versions that are served."""
+        return len(self._served)
+
+    def _of(self, name: str, version: str) -> _Series:
+        """Returns the series under which a request to a version counts; any thread may ask."""
+        series = self._series.get((name, version))
+        if series is not None:
+            return series
+        with self._lock:
+            labels = (name, version) if len(self._series) - (OTHERS in self._series) < self._most else OTHERS
+            if labels not in self._series:
+                self._series[labels] = _Series(self, labels)
+            return self._series[labels]
+
+    def _remove(self, name: str, version: str) -> None:
+        for metric in (self.rows, self.warned, self.unlike, self.spread_rows, self.epistemic_share):
+            metric.remove(name, version)
+        for metric in (self.std, self.entropy):
+            metric.remove(name, version)
+        if not any(other == name for other, _ in self._series):
             self.queue_seconds.remove(name)
             self.compute_seconds.remove(name)
+
+
+class _Series:
+    """The metrics of one version, looked up once: the library takes 3 microseconds for each."""
+
+    def __init__(self, metrics: Telemetry, labels: tuple[str, str]) -> None:
+        self.labels = labels
+        self.rows, self.unlike = metrics.rows.labels(*labels), metrics.unlike.labels(*labels)
+        self.queue, self.compute = metrics.queue_seconds.labels(labels[0]), metrics.compute_seconds.labels(labels[0])
+        self._spread_rows = metrics.spread_rows.labels(*labels)
+        self._share = metrics.epistemic_share.labels(*labels)
+        self._metrics = metrics
+        self._spread: Counter | None = None  # a model has std or entropy
+
+    def add_doubt(self, prediction: AnyPrediction, *, noise: bool) -> None:
+        """Adds what the rows of one answer say of the model's doubt.
+
+        Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
+        unlike the training rows are counted there.
+
+        Args:
+            prediction: The answer, finite.
+            noise: Whether it describes new observations.
+        """
+        if prediction.unlike is not None and (found := int(np.count_nonzero(prediction.unlike))):
+            self.unlike.inc(found)
+        if isinstance(prediction, Prediction):
+            whole, part, power = prediction.std, prediction.epistemic_std, 2
+        else:
+            whole, part, power = prediction.entropy, prediction.epistemic_entropy, 1
+        if not noise or whole is None or part is None:
+            return
+        if self.labels != OTHERS:  # whose targets have different units
+            if self._spread is None:
+                spread = self._metrics.std if power == 2 else self._metrics.entropy
+                self._spread = spread.labels(*self.labels)
+            # A single row, the usual case, is summed up without NumPy's overhead.
+            self._spread.inc(max(0.0, float(whole[0]) if len(whole) == 1 else float(whole.sum())))
+        self._share.inc(_sum_of_shares(part, whole, power))
+        self._spread_rows.inc(len(prediction))
+
+
+def _sum_of_shares(part: NDArray[np.float64], whole: NDArray[np.float64], power: int) -> float:
+    """Returns the sum over rows of (part / whole)^power, `[B]` both, each between 0 and 1; 0 where the whole is 0."""
+    if len(whole) == 1:
+        one, all_of_it = float(part[0]), float(whole[0])
+        return min(max(one / all_of_it, 0.0), 1.0) ** power if all_of_it > 0.0 else 0.0
+    share = np.clip(np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0.0), 0.0, 1.0)
+    return float((share**power).sum())
+
+
+class _ServedVersions:
+    """Two gauges, made at each scrape: `murho_served_versions` and `murho_model_info`."""
+
+    def __init__(self, metrics: Telemetry) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Makes the gauges, as prometheus-client asks."""
+        count = self._metrics.served_count
+        yield GaugeMetricFamily("murho_served_versions", "Versions served.", value=count)
+        info = GaugeMetricFamily(
+            "murho_model_info",
+            "1 for each version served; of more than `metric_models`, for those that were asked.",
+            labels=OF_VERSION,
+        )
+        for labels in self._metrics.named():
+            info.add_metric(labels, 1)
+        yield info

@@ -111,7 +111,7 @@ def _import_the_service() -> None:
     let_threads_sleep()  # as `murho.command_line.main` does before PyTorch is imported
     import murho.model.checkpoint.posterior
     import murho.service.commands
-    import murho.service.server  # noqa: F401
+    import murho.service.process  # noqa: F401
     from murho.model.predictive.compiled_engine import load
 
     load()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_importing_the_application_imports_no_torch() -> None:
     # The service answers /healthz while torch is still being imported by the thread that loads the checkpoints.
-    code = "import sys, murho.service.server; sys.exit('torch' in sys.modules)"
+    code = "import sys, murho.service.process; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from murho.service.app import create_app
 from murho.service.http.lifecycle import Lifecycle
-from murho.service.server import DrainingServer, configure, listen
+from murho.service.process import DrainingServer, configure, listen
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource
 

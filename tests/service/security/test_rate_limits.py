@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murho.service.security.rate_limits import Buckets
+from murho.service.security.callers import Buckets
 
 
 class Clock:
@@ -35,11 +35,14 @@ def test_what_is_larger_than_the_bucket_is_paid_for_afterwards() -> None:
 
 
 def test_callers_are_bounded() -> None:
-    buckets = Buckets(clock=Clock(), most=3)
-    for caller in "abcde":
-        buckets.take(caller, 1, rate=1, burst=1)
-    assert len(buckets) == 3
-    assert buckets.take("e", 1, rate=1, burst=1) > 0
+    clock = Clock()
+    buckets = Buckets(clock=clock, sets=1)
+    for caller in "abcdefghi":
+        clock.now += 0.01
+        assert buckets.take(caller, 1, rate=1, burst=1) == 0
+    assert buckets.take("i", 1, rate=1, burst=1) > 0
+    assert buckets.take("b", 1, rate=1, burst=1) > 0
+    assert buckets.take("a", 1, rate=1, burst=1) == 0  # the one that asked longest ago was forgotten
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 50)), max_size=60))

@@ -1,16 +1,19 @@
+"""Series of versions, their number, and what answers say of a model's doubt."""
+
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from prometheus_client import generate_latest
 
-from murho.model.predictive.prediction import Prediction
+from murho.model.predictive.prediction import ClassPrediction, Prediction
 from murho.service.engine.jobs import Timing
 from murho.service.engine.scheduler import Scheduler
-from murho.service.telemetry.metrics import Telemetry
-from murho.service.telemetry.model_series import IDLE_SECONDS, OTHERS, ModelSeries
+from murho.service.telemetry.metrics import OTHERS, Telemetry
+from tests.service.support import ROW, AppClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,42 +25,13 @@ ONE = np.ones(1)
 ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)
 
 
-class Bench:
-    """Two places for series; each is the text of its labels."""
-
-    def __init__(self) -> None:
-        self.now, self.removed = 0.0, list[tuple[str, str, bool]]()
-        self.series = ModelSeries(2, lambda *labels: " ".join(labels), self._remove, lambda: self.now)
-
-    def _remove(self, name: str, version: str, name_stays: bool) -> None:
-        self.removed.append((name, version, name_stays))
-
-    def ask(self, *versions: str) -> list[str]:
-        return [self.series.of(*version.split()) for version in versions]
-
-
-def test_the_first_versions_have_places_and_all_others_share_one_series() -> None:
-    bench = Bench()
-    assert bench.ask("a 1", "b 1", "c 1", "d 1", "a 1") == ["a 1", "b 1", "(others) ", "(others) ", "a 1"]
-    assert bench.series.places() == [("b", "1"), ("a", "1")]
-    assert bench.removed == []
-
-
-def test_a_version_that_is_idle_for_long_gives_its_place_away() -> None:
-    bench = Bench()
-    bench.ask("a 1", "a 2")
-    bench.now = IDLE_SECONDS - 1.0
-    bench.ask("a 1")
-    bench.now = IDLE_SECONDS
-    assert bench.ask("c 1", "d 1") == ["c 1", "(others) "]
-    assert bench.removed == [("a", "2", True)]
-    bench.now = 2 * IDLE_SECONDS
-    bench.ask("d 1")
-    assert bench.removed[1:] == [("a", "1", False)]
-
-
 def compute(_slices: Sequence[Slice]) -> list[Outcome]:
     raise AssertionError
+
+
+def made() -> Telemetry:
+    """Metrics with three places for versions."""
+    return Telemetry(Scheduler(compute, 10, 1e9), most_models=3)
 
 
 def of(telemetry: Telemetry, metric: str) -> dict[str, float]:
@@ -67,9 +41,9 @@ def of(telemetry: Telemetry, metric: str) -> dict[str, float]:
 
 
 def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bounded() -> None:
-    telemetry = Telemetry(Scheduler(compute, 10, 1e9), most_models=3)
-    telemetry.served.show([(f"m{number}", "1") for number in range(500)])
-    assert telemetry.served.named() == []
+    telemetry = made()
+    telemetry.show_served([(f"m{number}", "1") for number in range(500)])
+    assert telemetry.named() == []
     for number in range(500):
         telemetry.record_rows(f"m{number}", "1", 1, ANSWER)
         telemetry.record_timing(f"m{number}", "1", Timing(0.0, 0.0), warned=True)
@@ -84,8 +58,60 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
 
 
 def test_few_models_are_all_named_before_they_are_asked() -> None:
-    telemetry = Telemetry(Scheduler(compute, 10, 1e9), most_models=3)
-    telemetry.served.show([("a", "1"), ("b", "1")])
+    telemetry = made()
+    telemetry.show_served([("a", "1"), ("b", "1")])
     assert of(telemetry, "murho_model_info") == {'model="a",version="1"': 1.0, 'model="b",version="1"': 1.0}
-    telemetry.served.show([("b", "2")])
+    telemetry.show_served([("b", "2")])
     assert of(telemetry, "murho_model_info") == {'model="b",version="2"': 1.0}
+
+
+def test_a_version_that_is_gone_makes_room() -> None:
+    telemetry = made()
+    for version in "1234":
+        telemetry.record_rows("a", version, 1, ANSWER)
+    assert len(of(telemetry, "murho_rows_total")) == 4  # with the others
+    telemetry.show_served([("a", "2"), ("a", "3"), ("a", "4")])
+    telemetry.record_rows("a", "4", 1, ANSWER)
+    kept = {f'model="a",version="{version}"': 1.0 for version in "234"}
+    assert of(telemetry, "murho_rows_total") == {**kept, f'model="{OTHERS[0]}",version=""': 1.0}
+
+
+def doubt(prediction: Any) -> dict[str, float]:
+    """The sums of two answers, by the names of their metrics."""
+    telemetry = made()
+    for _ in range(2):
+        telemetry.record_rows("cars", "1", 2, prediction)
+    text = generate_latest(telemetry.registry).decode()
+    return {name: float(value) for name, value in re.findall(r'^murho_(\w+)_total{model="cars".*} (\S+)$', text, re.M)}
+
+
+def test_sums_go_over_the_rows_of_all_answers() -> None:
+    std, epistemic = np.array([5.0, 10.0]), np.array([3.0, 10.0])
+    answer = Prediction(256, 0, True, np.zeros(2), std, epistemic, np.array([4.0, 0.0]), unlike=np.array([False, True]))
+    sums = {"rows": 4.0, "unlike_rows": 2.0, "spread_rows": 4.0, "std": 30.0, "epistemic_share": 2 * (0.36 + 1.0)}
+    assert doubt(answer) == pytest.approx(sums)
+
+
+def test_the_share_of_classes_is_that_of_the_entropy_and_a_sure_answer_has_none() -> None:
+    probabilities = np.array([[0.5, 0.5], [1.0, 0.0]])
+    answer = ClassPrediction(
+        256,
+        0,
+        True,
+        ("a", "b"),
+        np.array([0, 0]),
+        probabilities,
+        entropy=np.array([0.6, 0.0]),
+        epistemic_entropy=np.array([0.15, 0.0]),
+    )
+    sums = {"rows": 4.0, "unlike_rows": 0.0, "spread_rows": 4.0, "entropy": 1.2, "epistemic_share": 0.5}
+    assert doubt(answer) == pytest.approx(sums)
+
+
+@pytest.mark.parametrize("options", [{"samples": 0}, {"noise": False}])
+def test_answers_without_a_split_of_their_spread_do_not_count(client: AppClient, options: dict[str, object]) -> None:
+    assert client.post("/predict", {"inputs": [ROW], **options}).status_code == 200
+    text = client.get("/metrics").text
+    assert 'murho_rows_total{model="cars",version="1"} 1.0' in text
+    assert 'murho_spread_rows_total{model="cars",version="1"} 0.0' in text
+    assert "murho_std_total{" not in text

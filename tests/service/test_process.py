@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from murho.service.errors import ServiceError
-from murho.service.server import address_of, listen
+from murho.service.process import address_of, listen
 from tests.service.wire import served
 
 
@@ -38,7 +38,7 @@ def test_an_address_of_another_machine_is_told(host: str) -> None:
 HANGING = """
 import os, signal, socket, threading, urllib.request
 from functools import partial
-from murho.service import server
+from murho.service import process as server
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource
 

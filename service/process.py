@@ -1,4 +1,4 @@
-"""The process around the application: the listening socket, draining on a signal, the exit code."""
+"""The process around the application: the listening socket, draining on a signal, SIGHUP, the exit code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -22,6 +22,7 @@ from murho.service.http.gate import Gate
 from murho.service.http.lifecycle import Lifecycle
 from murho.service.http.limits import ConnectionLimits, is_out_of_files
 from murho.service.http.protocol import NEW_SECONDS, Connection
+from murho.service.models.loader import Change
 from murho.service.telemetry.log_limit import LogLimit
 
 if TYPE_CHECKING:
@@ -33,8 +34,21 @@ if TYPE_CHECKING:
     from murho.service.models.registry import Snapshot
     from murho.service.parts import Parts
     from murho.service.settings import Settings
+    from murho.service.workers import Worker
 
-__all__ = ["DrainingServer", "address_of", "configure", "listen", "serve_until_stopped"]
+__all__ = [
+    "CLOSING_SECONDS",
+    "DrainingServer",
+    "address_of",
+    "configure",
+    "end_at_once",
+    "has_terminal",
+    "is_in_terminal",
+    "listen",
+    "on_hangup",
+    "reserve",
+    "serve_until_stopped",
+]
 
 LATE_SECONDS = 0.2
 """In this time a client whose connection came at the very end sends its request, and is sent elsewhere."""
@@ -44,13 +58,38 @@ END_SECONDS = 5.0
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+CLOSING_SECONDS = 0.1
+"""So long a terminal may still open after the signal that says that it was closed."""
 
-def listen(host: str, port: int) -> socket.socket:
+
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Returns a listening socket.
+
+    Args:
+        host: Name or address of this machine.
+        port: Port; 0: the system chooses.
+        shared: Whether other sockets may listen on the same port; the kernel shares connections out among them.
 
     Raises:
         ServiceError: The port is taken, or the address isn't one of this machine.
     """
+    bound = _bound(host, port, shared=shared)
+    bound.listen(2048)
+    return bound
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Returns a socket that is bound to a free port, which sockets that are `shared` can listen on.
+
+    Raises:
+        ServiceError: The port is taken, or the address isn't one of this machine.
+    """
+    with listen(host, port) as free:  # a shared one would not see that others share it
+        port = free.getsockname()[1]
+    return _bound(host, port, shared=True)
+
+
+def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -59,8 +98,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         # After a restart the same port can be used at once, even if its last connections still linger.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind(place)
-        listening.listen(2048)
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
@@ -92,15 +132,21 @@ class DrainingServer(uvicorn.Server):
         config: uvicorn's configuration.
         settings: The settings of the service.
         lifecycle: Shared with the application.
+        worker: This process as one of several; None: it is the only one.
 
     Attributes:
+        listening: The listening sockets.
         end: Ends the process after `END_SECONDS`, once it serves no more; None before.
     """
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle, worker: Worker | None = None
+    ) -> None:
         super().__init__(config)
         self._settings = settings
         self._lifecycle = lifecycle
+        self._worker = worker
+        self.listening: list[socket.socket] = []
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
         self._out_of_files = LogLimit(1, 60.0)
@@ -121,20 +167,28 @@ class DrainingServer(uvicorn.Server):
         def heed(number: int, _: FrameType | None) -> None:
             self._signals += 1
             if self._signals > 1:
-                _end_at_once(number)
+                end_at_once(number)
             loop.call_soon_threadsafe(self.stop, number)
 
         before = {number: signal.signal(number, heed) for number in SIGNALS}
         try:
-            yield
+            with on_hangup(self._reload) if self._worker is None else nullcontext():
+                yield
         finally:
             # From here on the process only ends; another signal still ends it at once.
             for number, handler in before.items():
-                signal.signal(number, handler if self._signals == 0 else lambda number, _: _end_at_once(number))
+                signal.signal(number, handler if self._signals == 0 else lambda number, _: end_at_once(number))
             # asyncio waits for its threads without a limit, and one may hang in a file system.
             self.end = threading.Timer(END_SECONDS, _end)
             self.end.daemon = True
             self.end.start()
+
+    def _reload(self) -> None:
+        """Looks for new versions and keys."""
+        if self.started:
+            parts: Parts = self.lifespan.state["parts"]
+            parts.security.reload()
+            parts.watcher.ask(Change())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the parent's signature
         """Stops as on a signal."""
@@ -150,11 +204,24 @@ class DrainingServer(uvicorn.Server):
         delay = 0.0 if number == signal.SIGINT else self._settings.drain_delay
         self._draining = asyncio.get_running_loop().create_task(self._drain(delay))
 
+    def begin_to_stop(self, number: int) -> None:
+        """Begins to drain, unless it has begun."""
+        if not self._lifecycle.draining:
+            self.stop(number)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts to serve, and shows the number of connections in the metrics."""
         await super().startup(sockets)
         parts: Parts = self.lifespan.state["parts"]
-        parts.telemetry.connections.set_function(lambda: len(self.server_state.connections))
+        parts.telemetry.follow_connections(lambda: len(self.server_state.connections))
+        if self._worker is not None:
+            self._worker.start(self, parts.watcher)
+
+    async def listen_on(self, listening: socket.socket) -> None:
+        """Takes the connections of another listening socket."""
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_server(lambda: self._make_connection(loop), sock=listening))
+        self.listening.append(listening)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops listening. The system may have accepted connections that nobody has looked at: they get answers."""
@@ -178,9 +245,12 @@ class DrainingServer(uvicorn.Server):
         return protocol
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks, once a second, whether connections can still be accepted."""
+        """Looks, once a second, whether connections can still be accepted; a worker says how it is."""
+        parts: Parts = self.lifespan.state["parts"]
+        if self._worker is not None and counter % 10 == 0:
+            self._worker.beat(parts.scheduler.seconds_silent)
+            parts.telemetry.refresh()
         if counter % 10 == 0 and is_out_of_files():
-            parts: Parts = self.lifespan.state["parts"]
             parts.telemetry.protocol_errors.labels("out-of-files").inc()
             if self._out_of_files.held_back() is not None:
                 structlog.get_logger("murho.server").error(
@@ -214,12 +284,25 @@ class DrainingServer(uvicorn.Server):
         return [connection for connection in self.server_state.connections if isinstance(connection, Connection)]
 
 
-def serve_until_stopped(settings: Settings, listening: socket.socket, on_loaded: Callable[[Snapshot], None]) -> None:
-    """Serves on a listening socket until a signal comes and the requests in flight are answered."""
+def serve_until_stopped(
+    settings: Settings,
+    listening: socket.socket | None,
+    on_loaded: Callable[[Snapshot], None],
+    worker: Worker | None = None,
+) -> None:
+    """Serves until a signal comes and the requests in flight are answered.
+
+    Args:
+        settings: The settings.
+        listening: A listening socket; None: the worker opens one later.
+        on_loaded: See `create_app`.
+        worker: This process as one of several; None: it is the only one.
+    """
     lifecycle = Lifecycle()
-    app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded)
-    server = DrainingServer(configure(app, settings), settings, lifecycle)
-    server.run(sockets=[listening])
+    app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded, worker=worker)
+    server = DrainingServer(configure(app, settings), settings, lifecycle, worker)
+    server.listening += [] if listening is None else [listening]
+    server.run(sockets=server.listening)
     if lifecycle.unfinished:
         # The process would abort if the interpreter ended while a thread still computes in C++.
         _end()
@@ -261,8 +344,47 @@ def _end() -> NoReturn:
     os._exit(0)
 
 
-def _end_at_once(number: int) -> NoReturn:
+def end_at_once(number: int) -> NoReturn:
     """Ends the process without waiting for anything: threads compute, and the loop may be busy."""
     # No log: its lock may be held by what the signal interrupts.
     os.write(2, b"Stopped at once, at a second signal. Requests in flight were not answered.\n")
     os._exit(128 + number)
+
+
+@contextmanager
+def on_hangup(act: Callable[[], object]) -> Iterator[None]:
+    """Calls a function at every SIGHUP during the block, in the event loop; on other threads does nothing.
+
+    A terminal that is closed sends SIGHUP too. A service that was started in one, without nohup, ends then, as if by
+    SIGTERM.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    in_terminal, loop = is_in_terminal(), asyncio.get_running_loop()
+
+    def decide() -> None:
+        if in_terminal and not has_terminal():
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            act()
+
+    loop.add_signal_handler(signal.SIGHUP, loop.call_later, CLOSING_SECONDS if in_terminal else 0, decide)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def is_in_terminal() -> bool:
+    """Returns whether the process was started in a terminal, and is to end with it."""
+    return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and has_terminal()
+
+
+def has_terminal() -> bool:
+    """Returns whether the process has a terminal that is open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

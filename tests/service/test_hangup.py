@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, os, signal, sys, time
-from murho.service.models.watcher import on_hangup
+from murho.service.process import on_hangup
 
 async def main():
     loop, asked = asyncio.get_running_loop(), asyncio.Event()

@@ -1,0 +1,527 @@
+"""Several processes on one port: the supervisor of ``murho serve --workers N``, and what it shares with its workers.
+
+Python runs one thread at a time in a process, so one event loop bounds what a service answers. Each worker here is a
+whole service, with its own listening socket on the same port; the kernel shares connections out among them
+(SO_REUSEPORT). The supervisor imports what a service needs and compiles the engine, then forks the workers: code is in
+memory once. It starts no thread and computes nothing, because neither survives a fork.
+
+- *Versions*: a change that a request asks for, a look for new versions, SIGHUP: all go through the supervisor, which
+  has every worker make them, one after the other, and tells who asked once all have. So all workers serve the same. One
+  that could not do what others could is replaced.
+- *Limits of callers* are counted in memory that all workers have (`security.callers.Buckets`); limits of memory, of
+  connections and of what waits are each worker's own.
+- *Health*: each worker says once a second on a board how it is; every worker answers `/healthz` and `/readyz` for all.
+- *Metrics*: files that every worker reads (`telemetry.metrics`).
+- *The end*: the supervisor has all drain, and waits for them. If it dies, they drain too.
+- A worker that dies, or whose engine or event loop is silent for too long, is replaced. The new one takes connections
+  once it serves what the others do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import mmap
+import multiprocessing
+import os
+import signal
+import struct
+import tempfile
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import partial
+from multiprocessing import connection
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from prometheus_client import Counter, multiprocess, values
+
+from murho.model.runtime import available_processors
+from murho.service.errors import EngineSilentError, NotReadyError
+from murho.service.models.loader import Change
+from murho.service.models.source import seconds_between_looks
+from murho.service.models.watcher import LOOK
+from murho.service.process import (
+    CLOSING_SECONDS,
+    end_at_once,
+    has_terminal,
+    is_in_terminal,
+    listen,
+    serve_until_stopped,
+)
+from murho.service.security.callers import Buckets, Limits
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from multiprocessing.context import ForkProcess
+    from types import FrameType
+
+    from murho.service.models.loader import Swap
+    from murho.service.models.registry import Snapshot
+    from murho.service.models.watcher import Watcher
+    from murho.service.process import DrainingServer
+    from murho.service.settings import Settings
+
+__all__ = ["Supervisor", "Worker", "count_of"]
+
+PATIENCE_SECONDS = 15.0
+"""After the drain has had its time, so long until workers that are still there are killed."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0
+"""Seconds from a worker's death to its replacement; doubled while they die young."""
+YOUNG_SECONDS = 30.0
+
+
+def count_of(settings: Settings) -> int:
+    """Returns the number of workers that settings ask for; on a GPU it is one, which has the device's memory alone."""
+    wanted = available_processors() if settings.workers == "auto" else settings.workers
+    if wanted == 1 or settings.device == "cpu":
+        return wanted
+    from murho.model.runtime import resolve_device
+
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the other way to look would forbid a fork
+    if resolve_device(settings.device) == "cpu":
+        return wanted
+    structlog.get_logger("murho.workers").info("one worker: the GPU serves all connections", workers=settings.workers)
+    return 1
+
+
+class Stage(IntEnum):
+    """What a worker does."""
+
+    CLOSED = 0
+    LOADING = 1
+    SERVING = 2
+
+
+class Board:
+    """How each worker is: when it last said so, how long its engine has been silent, and whether it serves.
+
+    Args:
+        count: Number of workers.
+    """
+
+    _LINE = struct.Struct("ddd")  # when, in monotonic seconds; seconds of silence; stage
+
+    def __init__(self, count: int) -> None:
+        self._count, self._memory = count, mmap.mmap(-1, count * self._LINE.size)
+
+    def say(self, number: int, silent: float, stage: Stage) -> None:
+        """Writes the line of one worker."""
+        self._LINE.pack_into(self._memory, number * self._LINE.size, time.monotonic(), silent, stage)
+
+    def silence(self, number: int) -> float:
+        """Returns the seconds for which the event loop or the engine of a worker has shown no life."""
+        said, silent, stage = self._LINE.unpack_from(self._memory, number * self._LINE.size)
+        return max(silent, time.monotonic() - said) if stage else 0.0
+
+    def require_alive(self, most: float) -> None:
+        """Checks that no worker is silent for too long.
+
+        Raises:
+            EngineSilentError: One is.
+        """
+        for number in range(self._count):
+            if (silent := self.silence(number)) > most:
+                raise EngineSilentError(f"Worker {number} has shown no sign of life for {silent:.0f} seconds.")
+
+    def require_loaded(self) -> None:
+        """Checks that every worker that takes connections has ended loading.
+
+        Raises:
+            NotReadyError: One hasn't.
+        """
+        stages = [stage for _, _, stage in self._LINE.iter_unpack(self._memory[:])]
+        if loading := stages.count(Stage.LOADING):
+            raise NotReadyError(f"{loading} of {self._count} workers still load. Try again in a moment.", retry_after=1)
+
+
+class _Make(NamedTuple):
+    """To a worker: make changes, one after the other, and say so."""
+
+    changes: tuple[Change, ...]
+
+
+class _Made(NamedTuple):
+    """From a worker: it made changes, or why it couldn't make the last."""
+
+    failure: BaseException | None
+
+
+class _Ask(NamedTuple):
+    """From a worker: all are to make a change."""
+
+    change: Change
+
+
+class _Answer(NamedTuple):
+    """To the worker that asked: all have made the change, or why not."""
+
+    failure: BaseException | None
+
+
+class _Loaded(NamedTuple):
+    """From a worker: its first loading has ended."""
+
+
+class _Announce(NamedTuple):
+    """To one worker: all have loaded."""
+
+
+class _Stop(NamedTuple):
+    """To a worker: stop as on a signal."""
+
+    signal: int
+
+
+class Worker:
+    """A worker's side: what it has in common with the others, and its wire to the supervisor.
+
+    Args:
+        number: 0 and up.
+        wire: To the supervisor.
+        board: Of all workers.
+        limits: Of callers.
+        listening: Its socket; None: it comes later, and opens one once it serves what the others do.
+        listen: Opens a socket.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        wire: connection.Connection,
+        board: Board,
+        limits: Limits,
+        listening: socket.socket | None,
+        listen: Callable[[], socket.socket],
+    ) -> None:
+        self.number, self.board, self.limits, self.listening = number, board, limits, listening
+        self._wire, self._listen, self._sending = wire, listen, threading.Lock()
+        self._asked: deque[Future[Swap]] = deque()
+        self._made: Future[Swap] = Future()
+        self._announce: Callable[[], None] | None = None
+
+    def ask(self, change: Change) -> Future[Swap]:
+        """Has all workers make a change; the future has this one's result once all have."""
+        answer: Future[Swap] = Future()
+        with self._sending:
+            self._asked.append(answer)
+            self._wire.send(_Ask(change))
+        return answer
+
+    def loaded(self, announce: Callable[[], None]) -> None:
+        """Says that loading has ended, or that there is a model after there was none.
+
+        Args:
+            announce: Tells people, once that holds for all; it is called in one of the workers.
+        """
+        if self._announce is None:
+            self._announce = announce
+            self._send(_Loaded())
+        elif self.number == 0:
+            announce()
+
+    def beat(self, silent: float) -> None:
+        """Says how the worker is, once a second.
+
+        Args:
+            silent: Seconds for which its engine has shown no life.
+        """
+        stage = Stage.CLOSED if self.listening is None else Stage.LOADING if self._announce is None else Stage.SERVING
+        self.board.say(self.number, silent, stage)
+
+    def start(self, server: DrainingServer, watcher: Watcher) -> None:
+        """Begins to hear what the supervisor says; called in the event loop."""
+        arguments = server, watcher, asyncio.get_running_loop()
+        threading.Thread(target=self._hear, args=arguments, name="supervisor", daemon=True).start()
+
+    def _hear(self, server: DrainingServer, watcher: Watcher, loop: asyncio.AbstractEventLoop) -> None:
+        def made(future: Future[Swap]) -> None:
+            if self.listening is None:
+                self.listening = self._listen()
+                asyncio.run_coroutine_threadsafe(server.listen_on(self.listening), loop).result()
+            self._send(_Made(future.exception()))
+
+        while True:
+            try:
+                message = self._wire.recv()
+            except (EOFError, OSError):
+                loop.call_soon_threadsafe(server.begin_to_stop, signal.SIGTERM)  # nobody is there to say it
+                return
+            match message:
+                case _Make(changes):
+                    for change in changes:
+                        self._made = watcher.ask(change)
+                    self._made.add_done_callback(made)
+                case _Answer(None):
+                    self._asked.popleft().set_result(self._made.result())
+                case _Answer(failure):
+                    self._asked.popleft().set_exception(failure)
+                case _Announce() if self._announce is not None:
+                    self._announce()
+                case _Stop(number):
+                    loop.call_soon_threadsafe(server.begin_to_stop, number)
+
+    def _send(self, message: object) -> None:
+        with self._sending, suppress(OSError):  # without a supervisor it is about to stop
+            self._wire.send(message)
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """The supervisor's side of one worker.
+
+    Attributes:
+        number: 0 and up; a replacement has the number of the worker that died.
+        process: The process.
+        wire: To it.
+        since: When it was started, monotonic seconds.
+        joined: Whether it makes the changes that the others make.
+        loaded: Whether its first loading has ended.
+    """
+
+    number: int
+    process: ForkProcess
+    wire: connection.Connection
+    since: float
+    joined: bool
+    loaded: bool = False
+
+
+@dataclass(slots=True)
+class _Task:
+    """Changes that are to be made.
+
+    Attributes:
+        changes: The changes.
+        asker: Who is told.
+        makers: Who makes them.
+        made: What came of it: a failure or None, by number of the worker.
+    """
+
+    changes: tuple[Change, ...]
+    asker: _Process | None = None
+    makers: list[_Process] = field(default_factory=list)
+    made: dict[int, BaseException | None] = field(default_factory=dict)
+
+
+class Supervisor:
+    """Starts workers, keeps their number, and hands on what concerns all of them.
+
+    Args:
+        settings: Of the service.
+        count: Number of workers.
+        reserved: A socket of `process.reserve`: the port stays the service's.
+        announce: Tells people what is served, in a worker.
+    """
+
+    def __init__(
+        self, settings: Settings, count: int, reserved: socket.socket, announce: Callable[[Snapshot], None]
+    ) -> None:
+        threads = settings.threads or max(1, available_processors() // count)
+        self._settings = settings.model_copy(
+            update={"threads": threads, "watch_seconds": 0.0, "draws_bytes": settings.draws_bytes // count}
+        )
+        self._count, self._announce = count, announce
+        self._listen = partial(listen, settings.host, reserved.getsockname()[1], shared=True)
+        self._look_seconds, self._next_look = seconds_between_looks(settings), math.inf
+        self._board = Board(count)
+        self._limits = Limits(Buckets(shared=True), Buckets(shared=True))
+        self._workers: dict[int, _Process] = {}
+        self._due: dict[int, float] = {}  # number of a worker that died to the time of its replacement
+        self._pause = FIRST_PAUSE
+        self._tasks: deque[_Task] = deque()  # the first is in hand once it has makers
+        self._wanted: dict[str, Change] = {}  # what a new worker must make to serve what the others do
+        self._announced = False
+        self._stopping, self._kill_at = False, math.inf
+        self._in_terminal = is_in_terminal()
+        self._log = structlog.get_logger("murho.workers")
+
+    def run(self) -> None:
+        """Serves until a signal comes and all workers have drained."""
+        with tempfile.TemporaryDirectory(prefix="murho-metrics-") as metrics:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
+            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+            self._deaths = Counter("murho_worker_deaths_total", "Workers that died, and were replaced.", registry=None)
+            _share_code()
+            self._heard, self._tells = os.pipe()
+            for signal_number in SIGNALS:
+                signal.signal(signal_number, self._heed)
+            for number in range(self._count):
+                self._start(number, first=True)
+            while self._workers or not self._stopping:
+                self._once()
+
+    def _heed(self, number: int, _: FrameType | None) -> None:
+        os.write(self._tells, bytes([number]))
+
+    def _start(self, number: int, *, first: bool = False) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        listening = self._listen() if first else None
+        worker = Worker(number, theirs, self._board, self._limits, listening, self._listen)
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=self._work, args=(worker, ours), name=f"worker {number}")
+        # Until the worker has its own handlers, a signal to it must not be taken for one to the supervisor.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        process.start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        theirs.close()
+        if listening is not None:
+            listening.close()
+        self._workers[number] = _Process(number, process, ours, time.monotonic(), joined=first)
+
+    def _work(self, worker: Worker, ours: connection.Connection) -> None:
+        """The life of a worker, in its own process."""
+        os.setpgid(0, 0)  # Ctrl-C is for the supervisor
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        for wire in (ours, *(each.wire for each in self._workers.values())):
+            wire.close()  # otherwise nobody would hear the end of the supervisor
+        serve_until_stopped(
+            self._settings, worker.listening, lambda snapshot: worker.loaded(partial(self._announce, snapshot)), worker
+        )
+
+    def _once(self) -> None:
+        """Waits for what comes next, for a moment at most, and deals with it."""
+        wires = {each.wire: each for each in self._workers.values()}
+        ends = {each.process.sentinel: each for each in self._workers.values()}
+        for ready in connection.wait([*wires, *ends, self._heard], timeout=0.1):
+            if ready in wires:
+                self._read(wires[ready])
+            elif ready in ends:
+                self._bury(ends[ready])
+            else:
+                for number in os.read(self._heard, 64):
+                    self._signalled(number)
+        now = time.monotonic()
+        for worker in self._workers.values():
+            if now > self._kill_at or self._board.silence(worker.number) > self._settings.engine_silence:
+                self._log.error("worker killed: it shows no life", worker=worker.number, pid=worker.process.pid)
+                worker.process.kill()
+        if not self._stopping:
+            for number in [number for number, due in self._due.items() if now >= due]:
+                del self._due[number]
+                self._start(number)
+            if now >= self._next_look and not self._tasks:
+                self._next_look = now + self._look_seconds
+                self._tasks.append(_Task((LOOK,)))
+        self._go_on()
+
+    def _signalled(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            time.sleep(CLOSING_SECONDS if self._in_terminal else 0.0)
+            if not self._in_terminal or has_terminal():
+                self._tasks.append(_Task((Change(),)))
+                return
+            number = signal.SIGTERM
+        if self._stopping:
+            for worker in self._workers.values():
+                worker.process.kill()
+            end_at_once(number)
+        self._stopping = True
+        self._kill_at = time.monotonic() + self._settings.drain_delay + self._settings.drain_grace + PATIENCE_SECONDS
+        for worker in self._workers.values():
+            self._send(worker, _Stop(number))
+
+    def _read(self, worker: _Process) -> None:
+        try:
+            message = worker.wire.recv()
+        except (EOFError, OSError):
+            worker.process.join(1.0)  # it is dying
+            return
+        match message:
+            case _Ask(change):
+                self._tasks.append(_Task((change,), asker=worker))
+            case _Made(failure):
+                self._tasks[0].made[worker.number] = failure
+            case _Loaded():
+                worker.loaded = True
+                if not worker.joined:
+                    self._tasks.append(_Task((), makers=[worker]))
+
+    def _go_on(self) -> None:
+        """Ends the task in hand if all have made it, and begins the next."""
+        while self._tasks:
+            task = self._tasks[0]
+            if not task.changes:  # a worker that comes later
+                task.changes = (*self._wanted.values(), Change())
+                self._send(task.makers[0], _Make(task.changes))
+            elif not task.makers:
+                task.makers = [each for each in self._workers.values() if each.joined]
+                for worker in task.makers:
+                    self._send(worker, _Make(task.changes))
+            alive = [each for each in task.makers if self._workers.get(each.number) is each]
+            if any(each.number not in task.made for each in alive):
+                return
+            self._tasks.popleft()
+            self._end(task, alive)
+        if not self._announced and len(self._workers) == self._count and all(e.loaded for e in self._workers.values()):
+            self._announced = True
+            self._send(self._workers[0], _Announce())
+            if self._look_seconds:
+                self._next_look = time.monotonic() + self._look_seconds
+
+    def _end(self, task: _Task, alive: list[_Process]) -> None:
+        """Tells who asked that changes are made; ends a worker that could not make them, where others could."""
+        failed = [each for each in alive if task.made[each.number] is not None]
+        if len(failed) < len(alive):
+            for worker in failed:
+                reason = str(task.made[worker.number])
+                self._log.error("worker told to stop: it serves what others don't", worker=worker.number, reason=reason)
+                worker.process.terminate()
+            for worker in alive:
+                worker.joined = True
+            change = task.changes[-1]
+            if change.name:
+                self._wanted.pop(change.name, None)
+                if change.unload or change.version is not None:
+                    self._wanted[change.name] = change
+        if task.asker is not None:
+            self._send(task.asker, _Answer(task.made.get(task.asker.number)))
+
+    def _bury(self, worker: _Process) -> None:
+        """Takes note of the end of a worker, and has it replaced in a moment."""
+        worker.process.join()
+        worker.wire.close()
+        del self._workers[worker.number]
+        self._board.say(worker.number, 0.0, Stage.CLOSED)
+        multiprocess.mark_process_dead(worker.process.pid)  # type: ignore[no-untyped-call]
+        if self._stopping:
+            return
+        self._deaths.inc()
+        lived = time.monotonic() - worker.since
+        self._pause = FIRST_PAUSE if lived > YOUNG_SECONDS else min(LAST_PAUSE, 2.0 * self._pause)
+        self._due[worker.number] = time.monotonic() + self._pause
+        self._log.error(
+            "worker died; another one takes its place",
+            worker=worker.number,
+            pid=worker.process.pid,
+            code=worker.process.exitcode,
+            seconds=round(lived, 1),
+        )
+
+    def _send(self, worker: _Process, message: object) -> None:
+        with suppress(OSError):  # it has died, and is about to be buried
+            worker.wire.send(message)
+
+
+def _share_code() -> None:
+    """Imports and compiles what all workers need; no collection of garbage writes to it, so it stays shared."""
+    import murho.model.checkpoint.posterior
+    import murho.service.app  # noqa: F401
+    from murho.model.predictive.compiled_engine import load
+
+    load()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(1.0)
+    gc.collect()
+    gc.freeze()
