@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -43,9 +43,10 @@ from murho.service.protocols import v2_routes as v2
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
 from murho.service.tables.spool import SpoolRoom
-from murho.service.telemetry.access_log import AccessLog
+from murho.service.telemetry.log import AccessLog
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
+from murho.service.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -160,7 +161,7 @@ def create_app(
 
     for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
         telemetry.follow_memory(kind, partial(getattr, room, "taken"))
-    access_log = AccessLog(settings.log_level, settings.log_format)
+    access_log, tracing = AccessLog(settings.log_level, settings.log_format), Tracing.of_environment()
 
     def load() -> None:
         try:
@@ -189,6 +190,9 @@ def create_app(
             computing = not scheduler.close(CLOSE_SECONDS)
             parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
             access_log.flush()
+            if tracing is not None:
+                with suppress(TimeoutError):  # the collector may be gone
+                    await asyncio.wait_for(asyncio.to_thread(tracing.close), CLOSE_SECONDS)
 
     app = Application(
         title="Murho",
@@ -211,7 +215,7 @@ def create_app(
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
-    app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log)
+    app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
     for routes in (predict, models, v2, invocations, health, docs, page):
         app.include_router(routes.router)
     install_openapi(app, parts)

@@ -18,12 +18,11 @@ import uvicorn
 
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
-from murho.service.http.gate import Gate
+from murho.service.http.connection import NEW_SECONDS, Connection
 from murho.service.http.lifecycle import Lifecycle
 from murho.service.http.limits import ConnectionLimits, is_out_of_files
-from murho.service.http.protocol import NEW_SECONDS, Connection
 from murho.service.models.loader import Change
-from murho.service.telemetry.log_limit import LogLimit
+from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -315,7 +314,7 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         # uvicorn calls it like a class.
-        http=cast("type[asyncio.Protocol]", partial(Connection, gate=Gate(ConnectionLimits.of(settings)))),
+        http=cast("type[asyncio.Protocol]", partial(Connection, limits=ConnectionLimits(settings))),
         loop="auto",
         ws="none",
         log_config=None,

@@ -169,7 +169,7 @@ class Settings(BaseSettings):
         description="The most seconds that requests in flight get to finish after SIGTERM.",
     )
 
-    # Connections: the HTTP protocol and the process (service/http/protocol.py).
+    # Connections: the HTTP protocol and the process (service/http/connection.py).
     max_connections: int = Field(
         default=10_000, ge=1, description="The most open connections; another one is answered 503 and closed."
     )

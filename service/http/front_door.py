@@ -40,6 +40,7 @@ PARSED = frozenset(
         *(b"accept", b"accept-encoding", b"content-type", b"content-encoding", b"content-length", b"if-none-match"),
         *(b"host", b"origin", b"sec-fetch-site", b"access-control-request-method", b"access-control-request-headers"),
         *(b"x-forwarded-for", b"x-request-id", b"x-request-timeout", b"inference-header-content-length"),
+        *(b"traceparent", b"tracestate"),
     }
 )
 """Headers that somebody takes apart in the event loop. Cookies are another one: the framework reads them, in a time
@@ -159,7 +160,9 @@ def shared_with(origins: Sequence[str], app: ASGIApp) -> ASGIApp:
         allow_origins=tuple(origins),
         allow_methods=("GET", "HEAD", "POST"),
         allow_headers=("*",),
-        expose_headers=("x-request-id", "retry-after", "inference-header-content-length"),
+        expose_headers=(
+            *("x-request-id", "retry-after", "inference-header-content-length", "server-timing", "traceparent"),
+        ),
     )
 
 

@@ -1,62 +1,64 @@
-"""What one connection may do, and how many there may be: the settings, and the process's limit of open files."""
+"""What connections may do, how many there may be, and how refusals are told; the process's limit of open files."""
 
 from __future__ import annotations
 
 import os
 import resource
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+import uuid
+from typing import TYPE_CHECKING
 
 import structlog
 
-from murho.service.errors import HeadersTooLargeError, TargetTooLongError
+from murho.service.errors import HeadersTooLargeError, TargetTooLongError, problem_details
+from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.errors import ServiceError
+    from murho.service.errors import ProblemDetails, ServiceError
     from murho.service.settings import Settings
+    from murho.service.telemetry.metrics import Telemetry
 
 __all__ = ["RESERVED_FILES", "ConnectionLimits", "files_for", "is_out_of_files"]
 
 # Open files that are no connections: libraries, checkpoints that are loaded, refused connections until they are closed.
 RESERVED_FILES = 512
+# So many refused connections get time to read why; the others are closed as soon as it is sent.
+LINGERING_REFUSED = 256
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The limits of a server's connections.
+    """The limits of a server's connections, as its settings have them, and the refusals.
+
+    Args:
+        settings: The settings.
 
     Attributes:
-        connections: The most open connections.
+        connections: The most open connections: as many as there can be open files, at most.
         head_bytes: The most bytes of a request line and its headers.
-        headers: The most headers of a request.
-        target_bytes: The most bytes of a request's target, which is path and query.
         head_seconds: From the first byte of a request to the end of its headers.
         idle_seconds: Without any request.
         send_seconds: In which the client takes nothing of an answer.
+        refused: Connections that are open only to be told that there are too many.
     """
 
-    connections: int = 10_000
-    head_bytes: int = 32 * 1024
-    headers: int = 100
-    target_bytes: int = 16 * 1024
-    head_seconds: float = 10.0
-    idle_seconds: float = 65.0
-    send_seconds: float = 60.0
+    def __init__(self, settings: Settings) -> None:
+        self.connections = files_for(settings.max_connections)
+        self.head_bytes, self._headers = settings.max_header_bytes, settings.max_headers
+        self._target_bytes = settings.max_target_bytes
+        self.head_seconds, self.idle_seconds = settings.header_timeout, settings.idle_timeout
+        self.send_seconds = settings.send_timeout
+        self.refused = 0
+        self._log = LogLimit(20, 1.0)
 
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Returns the limits that settings ask for; of connections, as many as there can be open files."""
-        return cls(
-            connections=min(settings.max_connections, files_for(settings.max_connections)),
-            head_bytes=settings.max_header_bytes,
-            headers=settings.max_headers,
-            target_bytes=settings.max_target_bytes,
-            head_seconds=settings.header_timeout,
-            idle_seconds=settings.idle_timeout,
-            send_seconds=settings.send_timeout,
-        )
+    def are_full(self, connections: int) -> bool:
+        """Returns whether the newest of so many connections, the refused ones included, is one too many."""
+        return connections - self.refused > self.connections
+
+    @property
+    def linger(self) -> bool:
+        """Whether a refused connection gets time to read why."""
+        return self.refused <= LINGERING_REFUSED
 
     def check_head(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], received: int) -> None:
         """Checks a request's head.
@@ -69,7 +71,7 @@ class ConnectionLimits:
         Raises:
             ServiceError: A limit is passed.
         """
-        if len(target) > self.target_bytes or len(headers) > self.headers:
+        if len(target) > self._target_bytes or len(headers) > self._headers:
             raise self.too_large(target)
         # The exact size is counted only where all that has arrived is above the limit.
         if received > self.head_bytes:
@@ -79,13 +81,39 @@ class ConnectionLimits:
 
     def too_large(self, target: bytes) -> ServiceError:
         """Returns what to say of a head that passes a limit."""
-        if len(target) > self.target_bytes:
+        if len(target) > self._target_bytes:
             return TargetTooLongError(
-                f"Path and query are longer than {self.target_bytes} bytes. Send options in the body."
+                f"Path and query are longer than {self._target_bytes} bytes. Send options in the body."
             )
         return HeadersTooLargeError(
-            f"This service takes at most {self.headers} headers, with {self.head_bytes} bytes in all."
+            f"This service takes at most {self._headers} headers, with {self.head_bytes} bytes in all."
         )
+
+    def report(
+        self, error: ServiceError, client: tuple[str, int] | None, telemetry: Telemetry
+    ) -> tuple[ProblemDetails, str]:
+        """Counts and logs an error of a client; a flood of errors is no flood of lines.
+
+        Returns:
+            The problem that answers it, and the id of the answer, which is in the log line too.
+        """
+        request_id = uuid.uuid4().hex
+        problem = problem_details(error, request_id)
+        kind = problem.type.rpartition(":")[2]
+        telemetry.protocol_errors.labels(kind).inc()
+        held_back = self._log.held_back()
+        if held_back is not None:
+            structlog.get_logger("murho.connection").warning(
+                "connection refused",
+                client="{}:{}".format(*client) if client else "unknown",
+                kind=kind,
+                status=problem.status,
+                detail=problem.detail,
+                request_id=request_id,
+                **({} if error.__cause__ is None else {"cause": repr(error.__cause__)}),
+                **({"lines_held_back": held_back} if held_back else {}),
+            )
+        return problem, request_id
 
 
 def files_for(connections: int) -> int:

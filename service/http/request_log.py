@@ -17,34 +17,57 @@ from starlette.datastructures import Headers
 
 from murho.service.errors import NotReadyError, TooLargeError
 from murho.service.http.responses import problem_response
+from murho.service.telemetry.log import REQUEST_ID
+from murho.service.telemetry.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from murho.service.http.lifecycle import Lifecycle
-    from murho.service.telemetry.access_log import AccessLog
+    from murho.service.telemetry.log import AccessLog
     from murho.service.telemetry.metrics import Telemetry
+    from murho.service.telemetry.tracing import Tracing
 
 __all__ = ["BodyLimit", "RequestLog"]
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+GIVEN = frozenset({b"x-request-id", b"traceparent", b"tracestate"})
+SERVER_TIMING = "queue;dur={queue_ms}, compute;dur={compute_ms}, total;dur={total:.2f}"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 # Machines request these every few seconds: one log line each would bury the rest.
 QUIET_ROUTES = frozenset({"/healthz", "/readyz", "/metrics", "/ping", "/v2/health/live", "/v2/health/ready"})
 
 
 class RequestLog:
-    """Gives every request an id, logs it and counts it in the metrics; no exception gets past it.
+    """Gives every request an id, logs it, counts it and traces it; no exception gets past it.
 
-    The id is the client's `x-request-id` if it matches `REQUEST_ID`, else a new one. The answer carries it too.
+    The id is the client's `x-request-id` if it matches `PLAIN_ID`, else a new one. The answer has it, and so has every
+    line of the log about the request. The answer to a prediction says what took the time (`Server-Timing`), and where
+    it is in a trace: its own span, or the caller's where there is none.
+
+    Args:
+        app: Answers.
+        telemetry: Counts.
+        lifecycle: Says whether the service is closing.
+        access_log: Gets a line a request.
+        tracing: Gets a span a prediction.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, lifecycle: Lifecycle, access_log: AccessLog) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        telemetry: Telemetry,
+        lifecycle: Lifecycle,
+        access_log: AccessLog,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.app = app
         self.telemetry = telemetry
         self.lifecycle = lifecycle
         self.access_log = access_log
-        self.request_ids = RequestIds()
+        self.tracing = tracing
+        # New ids are a random part for the process, and a number. Random bits for each would cost a system call.
+        self._prefix, self._numbers = uuid.uuid4().hex[:20], count(1)
         self.log = structlog.get_logger("murho.access")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,17 +75,33 @@ class RequestLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin = time.perf_counter()
-        request_id = self.request_ids.of(scope)
+        begin, since = time.perf_counter(), time.time_ns()
+        given = {name: value.decode("latin-1") for name, value in scope["headers"] if name in GIVEN}
+        request_id = given.get(b"x-request-id", "")
+        if not PLAIN_ID.fullmatch(request_id):
+            request_id = f"{self._prefix}{next(self._numbers):012x}"
+        REQUEST_ID.set(request_id)
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        status = 0
+        traceparent = given.get(b"traceparent", "")
+        status, span = 0, None
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, span, traceparent
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                if self.tracing is not None:
+                    trace = {"traceparent": traceparent, "tracestate": given.get(b"tracestate", "")}
+                    span = self.tracing.begin(scope["method"], _route_of(scope), trace, since)
+                if span is not None and self.tracing is not None:
+                    traceparent = self.tracing.traceparent(span)
+                if TRACEPARENT.fullmatch(traceparent):
+                    headers.append((b"traceparent", traceparent.encode()))
+                if (facts := state.get("facts")) is not None:
+                    total = 1000.0 * (time.perf_counter() - begin)
+                    headers.append((b"server-timing", SERVER_TIMING.format(total=total, **facts).encode()))
+                message["headers"] = headers
             await send(message)
 
         try:
@@ -78,44 +117,36 @@ class RequestLog:
             if status == 0:
                 await problem_response(error, scope)(scope, receive, send_with_id)
         finally:
-            self._record(scope, request_id, status, time.perf_counter() - begin)
+            trace = found[1] if (found := TRACEPARENT.fullmatch(traceparent)) else None
+            said = self._record(scope, request_id, status, time.perf_counter() - begin, trace)
+            if span is not None and self.tracing is not None:
+                self.tracing.end(span, status, said)
 
-    def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        # The route template, never the path: clients can invent any number of paths.
-        state = scope["state"]
-        route = state.get("route") or getattr(scope.get("route"), "path", "unmatched")
+    def _record(
+        self, scope: Scope, request_id: str, status: int, seconds: float, trace: str | None
+    ) -> dict[str, object]:
+        """Counts a request and logs it; returns what is known of it."""
+        route, client = _route_of(scope), scope.get("client")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.telemetry.count(method, route, status, seconds)
-        client = scope.get("client")
-        self.access_log.write(
-            {
-                "method": method,
-                "path": scope["path"],
-                "status": status,
-                "ms": round(1000 * seconds, 2),
-                "client": client[0] if client else None,
-                **state.get("facts", {}),
-                "request_id": request_id,
-            },
-            quiet=route in QUIET_ROUTES,
-        )
+        said = {
+            "method": method,
+            "path": scope["path"],
+            "status": status,
+            "ms": round(1000 * seconds, 2),
+            "client": client[0] if client else None,
+            **scope["state"].get("facts", {}),
+            "request_id": request_id,
+        }
+        if trace is not None:
+            said["trace_id"] = trace
+        self.access_log.write(said, quiet=route in QUIET_ROUTES)
+        return said
 
 
-class RequestIds:
-    """New ids of requests: a random part for the process, and a number. Random bits for each cost a system call."""
-
-    def __init__(self) -> None:
-        self._prefix = uuid.uuid4().hex[:20]
-        self._numbers = count(1)
-
-    def of(self, scope: Scope) -> str:
-        """Returns the client's id if it is a plain one, else a new one."""
-        for name, value in scope["headers"]:
-            if name == b"x-request-id":
-                given: str = value.decode("latin-1")
-                if REQUEST_ID.fullmatch(given):
-                    return given
-        return f"{self._prefix}{next(self._numbers):012x}"
+def _route_of(scope: Scope) -> str:
+    """Returns the template of a request's route, never its path: clients can invent any number of paths."""
+    return scope["state"].get("route") or getattr(scope.get("route"), "path", "unmatched")
 
 
 class BodyLimit:

@@ -41,7 +41,7 @@ def test_the_limit_of_open_files_is_raised_as_needed(
     monkeypatch.setattr(resource, "setrlimit", limit.set)
     assert files_for(10_000) == connections
     assert limit.now == (raised, hard)
-    assert ConnectionLimits.of(Settings(max_connections=50)).connections == 50
+    assert ConnectionLimits(Settings(max_connections=50)).connections == 50
 
 
 def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,15 +54,15 @@ def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_head_is_measured_by_itself() -> None:
-    limits = ConnectionLimits(head_bytes=1000, headers=3, target_bytes=100)
+    limits = ConnectionLimits(Settings(max_header_bytes=1024, max_headers=3, max_target_bytes=256))
     small, large = (b"name", b"x" * 290), (b"name", b"x" * 400)
     limits.check_head(b"/" * 100, [small] * 3, received=10**6)
     with pytest.raises(HeadersTooLargeError):
-        limits.check_head(b"/", [large] * 3, received=1213)
+        limits.check_head(b"/", [large] * 3, received=1240)
     with pytest.raises(HeadersTooLargeError):
         limits.check_head(b"/", [(b"a", b"b")] * 4, received=30)
     with pytest.raises(TargetTooLongError):
-        limits.check_head(b"/" * 101, [], received=110)
+        limits.check_head(b"/" * 257, [], received=270)
 
 
 def test_files_that_run_out_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

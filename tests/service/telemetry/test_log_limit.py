@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from murho.service.telemetry.log_limit import LogLimit
+from murho.service.telemetry.log import LogLimit
 
 
 def test_lines_above_the_limit_are_held_back_and_counted() -> None:

@@ -5,8 +5,7 @@ What it adds to uvicorn's protocol over httptools:
 - The size of a request line and its headers, their number, and the time for them are bounded.
 - What can't be parsed is answered with a problem, after the answers that are still owed to this client.
 - A connection is closed gently: a client that still sends its body has time to read the answer before it is cut off.
-- A client that has shut down its side for sending gets its answers (see `ListenerProbe`). One that takes nothing of its
-  answer is cut off.
+- A client that takes nothing of its answer is cut off. One that has ended its side has gone: its work is dropped.
 - While the service drains, every answer closes its connection.
 
 The test `test_uvicorn_has_what_is_overridden` names the parts of uvicorn that are used here.
@@ -14,41 +13,40 @@ The test `test_uvicorn_has_what_is_overridden` names the parts of uvicorn that a
 
 from __future__ import annotations
 
+import fcntl
+import struct
+import termios
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import orjson
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from murho.service.errors import (
     MalformedRequestError,
     NotReadyError,
+    OutOfMemoryError,
+    ServiceError,
     SlowRequestError,
     TooManyConnectionsError,
+    TransferCodingError,
 )
-from murho.service.http.raw_http import (
-    AnswerTransport,
-    check_head,
-    head_without_offer,
-    problem_bytes,
-    refusal_of,
-    unread_bytes,
-)
-from murho.service.http.watch import ListenerProbe, SendWatch
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from httptools import HttpParserError
     from uvicorn.config import Config
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
-    from murho.service.errors import ProblemDetails, ServiceError
-    from murho.service.http.gate import Gate
+    from murho.service.errors import ProblemDetails
+    from murho.service.http.limits import ConnectionLimits
     from murho.service.parts import Parts
 
-__all__ = ["NEW_SECONDS", "Connection"]
+__all__ = ["NEW_SECONDS", "Connection", "refusal_of"]
 
 # In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
 LINGER_SECONDS = 5.0
@@ -56,6 +54,55 @@ LINGER_SECONDS = 5.0
 NEW_SECONDS = 0.5
 # Requests that wait for the answer to an earlier one of their connection.
 MAX_PIPELINED = 100
+
+HEAD_OF_ANSWER = (b"HTTP/1.1 2", b"HTTP/1.1 3", b"HTTP/1.1 4", b"HTTP/1.1 5")
+MOST_JOINED = 2**16
+
+
+class AnswerTransport:
+    """The transport as an answer sees it.
+
+    The head of an answer is sent together with the first part of its body: that is one system call and one packet
+    instead of two. What closes the connection is said by `connection: close`, and goes by `close`.
+
+    Args:
+        transport: The transport of the connection.
+        close: Closes the connection.
+    """
+
+    __slots__ = ("_close", "_head", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self._close = close
+        self._head: bytes | None = None
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        """Sends data, after the head that is kept."""
+        head = self._head
+        if head is None:
+            if data.startswith(HEAD_OF_ANSWER):
+                self._head = data
+            else:
+                self._transport.write(data)
+            return
+        self._head = None
+        if len(data) <= MOST_JOINED:
+            self._transport.write(head + data)
+        else:
+            self._transport.write(head)
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Sends the head of an answer without a body."""
+        if self._head is not None:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Closes the connection once all is sent."""
+        self.flush()
+        self._close()
 
 
 class Part(Enum):
@@ -74,7 +121,7 @@ class Connection(HttpToolsProtocol):
         server_state: uvicorn's state, with all connections.
         app_state: The state of the application's lifespan, with its parts.
         _loop: The event loop.
-        gate: Shared by all connections.
+        limits: Shared by all connections.
     """
 
     def __init__(
@@ -84,12 +131,11 @@ class Connection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        gate: Gate,
+        limits: ConnectionLimits,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         parts: Parts = app_state["parts"]
-        self._gate = gate
-        self._limits = gate.limits
+        self._limits = limits
         self._lifecycle = parts.lifecycle
         self._telemetry = parts.telemetry
         self.timeout_keep_alive = self._limits.idle_seconds  # type: ignore[assignment]  # uvicorn asks for whole ones
@@ -103,8 +149,8 @@ class Connection(HttpToolsProtocol):
         self._offered = False  # a protocol to upgrade to
         self._turned_away = False
         self._stopping = False
-        self._half_closed = False
         self._timer: asyncio.TimerHandle | None = None  # of the head, or of lingering
+        self._sending: asyncio.TimerHandle | None = None  # while the client takes its answer
 
     # The transport calls these.
 
@@ -113,11 +159,9 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._made = self.loop.time()
         self._answer_transport = AnswerTransport(transport, self._close_gently)
-        self._send_watch = SendWatch(self.loop, transport, self._limits.send_seconds, self._is_stalled)
-        self._probe = ListenerProbe(self.loop, transport, lambda: self._running if self._answering else None)
-        if self._gate.is_full(len(self.connections)):
+        if self._limits.are_full(len(self.connections)):
             self._turned_away = True
-            self._gate.refused += 1
+            self._limits.refused += 1
             message = f"The service takes {self._limits.connections} connections at a time. Try again later."
             self._refuse(TooManyConnectionsError(message, retry_after=1))
         else:
@@ -127,10 +171,9 @@ class Connection(HttpToolsProtocol):
         """Ends everything: nobody waits for the requests of this connection any more."""
         self._disarm()
         self._unset_keepalive_if_required()
-        self._probe.end()
-        self._send_watch.end()
+        self._stop_watching()
         if self._turned_away:
-            self._gate.refused -= 1
+            self._limits.refused -= 1
         self.pipeline.clear()
         # uvicorn tells the newest request alone, which may still wait for an earlier one.
         self._cut_off_running()
@@ -159,23 +202,19 @@ class Connection(HttpToolsProtocol):
         elif self._arriving is Part.NOTHING and not self._answering:
             self._await_request()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio keeps the transport open if it is true
-        """Goes on with the requests that have arrived in full, although no more can come."""
-        self._half_closed = True
+    def eof_received(self) -> None:
+        """Ends the connection, as asyncio does then: the client has gone."""
         if not self._deaf and self._arriving is not Part.NOTHING:
             self._refuse(MalformedRequestError("The connection ended before the request did."))
-        if self._answering:
-            self._probe.begin()
-        return self._answering
 
     def pause_writing(self) -> None:
         """Waits until the client has taken more of its answer, but not forever."""
         super().pause_writing()
-        self._send_watch.begin()
+        self._watch_sending()
 
     def resume_writing(self) -> None:
         """Goes on with the answer."""
-        self._send_watch.end()
+        self._stop_watching()
         super().resume_writing()
 
     # The parser calls these.
@@ -234,12 +273,10 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing() or self._answering:
             return
-        if self._deaf or self._half_closed or self._arriving is Part.BODY:
+        if self._deaf or self._arriving is Part.BODY:
             self._unset_keepalive_if_required()
         if self._refusal is not None:
             self._send_refusal()
-        elif self._half_closed:
-            self._close()
         elif self._arriving is Part.BODY and not self._deaf:
             # Nobody reads the rest of this body. If it is short, the connection can be used again.
             self._arm(LINGER_SECONDS, self._close)
@@ -339,13 +376,13 @@ class Connection(HttpToolsProtocol):
             return
         problem, request_id = self._report(error)
         self.transport.write(problem_bytes(problem, request_id, self.server_state.default_headers))
-        if self._turned_away and not self._gate.lingers:
+        if self._turned_away and not self._limits.linger:
             self._close()
         else:
             self._linger()
 
     def _report(self, error: ServiceError) -> tuple[ProblemDetails, str]:
-        return self._gate.report(error, self.client, self._telemetry)
+        return self._limits.report(error, self.client, self._telemetry)
 
     # Closing
 
@@ -374,9 +411,6 @@ class Connection(HttpToolsProtocol):
 
         To close while a client sends would reset the connection, and the answer would be lost.
         """
-        if self._half_closed or not self.transport.can_write_eof():
-            self._close()
-            return
         self.transport.write_eof()
         self.flow.resume_reading()
         self._arm(LINGER_SECONDS, self.transport.abort)
@@ -384,12 +418,29 @@ class Connection(HttpToolsProtocol):
     def _close(self) -> None:
         self._disarm()
         self.transport.close()
-        self._send_watch.begin()
+        self._watch_sending()
 
-    def _is_stalled(self) -> None:
+    # Sending
+
+    def _watch_sending(self) -> None:
+        """Watches that the client takes what is left to send, however slowly."""
+        left = self.transport.get_write_buffer_size()
+        if left and self._sending is None:
+            self._sending = self.loop.call_later(self._limits.send_seconds, self._check_sending, left)
+
+    def _check_sending(self, before: int) -> None:
+        self._sending = None
+        if self.transport.get_write_buffer_size() < before:
+            self._watch_sending()
+            return
         seconds = self._limits.send_seconds
         self._report(SlowRequestError(f"The client took nothing of its answer for {seconds:.3g} seconds."))
         self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
 
     def _arm(self, seconds: float, then: Callable[[], object]) -> None:
         self._disarm()
@@ -399,3 +450,81 @@ class Connection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def check_head(method: bytes, version: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Checks what the parser lets pass, and what servers beside this one may understand in another way.
+
+    Raises:
+        MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
+        TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
+    """
+    if version not in {"1.1", "1.0"}:
+        raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
+    hosts = []
+    for name, value in headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"transfer-encoding":
+            if version == "1.0":
+                raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
+            if value.strip().lower() != b"chunked":
+                raise TransferCodingError("This service takes the transfer coding chunked alone.")
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise MalformedRequestError(f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one.")
+    if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
+        return
+    scheme, _, rest = target.partition(b"://")
+    authority = rest.partition(b"/")[0].partition(b"?")[0]
+    if scheme.lower() not in {b"http", b"https"} or not authority:
+        raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
+    if hosts and authority.lower() != hosts[0].lower():
+        raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
+
+
+def refusal_of(error: HttpParserError) -> ServiceError:
+    """Returns what to say of an error of the parser; its cause is the failure of a callback, if it was one."""
+    cause = error.__context__
+    if isinstance(cause, ServiceError):
+        return cause
+    if isinstance(cause, MemoryError):
+        return OutOfMemoryError()
+    reason = str(error) if cause is None else "its target isn't a valid path"
+    refusal = MalformedRequestError(f"This is no HTTP/1.1 request: {reason}.")
+    refusal.__cause__ = cause
+    return refusal
+
+
+def problem_bytes(problem: ProblemDetails, request_id: str, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns a whole answer that closes the connection."""
+    body = orjson.dumps(problem.document())
+    headers = {
+        "content-type": "application/problem+json",
+        "content-length": str(len(body)),
+        "x-request-id": request_id,
+        "connection": "close",
+        **problem.headers,
+    }
+    lines = [STATUS_LINE[problem.status]]
+    lines += [name + b": " + value + b"\r\n" for name, value in default_headers]
+    lines += [f"{name.lower()}: {value}\r\n".encode("ascii") for name, value in headers.items()]
+    return b"".join((*lines, b"\r\n", body))
+
+
+def head_without_offer(method: bytes, target: bytes, version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns the head of a request without the headers that offer to upgrade to another protocol."""
+    lines = [method + b" " + target + b" HTTP/" + version]
+    for name, value in headers:
+        if name == b"connection":
+            kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
+            lines.append(b"connection: " + b",".join(kept))
+        elif name != b"upgrade":
+            lines.append(name + b": " + value)
+    return b"\r\n".join((*lines, b"", b""))
+
+
+def unread_bytes(transport: asyncio.Transport) -> int:
+    """Returns the number of bytes that have arrived at a socket and are not read."""
+    place = transport.get_extra_info("socket").fileno()
+    (count,) = struct.unpack("i", fcntl.ioctl(place, termios.FIONREAD, struct.pack("i", 0)))
+    return int(count)

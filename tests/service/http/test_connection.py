@@ -245,7 +245,7 @@ def test_headers_that_come_slowly_are_answered_408(hasty: Served) -> None:
 
 
 def test_a_body_that_comes_slowly_is_answered_408_and_cut_off(hasty: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murho.service.http.protocol.LINGER_SECONDS", 0.3)
+    monkeypatch.setattr("murho.service.http.connection.LINGER_SECONDS", 0.3)
     with hasty.wire() as wire:
         wire.send(POST + b"Content-Length: 1000\r\n\r\n")
         reply: list[int] = []
@@ -326,7 +326,7 @@ def test_an_answer_before_the_end_of_the_body_can_be_read(service: Served, heade
 
 
 def test_a_body_that_nobody_reads_any_more_ends_in_time(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murho.service.http.protocol.LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("murho.service.http.connection.LINGER_SECONDS", 0.2)
     with service.wire() as wire:
         wire.send(POST + b"Content-Length: 5000000\r\n\r\n")
         assert wire.read().status == 413
@@ -399,28 +399,7 @@ def test_head_of_what_takes_no_get_is_405(service: Served) -> None:
 # Clients that leave
 
 
-@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
-def test_a_half_closed_client_gets_its_answer(
-    service: Served, slow_model: Callable[[float], None], version: bytes
-) -> None:
-    slow_model(0.5)
-    with service.wire() as wire:
-        wire.send(PREDICT.replace(b"HTTP/1.1", b"HTTP/" + version))
-        wire.socket.shutdown(socket.SHUT_WR)
-        assert wire.read().status == 200
-        assert wire.end() == b""
-
-
-def test_a_half_closed_client_gets_all_its_answers(service: Served, slow_model: Callable[[float], None]) -> None:
-    slow_model(0.2)
-    with service.wire() as wire:
-        wire.send(PREDICT * 5 + GET)
-        wire.socket.shutdown(socket.SHUT_WR)
-        assert [wire.read().status for _ in range(6)] == [200] * 6
-        assert wire.end() == b""
-
-
-def test_a_half_closed_client_is_told_that_its_request_is_not_whole(service: Served) -> None:
+def test_a_client_that_ends_its_side_is_told_that_its_request_is_not_whole(service: Served) -> None:
     with service.wire() as wire:
         wire.send(PREDICT[:-1])
         wire.socket.shutdown(socket.SHUT_WR)
