@@ -43,7 +43,7 @@ class ConnectionLimits:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.connections = files_for(settings.max_connections)
+        self.connections = min(settings.max_connections, files_for(settings.max_connections))
         self.head_bytes, self._headers = settings.max_header_bytes, settings.max_headers
         self._target_bytes = settings.max_target_bytes
         self.head_seconds, self.idle_seconds = settings.header_timeout, settings.idle_timeout
