@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from murho.model.errors import MurhoError
 from murho.model.predictive.draws import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service.engine.passes import compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.http import docs_routes as docs
-from murho.service.http import health_routes as health
-from murho.service.http.direct_paths import DirectPaths
+from murho.service.http import routes as health
 from murho.service.http.front_door import FrontDoor, behind_proxies, shared_with
-from murho.service.http.guard import Guard
-from murho.service.http.head_requests import HeadRequests
 from murho.service.http.lifecycle import Lifecycle
+from murho.service.http.middleware import Paths, RequestLog
 from murho.service.http.openapi import DESCRIPTION, install_openapi
-from murho.service.http.request_log import BodyLimit, RequestLog
 from murho.service.http.responses import handle_error, handle_failure
 from murho.service.models import routes as models
 from murho.service.models.loader import Loader
@@ -207,17 +205,19 @@ def create_app(
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_failure},
     )
     # From the last to the first of those that a request meets.
-    inner = BodyLimit(HeadRequests(app.framework), settings.max_body_bytes)
-    direct = DirectPaths(inner, parts, {"POST": (predict.find, v2.find, invocations.find), "GET": (health.find,)})
-    outer: ASGIApp = Guard(direct, parts.security)
+    inner = RequestBodyLimitMiddleware(app.framework, settings.max_body_bytes)
+    outer: ASGIApp = Paths(inner, parts, {"POST": (predict.find, v2.find, invocations.find), "GET": (health.find,)})
     if settings.cors_origins:
-        outer = shared_with(settings.cors_origins, outer)  # around the guard: a page asks whether it may without a key
+        outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
     app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
-    for routes in (predict, models, v2, invocations, health, docs, page):
+    for routes in (predict, models, v2, invocations, health, page):
         app.include_router(routes.router)
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.methods == {"GET"}:
+            route.methods = {"GET", "HEAD"}  # the server leaves out the body
     install_openapi(app, parts)
     return app
 

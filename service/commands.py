@@ -1,4 +1,4 @@
-"""The command `murho serve`. It imports the service only when it runs, so that `murho --help` answers at once."""
+"""The commands `murho serve`, `key` and `doctor`. They import the service only when they run: help comes at once."""
 
 import json
 import shlex
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from murho.service.models.registry import Snapshot
     from murho.service.settings import Settings
 
-__all__ = ["serve"]
+__all__ = ["doctor", "key", "serve"]
+
+MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 
 
 def serve(
@@ -53,7 +55,7 @@ def serve(
     Every setting is also an environment variable, MURHO_ and its name in capitals, and a line of the TOML file that
     --config or MURHO_CONFIG names. An option goes first, then the environment, then the file.
     """
-    from murho.service.configuration import read_configuration
+    from murho.service.settings import read_configuration
 
     options: dict[str, Any] = {
         "checkpoints": checkpoints,
@@ -133,3 +135,64 @@ def _say(line: str) -> None:
     with suppress(OSError):  # a full disk, a closed pipe: the service serves all the same
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def key(
+    name: Annotated[str, typer.Argument(help="Whose key it is; the access log shows it.")],
+    admin: Annotated[bool, typer.Option("--admin", help="It may load and unload models, too.")] = False,
+    requests: Annotated[
+        float | None, typer.Option(min=1e-6, help="Requests a second; by default those of the service's settings.")
+    ] = None,
+    cost: Annotated[
+        float | None, typer.Option(min=1e-6, help="Row-draws a second; by default those of the service's settings.")
+    ] = None,
+) -> None:
+    """Make an API key, and the line that lets a service accept it."""
+    from murho.service.security.api_keys import StoredKey, check_name, digest_of, make_key
+
+    check_name(name)
+    made = make_key()
+    stored = StoredKey(name, digest_of(made.encode()), admin, requests, cost)
+    typer.echo("The key, for the caller. It is shown this once and stored nowhere:", err=True)
+    typer.echo(made)
+    typer.echo(
+        "The line for the service, in the file of MURHO_API_KEYS_FILE, or in MURHO_API_KEYS (commas between):", err=True
+    )
+    typer.echo(stored.line())
+
+
+def doctor(
+    checkpoints: Annotated[
+        str | None, typer.Option(help="Directory of checkpoints, or the URL of a storage.  [default: checkpoints]")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
+    host: Annotated[str | None, typer.Option(help="Address of the service.  [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the service.  [default: 8000]")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what is wrong with this installation: versions, device, threads, engine, checkpoints, port.
+
+    What is not given is that of `murho serve`: from MURHO_ variables, the file of MURHO_CONFIG, or the default.
+    """
+    from murho.service.doctor import examine
+    from murho.service.settings import read_configuration
+
+    options = {"checkpoints": checkpoints, "device": device, "host": host, "port": port}
+    settings = read_configuration({name: value for name, value in options.items() if value is not None}).settings
+    findings = []
+    for finding in examine(settings):
+        findings.append(finding)
+        if not json:
+            typer.echo(f"{MARKS[finding.status]}{finding.check}: {finding.found}")
+    problems = sum(finding.status == "problem" for finding in findings)
+    if json:
+        import orjson
+
+        said = {"ok": not problems, "findings": findings}
+        typer.echo(orjson.dumps(said, option=orjson.OPT_INDENT_2))
+    elif problems:
+        typer.echo(f"{problems} problem{'' if problems == 1 else 's'}")
+    else:
+        typer.echo("all is well")
+    if problems:
+        raise typer.Exit(1)

@@ -4,16 +4,16 @@ import importlib
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from murho.model.checkpoint.checkpoint import list_checkpoints
 from murho.model.errors import CheckpointError, MurhoError
 from murho.model.runtime import available_processors
+from murho.service.settings import Settings
 
-__all__ = ["CHECKS", "Finding", "Place", "examine", "summary_of"]
+__all__ = ["CHECKS", "Finding", "examine"]
 
 OLDEST_PYTHON = (3, 11)
 CHARTS, COMPILED = "pip install '.[charts]' in a clone of Murho", "pip install '.[compiled]' in a clone of Murho"
@@ -33,31 +33,17 @@ class Finding:
     status: Literal["ok", "note", "problem"]
     found: str
 
-    def to_json(self) -> dict[str, str]:
-        """Returns the finding as JSON data."""
-        return asdict(self)
 
-
-@dataclass(frozen=True)
-class Place:
-    """What a service would use: place of checkpoints (a URL is a text), device and address."""
-
-    checkpoints: Path | str
-    device: str
-    host: str
-    port: int
-
-
-def examine(place: Place) -> Iterator[Finding]:
+def examine(settings: Settings) -> Iterator[Finding]:
     """Runs all checks, one after the other; a check that fails is a problem, and the next ones follow."""
     for name, check in CHECKS.items():
         try:
-            yield from check(place)
+            yield from check(settings)
         except Exception as error:
             yield Finding(name, "problem", f"the check failed: {type(error).__name__}: {error}")
 
 
-def _versions(_: Place) -> Iterator[Finding]:
+def _versions(_: Settings) -> Iterator[Finding]:
     python, needed = platform.python_version(), ".".join(map(str, OLDEST_PYTHON))
     if sys.version_info >= OLDEST_PYTHON:
         yield Finding("python", "ok", python)
@@ -84,13 +70,13 @@ def _versions(_: Place) -> Iterator[Finding]:
             yield Finding(package, "note", f"not installed: {without}; {install}")
 
 
-def _device(place: Place) -> Iterator[Finding]:
+def _device(settings: Settings) -> Iterator[Finding]:
     import torch
 
     from murho.model.runtime import resolve_device
 
     try:
-        device = resolve_device(place.device)
+        device = resolve_device(settings.device)
     except MurhoError as error:
         yield Finding("device", "problem", str(error))
         return
@@ -98,12 +84,12 @@ def _device(place: Place) -> Iterator[Finding]:
     yield Finding("device", "ok", f"{device}{name}")
 
 
-def _threads(_: Place) -> Iterator[Finding]:
+def _threads(_: Settings) -> Iterator[Finding]:
     count = available_processors()
     yield Finding("threads", "ok", f"{count}, one for each processor that this process may use")
 
 
-def _engine(_: Place) -> Iterator[Finding]:
+def _engine(_: Settings) -> Iterator[Finding]:
     try:
         from murho.model.predictive.compiled.jit import code_folder
         from murho.model.predictive.compiled_engine import compile_kernels
@@ -129,10 +115,10 @@ def _engine(_: Place) -> Iterator[Finding]:
         yield Finding("code cache", "ok", f"{folder}" + ("" if filled else " (filled just now)"))
 
 
-def _checkpoints(place: Place) -> Iterator[Finding]:
+def _checkpoints(settings: Settings) -> Iterator[Finding]:
     from murho.model.checkpoint.posterior import Posterior
 
-    root = place.checkpoints
+    root = settings.checkpoints
     if isinstance(root, str):
         yield from _stored(root)
         return
@@ -177,19 +163,19 @@ def _stored(url: str) -> Iterator[Finding]:
     yield Finding("checkpoints", "ok" if sound else "note", f"{sound} complete versions in {url}{advice}")
 
 
-def _port(place: Place) -> Iterator[Finding]:
+def _port(settings: Settings) -> Iterator[Finding]:
     from murho.service.errors import ServiceError
     from murho.service.process import listen
 
     try:
-        listen(place.host, place.port).close()
+        listen(settings.host, settings.port).close()
     except ServiceError as error:
         yield Finding("port", "problem", str(error))
     else:
-        yield Finding("port", "ok", f"{place.port} of {place.host} is free")
+        yield Finding("port", "ok", f"{settings.port} of {settings.host} is free")
 
 
-CHECKS: dict[str, Callable[[Place], Iterator[Finding]]] = {
+CHECKS: dict[str, Callable[[Settings], Iterator[Finding]]] = {
     "versions": _versions,
     "device": _device,
     "threads": _threads,
@@ -198,11 +184,3 @@ CHECKS: dict[str, Callable[[Place], Iterator[Finding]]] = {
     "port": _port,
 }
 """Name of a check → what it yields. A new check is a function and a line here."""
-
-
-def summary_of(findings: list[Finding]) -> dict[str, Any]:
-    """Returns the findings as JSON data."""
-    return {
-        "ok": all(finding.status != "problem" for finding in findings),
-        "findings": [finding.to_json() for finding in findings],
-    }

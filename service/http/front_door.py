@@ -1,4 +1,4 @@
-"""ASGI middleware in front of all paths: the names that are answered, the pages that may ask, the sizes that are read.
+"""Who may ask: the names that are answered, the pages of browsers, the sizes of headers; callers with their keys.
 
 A browser runs pages of strangers beside a service that only its machine reaches. The same-origin policy keeps such a
 page from reading answers, not from sending requests. And it compares names: a page of evil.example reads everything
@@ -12,8 +12,9 @@ import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from fastapi import Depends, Request
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -21,19 +22,28 @@ from murho.service.errors import (
     ForeignPageError,
     HeadersTooLargeError,
     MisdirectedError,
-    ServiceError,
     TargetTooLongError,
 )
-from murho.service.http.responses import problem_response
+from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
+from murho.service.security.callers import Caller, always_open
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from murho.service.security.callers import Security
     from murho.service.settings import Settings
 
-__all__ = ["PARSED", "FrontDoor", "behind_proxies", "shared_with"]
+__all__ = [
+    "PARSED",
+    "AdminDependency",
+    "FrontDoor",
+    "admitted",
+    "behind_proxies",
+    "client_of",
+    "shared_with",
+]
 
 PARSED = frozenset(
     {
@@ -52,7 +62,7 @@ AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\s]+))(?::[0-9]*)?"
 
 
 class FrontDoor:
-    """Refuses requests by their headers, before anything else looks at them.
+    """Refuses requests by their headers, before anything else looks at them; `RequestLog` answers.
 
     Args:
         app: Gets the others.
@@ -70,11 +80,7 @@ class FrontDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
         if scope["type"] == "http":
-            try:
-                self._check(scope)
-            except ServiceError as error:
-                await problem_response(error, scope)(scope, receive, send)
-                return
+            self._check(scope)
         await self.app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
@@ -175,3 +181,35 @@ def behind_proxies(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
     # An address of IPv4, as a socket for both IPv4 and IPv6 sees it.
     mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
     return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", app), [*map(str, networks), *mapped]))
+
+
+def client_of(scope: Scope) -> str:
+    """Returns the address of a client, without its port; "unknown" for a socket that has none."""
+    client = scope.get("client")
+    return client[0] if client else "unknown"
+
+
+def admitted(security: Security, scope: Scope) -> Caller:
+    """Returns who sent a request, which counts for its limit.
+
+    Raises:
+        UnauthorizedError, RateLimitError: The request has no key, or the caller asks too much.
+    """
+    client, path = client_of(scope), scope["path"]
+    if always_open(path):
+        return Caller(client)
+    # On a path that is open by a setting nobody is asked who they are.
+    open_by_setting = security.enabled and security.is_open(path)
+    caller = Caller(client) if open_by_setting else security.caller_of(scope["headers"], client)
+    security.admit(caller)
+    return caller
+
+
+async def _admin(request: Request, parts: PartsDependency) -> Caller:  # async: plain functions run in a thread
+    caller: Caller = request.scope["state"]["caller"]
+    parts.security.require_admin(caller)
+    return caller
+
+
+AdminDependency = Annotated[Caller, Depends(_admin)]
+"""Who sent the request, with a key that may load and unload models: other keys are answered 403."""

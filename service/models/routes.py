@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.http.guard import AdminDependency
+from murho.service.http.front_door import AdminDependency
 from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
 from murho.service.parts import PartsDependency

@@ -1,17 +1,106 @@
-"""`GET /`: the page for people, and `GET /web/…`: the files that it loads.
+"""The pages for people: `GET /`, `GET /docs`, the API by Swagger UI, and `GET /web/…`, the files that both load.
 
-They are the same for everybody and say nothing of the models, so they need no API key: the page asks for one.
+The files are the same for everybody and say nothing of the models, so they need no API key: the page asks for one. They
+lie in `service/page/web/`: `index.html`, the page's own files in `page/`, with a folder for each kind of target, the
+chart library in `vega/` and Swagger UI, which are stored compressed. Links are relative, so that they work behind a
+path prefix, and nothing comes from another host.
 """
 
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
+from importlib.resources import files
+from pathlib import PurePosixPath
 
 from fastapi import APIRouter, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.exceptions import HTTPException
 
-from murho.service.page.web_files import CONTENT_SECURITY_POLICY, web_file
-from murho.service.predict.compression import accepted_coding
+from murho.service.predict.compression import accepted_coding, compressed
 
-__all__ = ["router"]
+__all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "router", "web_file"]
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+SWAGGER = ("swagger-ui-bundle.js", "swagger-ui.css")
+FOLDERS = ("page", "page/numbers", "page/classes", "vega")
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""What the page may load: nothing but what this service sends, and no code from text."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebFile:
+    """One file of the page.
+
+    Attributes:
+        content: Its bytes.
+        compressed: The same as gzip data; None if it is too small to be worth it.
+        media_type: The `Content-Type`.
+        tag: The `ETag`: weak, as both forms share it.
+        changes: Whether it changes with Murho itself; libraries are kept by browsers for a day.
+    """
+
+    content: bytes
+    compressed: bytes | None
+    media_type: str
+    tag: str
+    changes: bool
+
+
+def web_file(name: str) -> WebFile | None:
+    """Returns a file by its path below `service/page/web/`, such as `page/main.js`; None if there is no such file."""
+    return _read(name) if name in file_names() else None
+
+
+@lru_cache(maxsize=1)
+def file_names() -> frozenset[str]:
+    """Returns the names that `web_file` knows."""
+    root = files("murho.service.page") / "web"
+    names = {"index.html", *SWAGGER}
+    for folder in FOLDERS:
+        for entry in (root / folder).iterdir():
+            name = entry.name.removesuffix(".gz")
+            if PurePosixPath(name).suffix in TYPES:
+                names.add(f"{folder}/{name}")
+    return frozenset(names)
+
+
+@lru_cache(maxsize=64)
+def _read(name: str) -> WebFile:
+    root = files("murho.service.page") / "web"
+    place = root / name
+    small: bytes | None
+    if place.is_file():
+        content = place.read_bytes()
+        small = compressed(content)
+    else:
+        small = (root / f"{name}.gz").read_bytes()
+        content = gzip.decompress(small)
+    return WebFile(
+        content=content,
+        compressed=small,
+        media_type=TYPES[PurePosixPath(name).suffix],
+        tag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
+        changes=place.is_file(),
+    )
+
 
 router = APIRouter(include_in_schema=False)
 
@@ -20,6 +109,19 @@ router = APIRouter(include_in_schema=False)
 async def page(request: Request) -> Response:
     """Answers with the page; its links are relative, so that it works behind a path prefix."""
     return _answer("index.html", request)
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    """Answers with the description of the API."""
+    return get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="Murho: API",
+        swagger_js_url="web/swagger-ui-bundle.js",
+        swagger_css_url="web/swagger-ui.css",
+        swagger_favicon_url="data:,",
+        swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True},
+    )
 
 
 @router.get("/web/{name:path}")

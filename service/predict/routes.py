@@ -1,6 +1,6 @@
 """`POST /predict` and its longer paths that name the model.
 
-Requests come by `service.http.direct_paths`, ahead of the framework. The routes of the framework call the same
+Requests come by `service.http.middleware`, ahead of the framework. The routes of the framework call the same
 `answer`: they are there for OpenAPI, and answer methods other than POST.
 """
 
@@ -19,7 +19,7 @@ from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may
 from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
-    from murho.service.http.direct_paths import Found
+    from murho.service.http.middleware import Found
     from murho.service.predict.answers import Answered
     from murho.service.predict.codec import Codec
 

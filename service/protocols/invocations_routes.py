@@ -24,7 +24,7 @@ from murho.service.protocols.scoring import encode_predictions, read_scoring
 from murho.service.tables.spool import response_of
 
 if TYPE_CHECKING:
-    from murho.service.http.direct_paths import Found
+    from murho.service.http.middleware import Found
     from murho.service.predict.answers import Answered
     from murho.service.tables.spool import SpoolRoom
 

@@ -1,6 +1,6 @@
 """The Open Inference Protocol V2: `/v2/…`. Its bodies are in `service.protocols`.
 
-Requests for inference come by `service.http.direct_paths`, ahead of the framework; so do those of
+Requests for inference come by `service.http.middleware`, ahead of the framework; so do those of
 `routes.predict`.
 """
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope
 
-from murho.service.http.exchange import headers_of, read_body
-from murho.service.http.guard import AdminDependency
+from murho.service.http.front_door import AdminDependency
+from murho.service.http.request_body import headers_of, read_body
 from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
@@ -26,7 +26,7 @@ from murho.service.protocols.requests import read_request
 from murho.service.protocols.statistics import statistics_document
 
 if TYPE_CHECKING:
-    from murho.service.http.direct_paths import Found
+    from murho.service.http.middleware import Found
 
 __all__ = ["find", "infer", "router"]
 

@@ -204,10 +204,7 @@ class Security:
 
     def is_open(self, path: str) -> bool:
         """Returns whether a path needs no key."""
-        if not self.enabled or always_open(path) or path in self._open:
-            return True
-        # The page at /docs loads its script and its style from below.
-        return path.startswith("/docs/") and "/docs" in self._open
+        return not self.enabled or always_open(path) or path in self._open
 
     def admit(self, caller: Caller, cost: float = 0.0, *, requests: int = 1) -> None:
         """Takes a request, or its work, off what a caller may take.

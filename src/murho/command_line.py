@@ -57,8 +57,8 @@ COMMANDS = {
         "Run a service",
     ),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
-    "key": ("murho.service.security.key_command", "Make an API key for a service.", "Run a service"),
-    "doctor": ("murho.service.doctor_command", "Say what is wrong with this installation.", "Run a service"),
+    "key": ("murho.service.commands", "Make an API key for a service.", "Run a service"),
+    "doctor": ("murho.service.commands", "Say what is wrong with this installation.", "Run a service"),
 }
 """Command → the module with a function of that name, its line in ``murho --help``, and the group of lines there."""
 

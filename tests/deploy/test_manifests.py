@@ -12,8 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from murho.service.configuration import read_configuration
-from murho.service.settings import Settings
+from murho.service.settings import Settings, read_configuration
 from tests.deploy.custom_resources import SCHEMAS
 from tests.deploy.helm_templates import TemplateError, render_chart
 from tests.deploy.support import (

@@ -20,8 +20,7 @@ import pytest
 from murho.cli.train import read_config
 from murho.command_line import COMMANDS
 from murho.model.training.options import make_options
-from murho.service.configuration import OF_OTHERS
-from murho.service.settings import Settings
+from murho.service.settings import OF_OTHERS, Settings
 from tests.e2e.support import MURHO, serve
 from tests.support import ROOT, call_murho, made_once
 

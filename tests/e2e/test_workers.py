@@ -51,8 +51,13 @@ def pair(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     root = tmp_path_factory.mktemp("pair")
     shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
     shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
-    settings = {"workers": "2", "default_model": "cars", "api_keys": ",".join(KEYS), "open_paths": "/metrics"}
-    with serve(root / "checkpoints", root / "log", **settings) as service:
+    with serve(
+        *(root / "checkpoints", root / "log"),
+        workers="2",
+        default_model="cars",
+        api_keys=",".join(KEYS),
+        open_paths="/metrics",
+    ) as service:
         service.wait_for_line("(Ready: )")
         yield service
 

@@ -6,7 +6,8 @@ import typer
 from typer.testing import CliRunner
 
 from murho.model.errors import OptionError
-from murho.service.commands import serve
+from murho.service.commands import key, serve
+from murho.service.security.api_keys import digest_of, parse_line
 
 if TYPE_CHECKING:
     import pytest
@@ -29,3 +30,16 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     error = run()
     assert isinstance(error, OptionError)
     assert "MURHO_MAX_SAMPLES is 'many'" in str(error)
+
+
+def test_it_prints_a_key_and_the_line_that_stores_it() -> None:
+    app = typer.Typer()
+    app.command()(key)
+    result = CliRunner().invoke(app, ["web", "--admin", "--requests", "5"])
+    made, line = result.stdout.split()
+    stored = parse_line(line)
+    assert stored.digest == digest_of(made.encode())
+    assert (stored.name, stored.admin, stored.requests, stored.cost) == ("web", True, 5.0, None)
+    assert made not in result.stderr
+    assert "this once" in result.stderr
+    assert isinstance(CliRunner().invoke(app, ["no name"]).exception, OptionError)

@@ -11,7 +11,8 @@ from unittest import mock
 import pytest
 
 from murho.service import doctor
-from murho.service.doctor import Finding, Place, examine
+from murho.service.doctor import Finding, examine
+from murho.service.settings import Settings
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
@@ -29,12 +30,13 @@ def without_compiling() -> Iterator[None]:
         yield
 
 
-def found(place: Place) -> dict[str, Finding]:
-    return {finding.check: finding for finding in examine(place)}
+def found(checkpoints: Path, device: str = "cpu", port: int = 0) -> dict[str, Finding]:
+    settings = Settings.model_construct(checkpoints=checkpoints, device=device, host="127.0.0.1", port=port)
+    return {finding.check: finding for finding in examine(settings)}
 
 
 def test_a_sound_installation_has_no_problem() -> None:
-    findings = found(Place(FIXTURES, "cpu", "127.0.0.1", 0))
+    findings = found(FIXTURES)
     assert [finding for finding in findings.values() if finding.status == "problem"] == []
     assert findings["checkpoints"].found.startswith("1 of 1 versions")
     assert findings["device"].found == "cpu"
@@ -46,7 +48,7 @@ def test_a_damaged_checkpoint_a_taken_port_and_a_missing_device_are_problems(tmp
     (version,) = (tmp_path / "checkpoints" / "rents").iterdir()
     (version / "model.safetensors").write_bytes(b"")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        findings = found(Place(tmp_path / "checkpoints", "cuda:99", "127.0.0.1", taken.getsockname()[1]))
+        findings = found(tmp_path / "checkpoints", "cuda:99", taken.getsockname()[1])
     problems = {name for name, finding in findings.items() if finding.status == "problem"}
     assert problems == {f"checkpoint rents/{version.name}", "port", "device"}
     assert "truncated" in findings[f"checkpoint rents/{version.name}"].found
@@ -54,17 +56,17 @@ def test_a_damaged_checkpoint_a_taken_port_and_a_missing_device_are_problems(tmp
 
 
 def test_no_checkpoint_is_a_note_that_says_what_to_do(tmp_path: Path) -> None:
-    finding = found(Place(tmp_path / "none", "cpu", "127.0.0.1", 0))["checkpoints"]
+    finding = found(tmp_path / "none")["checkpoints"]
     assert finding.status == "note"
     assert "murho train" in finding.found
 
 
 def test_a_check_that_fails_is_a_problem_and_the_next_ones_follow() -> None:
-    def broken(_: Place) -> Iterator[Finding]:
+    def broken(_: Settings) -> Iterator[Finding]:
         raise RuntimeError("oops")
 
     with mock.patch.object(doctor, "CHECKS", {"first": broken, "threads": doctor.CHECKS["threads"]}):
-        findings = found(Place(FIXTURES, "cpu", "127.0.0.1", 0))
+        findings = found(FIXTURES)
     assert findings["first"] == Finding("first", "problem", "the check failed: RuntimeError: oops")
     assert findings["threads"].status == "ok"
 

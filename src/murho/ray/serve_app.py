@@ -9,8 +9,7 @@ from ray import serve
 
 from murho.model.errors import OptionError
 from murho.ray.pending_cost import METRIC
-from murho.service.configuration import read_configuration
-from murho.service.settings import Settings
+from murho.service.settings import Settings, read_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

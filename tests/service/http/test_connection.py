@@ -280,7 +280,7 @@ def test_an_idle_connection_is_closed(hasty: Served, first: bytes) -> None:
 
 def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(hasty: Served) -> None:
     before = hasty.errors("slow-request")
-    script = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
+    script = b"GET /web/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
     with hasty.wire() as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         wire.send(script * 20)
@@ -289,7 +289,7 @@ def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(hasty: Served) ->
 
 
 def test_a_client_that_takes_its_answer_slowly_gets_it(hasty: Served) -> None:
-    script = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
+    script = b"GET /web/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
     with hasty.wire() as wire:
         wire.send(script * 8)
         size = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.service.page.web_files import CONTENT_SECURITY_POLICY, file_names, web_file
+from murho.service.page.routes import CONTENT_SECURITY_POLICY, file_names, web_file
 from tests.support import ROOT
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_modules_import_modules_that_are_there(client: AppClient) -> None:
                 assert normpath(PurePosixPath(name).parent / imported) in file_names(), (name, imported)
 
 
-@pytest.mark.parametrize("name", ["", "web/page/main.js", "web/vega/vega.min.js"])
+@pytest.mark.parametrize("name", ["", "web/page/main.js", "web/vega/vega.min.js", "web/swagger-ui.css"])
 def test_files_come_compressed_only_to_those_who_take_it(client: AppClient, name: str) -> None:
     plain = client.get(f"/{name}", headers={"accept-encoding": "identity"})
     small = client.get(f"/{name}", headers={"accept-encoding": "gzip"})
@@ -83,3 +83,14 @@ def test_the_chart_library_is_what_its_readme_says() -> None:
 def test_the_pages_own_files_stay_small() -> None:
     own = [WEB / "index.html", *filter(Path.is_file, (WEB / "page").rglob("*"))]
     assert sum(path.stat().st_size for path in own) < MOST_BYTES
+
+
+def test_everything_the_description_of_the_api_loads_comes_from_the_service(client: AppClient) -> None:
+    response = client.get("/docs")
+    assert response.headers["content-type"].startswith("text/html")
+    assert "http:" not in response.text
+    assert "https:" not in response.text
+    loaded = re.findall(r'(?:src|rel="stylesheet" href)="([^"]+)"', response.text)
+    assert len(loaded) == 2
+    for address in loaded:
+        assert client.get(f"/{address}").status_code == 200

@@ -4,18 +4,27 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
 from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
 from murho.service.security.api_keys import digest_of, make_key
-from murho.service.security.callers import Caller, Security
+from murho.service.security.callers import Buckets, Caller, Security
 from murho.service.settings import Settings
-from tests.service.security.test_rate_limits import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KEY, ADMIN, OTHER = "k" * 43, "a" * 43, "o" * 43
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def stored(name: str, key: str, more: str = "") -> str:
@@ -81,7 +90,7 @@ def test_open_paths() -> None:
     guarded = security(open_paths=("/metrics", "/docs"))
     assert [
         guarded.is_open(path)
-        for path in ("/healthz", "/readyz", "/metrics", "/", "/docs", "/docs/swagger-ui.css", "/models", "/docsx", "")
+        for path in ("/healthz", "/readyz", "/metrics", "/", "/docs", "/web/swagger-ui.css", "/models", "/docsx", "")
     ] == [True, True, True, True, True, True, False, False, False]
     assert not security().is_open("/docs")
 
@@ -147,3 +156,51 @@ def test_a_service_does_not_start_without_the_keys_it_is_told_to_have(tmp_path: 
         Security(Settings(api_keys_file=tmp_path / "none"))
     with pytest.raises(OptionError, match="isn't stored as"):
         Security(Settings(api_keys=("web:" + make_key(),)))
+
+
+def test_a_burst_then_the_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(clock=clock)
+    assert [buckets.take("a", 1, rate=2, burst=3) for _ in range(3)] == [0, 0, 0]
+    assert buckets.take("a", 1, rate=2, burst=3) == pytest.approx(0.5)
+    clock.now += 0.5
+    assert buckets.take("a", 1, rate=2, burst=3) == 0
+    assert buckets.take("b", 1, rate=2, burst=3) == 0
+
+
+def test_what_is_larger_than_the_bucket_is_paid_for_afterwards() -> None:
+    clock = Clock()
+    buckets = Buckets(clock=clock)
+    assert buckets.take("a", 100, rate=10, burst=20) == 0
+    assert buckets.take("a", 1, rate=10, burst=20) == pytest.approx(8.1)
+    clock.now += 8.1
+    assert buckets.take("a", 1, rate=10, burst=20) == 0
+
+
+def test_callers_are_bounded() -> None:
+    clock = Clock()
+    buckets = Buckets(clock=clock, sets=1)
+    for caller in "abcdefghi":
+        clock.now += 0.01
+        assert buckets.take(caller, 1, rate=1, burst=1) == 0
+    assert buckets.take("i", 1, rate=1, burst=1) > 0
+    assert buckets.take("b", 1, rate=1, burst=1) > 0
+    assert buckets.take("a", 1, rate=1, burst=1) == 0  # the one that asked longest ago was forgotten
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 50)), max_size=60))
+def test_nobody_gets_more_than_the_rate(steps: list[tuple[float, float]]) -> None:
+    clock = Clock()
+    buckets = Buckets(clock=clock)
+    begin, taken, last = clock.now, 0.0, 0.0
+    for seconds, amount in steps:
+        clock.now += seconds
+        wait = buckets.take("a", amount, rate=5, burst=10)
+        if wait == 0:
+            taken, last = taken + amount, amount
+        else:
+            clock.now += wait
+            assert buckets.take("a", amount, rate=5, burst=10) == 0
+            taken, last = taken + amount, amount
+    # All but the last is paid for, beyond the burst.
+    assert taken - last <= 10 + 5 * (clock.now - begin) + 1e-6

@@ -1,4 +1,4 @@
-"""ASGI middleware: `RequestLog` is the outermost, then come `direct_paths.DirectPaths` and `BodyLimit`.
+"""ASGI middleware: `RequestLog` is the outermost; `Paths` answers, or hands on to the framework.
 
 It is pure ASGI because the framework's request/response middleware hides a client's disconnection.
 """
@@ -9,26 +9,41 @@ import asyncio
 import re
 import time
 import uuid
+from http import HTTPStatus
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
-from starlette.datastructures import Headers
 
-from murho.service.errors import NotReadyError, TooLargeError
+from murho.model.errors import MurhoError
+from murho.service.errors import NotReadyError, QueueFullError
+from murho.service.http.front_door import admitted
 from murho.service.http.responses import problem_response
 from murho.service.telemetry.log import REQUEST_ID
 from murho.service.telemetry.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from murho.service.http.lifecycle import Lifecycle
+    from murho.service.parts import Parts
     from murho.service.telemetry.log import AccessLog
     from murho.service.telemetry.metrics import Telemetry
     from murho.service.telemetry.tracing import Tracing
 
-__all__ = ["BodyLimit", "RequestLog"]
+__all__ = ["PAUSE_SECONDS", "Answering", "Found", "LoopPauses", "Paths", "RequestLog"]
+
+Answering: TypeAlias = "Callable[[Parts, Scope, Receive], Awaitable[Response]]"
+"""Answers a request, or raises a `MurhoError`."""
+Found: TypeAlias = tuple[str, Answering]
+"""The template of a route, for log and metrics, and what answers it."""
+
+PAUSE_SECONDS = 0.004
+"""Several requests arrive in this time, and it is short beside that of an answer while the queue is full."""
+
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 GIVEN = frozenset({b"x-request-id", b"traceparent", b"tracestate"})
@@ -113,9 +128,11 @@ class RequestLog:
             error = NotReadyError("The service stopped before the answer was computed.", retry_after=5)
             await problem_response(error, scope)(scope, receive, send_with_id)
         except Exception as error:
-            self.log.exception("request failed", request_id=request_id, path=scope["path"])
+            response = problem_response(error, scope)
+            if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+                self.log.exception("request failed", request_id=request_id, path=scope["path"])
             if status == 0:
-                await problem_response(error, scope)(scope, receive, send_with_id)
+                await response(scope, receive, send_with_id)
         finally:
             trace = found[1] if (found := TRACEPARENT.fullmatch(traceparent)) else None
             said = self._record(scope, request_id, status, time.perf_counter() - begin, trace)
@@ -146,39 +163,76 @@ class RequestLog:
 
 def _route_of(scope: Scope) -> str:
     """Returns the template of a request's route, never its path: clients can invent any number of paths."""
-    return scope["state"].get("route") or getattr(scope.get("route"), "path", "unmatched")
+    route: str = scope["state"].get("route") or getattr(scope.get("route"), "path", "unmatched")
+    return route
 
 
-class BodyLimit:
-    """Refuses bodies above a limit, by their Content-Length or by the bytes read.
+class Paths:
+    """Asks every request for its key, answers some paths itself, and hands everything else on.
 
-    The error is raised where the body is read, so that it is answered like any other error.
+    The framework's own way to a route takes longer than a row's answer. So each protocol says which paths are its own
+    (`find` of its routes), and so do those that machines ask often, and most impatiently while the service is busy.
+
+    The caller is in the scope's state as `caller`, before a route is found and before any of the body is read. A
+    request whose caller is there already has been admitted by whoever put it there.
+
+    Args:
+        app: Gets everything else.
+        parts: The parts of the service.
+        find: For a method of HTTP, functions from a path to what answers it.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app = app
-        self.max_bytes = max_bytes
+    def __init__(self, app: ASGIApp, parts: Parts, find: Mapping[str, Sequence[Callable[[str], Found | None]]]) -> None:
+        self.app, self.parts, self.find = app, parts, find
+        self._pauses = LoopPauses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        announced = Headers(scope=scope).get("content-length", "")
-        too_large = TooLargeError(
-            f"The body is larger than {self.max_bytes} bytes, the most that this service takes. Send parts."
-        )
-        read = 0
+        state = scope["state"]
+        try:
+            if "caller" not in state:
+                state["caller"] = admitted(self.parts.security, scope)
+            for find in self.find.get(scope["method"], ()):
+                if (found := find(scope["path"])) is not None:
+                    state["route"], answer = found
+                    response = await answer(self.parts, scope, receive)
+                    break
+            else:
+                await self.app(scope, receive, send)
+                return
+        except MurhoError as error:
+            response = problem_response(error, scope)
+            if isinstance(error, QueueFullError):
+                self._pauses.refused()
+            if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise  # `RequestLog` says why
+        await response(scope, receive, send)
 
-        async def limited_receive() -> Message:
-            nonlocal read
-            if announced.isdecimal() and (len(announced) > 18 or int(announced) > self.max_bytes):
-                raise too_large
-            message = await receive()
-            if message["type"] == "http.request":
-                read += len(message.get("body", b""))
-                if read > self.max_bytes:
-                    raise too_large
-            return message
 
-        await self.app(scope, limited_receive, send)
+class LoopPauses:
+    """Pauses of the event loop, at most one in each of its rounds: the compute thread gets the interpreter's lock.
+
+    Each of PyTorch's and NumPy's functions gives that lock up. With hundreds of refusals a second the event loop takes
+    it nearly every time, and the compute thread waits until the loop has nothing left to do. After a pause the loop
+    finds several requests at once, so it asks for the lock less often.
+
+    Args:
+        seconds: Length of a pause.
+    """
+
+    def __init__(self, seconds: float = PAUSE_SECONDS) -> None:
+        self._seconds = seconds
+        self._due = False
+
+    def refused(self) -> None:
+        """Has the event loop pause once all callbacks that are ready by now have run."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._pause)
+
+    def _pause(self) -> None:
+        self._due = False
+        time.sleep(self._seconds)

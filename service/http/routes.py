@@ -11,7 +11,7 @@ from murho.service.models.registry import MOST_LISTED, title_of
 from murho.service.parts import Parts, PartsDependency
 
 if TYPE_CHECKING:
-    from murho.service.http.direct_paths import Found
+    from murho.service.http.middleware import Found
 
 __all__ = ["find", "router"]
 

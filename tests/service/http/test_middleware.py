@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from murho.service.engine.scheduler import Scheduler
+from murho.service.errors import QueueFullError
+from murho.service.http import routes as health
+from murho.service.http.middleware import LoopPauses
+from murho.service.predict import routes as predict
+from murho.service.protocols import invocations_routes as invocations
+from murho.service.protocols import v2_routes as v2
+from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.mark.parametrize(
+    ("find", "path", "template"),
+    [
+        (predict.find, "/predict", "/predict"),
+        (predict.find, "/models/a/predict", "/models/{name}/predict"),
+        (predict.find, "/models/a/versions/1/predict", "/models/{name}/versions/{version}/predict"),
+        (predict.find, "/models//predict", None),
+        (predict.find, "/predict/", None),
+        (predict.find, "/models/a/versions//predict", None),
+        (v2.find, "/v2/models/a/infer", "/v2/models/{name}/infer"),
+        (v2.find, "/v2/models/a/versions/1/infer", "/v2/models/{name}/versions/{version}/infer"),
+        (v2.find, "/v2/models//infer", None),
+        (v2.find, "/v2/models/a", None),
+        (invocations.find, "/invocations", "/invocations"),
+        (invocations.find, "/invocations/", None),
+        (health.find, "/healthz", "/healthz"),
+        (health.find, "/readyz", "/readyz"),
+        (health.find, "/metrics", None),
+    ],
+)
+def test_a_protocol_finds_its_own_paths(find: Any, path: str, template: str | None) -> None:
+    found = find(path)
+    assert (None if found is None else found[0]) == template
+
+
+@pytest.mark.parametrize(
+    ("path", "template"),
+    [
+        ("/models/cars/predict", "/models/{name}/predict"),
+        ("/v2/models/cars/infer", "/v2/models/{name}/infer"),
+        ("/invocations", "/invocations"),
+    ],
+)
+def test_metrics_know_the_template_and_not_the_path(client: AppClient, path: str, template: str) -> None:
+    client.post(path, {"inputs": [ROW]})
+    assert f'route="{template}"' in client.get("/metrics").text
+    assert path == template or f'route="{path}"' not in client.get("/metrics").text
+
+
+def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
+    client: AppClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = threading.Event()
+    monkeypatch.setattr(LoopPauses, "_pause", lambda _: paused.set())
+    assert client.post("/predict", {"inputs": []}).status_code == 422
+    assert not paused.wait(0.05)
+
+    def full(*_: object) -> None:
+        raise QueueFullError("Try again later.", retry_after=1)
+
+    monkeypatch.setattr(Scheduler, "require_room", full)
+    assert client.post("/predict", {"inputs": [ROW]}).status_code == 429
+    assert paused.wait(60.0)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_the_same_by_either_way(client: AppClient, path: str) -> None:
+    direct, framework = client.get(path), client.request("HEAD", path)
+    assert (direct.status_code, framework.status_code) == (200, 200)
+    assert direct.headers["content-type"] == framework.headers["content-type"] == "application/json"
+    assert direct.headers["content-length"] == framework.headers["content-length"]
+    assert client.post(path).status_code == 405
+
+
+def test_other_methods_are_answered_by_the_framework(client: AppClient) -> None:
+    for path in ("/predict", "/invocations", "/v2/models/cars/infer"):
+        response = client.get(path)
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
+
+
+def test_a_round_of_the_loop_with_refusals_ends_in_one_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    monkeypatch.setattr(time, "sleep", lambda seconds: happened.append(f"pause of {seconds}"))
+    pauses = LoopPauses(0.004)
+
+    async def refuse(name: str) -> None:
+        happened.append(name)
+        pauses.refused()
+
+    async def test() -> None:
+        await asyncio.gather(refuse("first"), refuse("second"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert happened == ["first", "second", "pause of 0.004"]
+        await refuse("third")
+        await asyncio.sleep(0)
+        assert happened[3:] == ["third", "pause of 0.004"]
+
+    asyncio.run(test())
+
+
+@pytest.fixture
+def small() -> Iterator[AppClient]:
+    with make_client(FakeModel(), max_body_bytes=1000) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+def test_every_answer_has_a_request_id(client: AppClient) -> None:
+    first, second = (client.get("/healthz").headers["x-request-id"] for _ in range(2))
+    assert first != second
+
+
+def test_a_plain_request_id_of_the_client_is_kept(client: AppClient) -> None:
+    assert client.get("/healthz", headers={"x-request-id": "trace-7"}).headers["x-request-id"] == "trace-7"
+
+
+@pytest.mark.parametrize("given", ["a b", "x" * 200, "<script>", ""])
+def test_any_other_request_id_is_replaced(client: AppClient, given: str) -> None:
+    assert client.get("/healthz", headers={"x-request-id": given}).headers["x-request-id"] != given
+
+
+def test_a_body_that_announces_too_much_is_refused(small: AppClient) -> None:
+    response = small.post("/predict", content=b" " * 1001)
+    assert response.status_code == 413
+    assert pointers(response) == []
+    assert "1000 bytes" in response.json()["detail"]
+
+
+def test_a_body_in_chunks_is_refused_at_the_limit(small: AppClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100
+
+    assert small.post("/predict", content=chunks()).status_code == 413
+
+
+def test_a_body_at_the_limit_is_read(small: AppClient) -> None:
+    assert small.post("/predict", content=b" " * 1000).status_code == 422
+
+
+@pytest.mark.parametrize("length", ["9" * 1000, "-1", "x", "1e9"])
+def test_a_senseless_length_is_no_failure(small: AppClient, length: str) -> None:
+    assert small.post("/predict", content=b"{}", headers={"content-length": length}).status_code in {413, 422}
+
+
+def test_a_failure_of_the_service_is_answered_without_a_trace(client: AppClient, model: FakeModel) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("secret")
+
+    model.before = fail
+    response = client.post("/predict", {"inputs": [ROW]})
+    assert response.status_code == 500
+    assert pointers(response) == []
+    assert response.headers["x-request-id"] in response.json()["detail"]
+    assert "secret" not in response.text
+    assert "Traceback" not in response.text
+
+
+def test_so_is_a_failure_within_the_framework(client: AppClient) -> None:
+    client.state["parts"].registry.snapshot = None
+    response = client.get("/models")
+    assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
+    assert response.json()["type"] == "urn:murho:problem:internal"
+    assert response.headers["x-request-id"] in response.json()["detail"]
