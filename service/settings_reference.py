@@ -1,4 +1,4 @@
-"""All settings for people: the commented example `deploy/murho.toml`, and the list in `docs/operations.md`.
+"""All settings for people: the commented example `deploy/murho.toml`, and the list in `docs/settings.md`.
 
 ``python -m murho.service.settings_reference`` writes both again, after a setting was added or changed.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLE", "PAGE", "example", "listing", "with_listing"]
 
-EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/operations.md")
+EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/settings.md")
 BEGIN, END = "<!-- settings -->", "<!-- end of settings -->"
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.

@@ -20,7 +20,7 @@ from murho_client._errors import InvalidInput, Problem
 __all__ = ["Batch", "Labels", "to_batch"]
 
 Labels: TypeAlias = Any
-"""The labels of rows `[B]`, indexed as NumPy arrays are: the index of a pandas data frame, or an array."""
+"""The labels of rows `[B]`, indexed as NumPy arrays are: the index of a pandas data frame, or an array; or None."""
 MAX_PROBLEMS = 20
 FORMS = (
     "Give a dict of columns, a dict or a list of dicts with one value a feature, a NumPy matrix [rows, features], "
@@ -42,7 +42,7 @@ class Batch:
     names: tuple[str, ...] | None
     columns: list[Column]
     rows: int
-    labels: Labels | None = None
+    labels: Labels = None
 
     def slice(self, start: int, stop: int) -> Batch:
         """The rows from `start` to before `stop`."""
@@ -112,7 +112,7 @@ def to_batch(data: object) -> Batch:
     return batch
 
 
-_Table: TypeAlias = tuple[list[str] | None, list[Any], Labels | None]
+_Table: TypeAlias = tuple[list[str] | None, list[Any], Labels]
 
 
 def _table(data: Any) -> _Table:

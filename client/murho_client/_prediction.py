@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murho_client._display import Bars, Table, fixed, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     # These need not be installed, and not all of them are typed.
     import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -88,7 +88,7 @@ class Prediction:
     def of(
         cls,
         answers: Sequence[Mapping[str, Any]],
-        labels: Labels | None = None,
+        labels: Labels = None,
         request_ids: Sequence[str | None] = (),
     ) -> Prediction:
         """Joins the service's answers for consecutive rows.
@@ -275,6 +275,10 @@ class Prediction:
         labels = chosen if self.labels is None else self.labels[chosen]
         arrays = {name: array[chosen] for name, array in self._arrays.items()}
         return replace(self, labels=labels, warnings=tuple(warnings), _rows=len(chosen), _arrays=arrays)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        """One prediction a row."""
+        return map(self.__getitem__, range(self._rows))
 
     def columns(self) -> dict[str, Any]:
         """The prediction as columns `[B]` by name, as `murho predict` writes them.
