@@ -17,10 +17,10 @@ from murho_client._errors import (
     UnknownModel,
     Unreachable,
 )
-from murho_client._model import Feature, Model
-from murho_client._model_summary import ModelSummary
-from murho_client._prediction import Prediction, PredictionWarning
-from murho_client._version import __version__
+from murho_client._model import Feature, Model, ModelSummary
+from murho_client._prediction import Prediction
+from murho_client._responses import Response
+from murho_client._transport import __version__
 
 __all__ = [
     "AsyncClient",
@@ -36,8 +36,8 @@ __all__ = [
     "MurhoClientError",
     "NotReady",
     "Prediction",
-    "PredictionWarning",
     "Problem",
+    "Response",
     "ServiceError",
     "TooLarge",
     "UnexpectedAnswer",

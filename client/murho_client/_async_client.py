@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-import httpx
+import httpx2
 
-from murho_client._answers import Reply, broken, read_ready
-from murho_client._core import Call, Catalogue, Dialogue, Job, join, options_of
-from murho_client._errors import DeadlineExceeded, MurhoClientError, UnknownModel, Unreachable
-from murho_client._progress import Progress, ProgressBar
-from murho_client._retry import Attempts, Deadline, Transient
-from murho_client._setup import Setup
+from murho_client._errors import DeadlineExceeded, Unreachable
+from murho_client._files import FileOptions, predict_file
+from murho_client._service import BaseClient, PredictOptions
+from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Mapping
+    from os import PathLike
     from types import TracebackType
 
-    from murho_client._model import Model
-    from murho_client._model_summary import ModelSummary
+    from murho_client._model import Model, ModelSummary
     from murho_client._prediction import Prediction
+    from murho_client._responses import Response
 
 __all__ = ["AsyncClient"]
 
 Result = TypeVar("Result")
 
 
-async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs coroutines at the same time; the first error cancels the others and is raised alone."""
-    error: BaseException | None = None
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for item in work:
-                tasks.create_task(item)
-    except BaseExceptionGroup as group:
-        error = group.exceptions[0]
-    if error is not None:
-        raise error
-
-
-class AsyncClient:
+class AsyncClient(BaseClient[httpx2.AsyncClient]):
     """A client of one Murho service, for asyncio. Arguments, results and errors are those of `Client`.
 
     Example:
@@ -50,21 +36,13 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         api_key: str | None = None,
-        timeout: float = 60.0,
-        max_rows_per_request: int = 2048,
-        max_concurrency: int = 4,
-        retries: int = 6,
-        transport: httpx.AsyncBaseTransport | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        self._setup = Setup.of(url, timeout, max_rows_per_request, max_concurrency, retries)
-        self._catalogue = Catalogue()
-        self._http = httpx.AsyncClient(transport=transport, **self._setup.http(api_key))
-
-    def __repr__(self) -> str:
-        return f"AsyncClient({self._setup.shown!r})"
+        super().__init__(url, api_key, http_client, httpx2.AsyncClient, options)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -76,127 +54,132 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Closes the connections. The client can't be used afterwards."""
-        await self._http.aclose()
+        if self._owned:
+            await self._http.aclose()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Sends any request of the service's HTTP interface; see `Client.request`."""
+        return await self._run(self._service.request(method, path, json, content, headers))
 
     async def ready(self) -> bool:
         """Whether the service is ready; see `Client.ready`."""
         try:
-            return bool(await self._ask(Call("GET", "/readyz", read_ready, retried=False), None))
+            return await self._run(self._service.ready())
         except (Unreachable, DeadlineExceeded):
             return False
 
     async def models(self) -> list[ModelSummary]:
         """The models that the service has; see `Client.models`."""
-        return await self._run(self._catalogue.models(), None)
+        return await self._run(self._service.models())
 
     async def model(self, name: str, version: str | None = None) -> Model:
         """One model: its target, features and metrics; see `Client.model`."""
-        return await self._run(self._catalogue.model(name, version), None)
+        return await self._run(self._service.model(name, version))
+
+    async def load(self, name: str, version: str | None = None) -> dict[str, Any]:
+        """Has a model loaded now; see `Client.load`."""
+        return await self._run(self._service.load(name, version))
+
+    async def unload(self, name: str) -> dict[str, Any]:
+        """Takes all versions of a model out of service; see `Client.unload`."""
+        return await self._run(self._service.unload(name))
 
     async def predict(
-        self,
-        data: object,
-        model: str | None = None,
-        version: str | None = None,
-        *,
-        samples: int = 256,
-        percentiles: Iterable[float] = (5, 50, 95),
-        seed: int | None = None,
-        noise: bool = True,
-        calibrated: bool = True,
-        thresholds: Iterable[float] = (),
-        include: Iterable[str] = (),
-        coverage: float | None = None,
-        timeout: float | None = None,
-        progress: Progress = None,
+        self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction:
         """Predicts the target of each row, with error bars; see `Client.predict`."""
-        options = options_of(
-            samples=samples,
-            percentiles=percentiles,
-            seed=seed,
-            noise=noise,
-            calibrated=calibrated,
-            thresholds=thresholds,
-            include=include,
-            coverage=coverage,
-        )
-        whole = None if timeout is None else Deadline(timeout)
-        job = await self._run(Job.prepare(self._catalogue, data, (model, version), options, self._setup.rows), whole)
-        try:
-            answers = await self._answer(job, whole, progress)
-        except UnknownModel:
-            self._catalogue.forget(model, version)
-            raise
-        self._catalogue.learn(model, version, answers[-1]["model"])
-        return join(answers, job.batch)
+        return await self._run(self._service.predict(data, model, version, options))
 
-    async def _answer(self, job: Job, whole: Deadline | None, progress: Progress) -> list[dict[str, Any]]:
-        """The answers to all requests of a job, in order; the first error cancels the others."""
-        answers: dict[int, dict[str, Any]] = {}
-        waiting = iter(job.starts)
+    async def predict_file(
+        self,
+        source: str | PathLike[str],
+        destination: str | PathLike[str],
+        model: str | None = None,
+        version: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> int:
+        """Predicts each row of a file, and writes the answers to another file; see `Client.predict_file`.
 
-        async def work(bar: ProgressBar) -> None:
-            for start in waiting:
-                answers[start] = await self._ask(job.call(start), whole)
-                bar.advance(job.size(start))
+        Files are read and written in a thread, so the event loop goes on.
+        """
+        dialogue = predict_file(self._service, source, destination, model, version, options)
+        return await self._run(dialogue, in_thread=True)
 
-        with ProgressBar(job.batch.rows, progress) as bar:
-            if len(job.starts) == 1:
-                await work(bar)
-            else:
-                await _together(work(bar) for _ in range(min(self._setup.concurrency, len(job.starts))))
-        return [answers[start] for start in job.starts]
+    async def _run(self, dialogue: Dialogue[Result], *, in_thread: bool = False) -> Result:
+        """Holds a dialogue; what it does between its steps may be done in a thread."""
 
-    async def _run(self, dialogue: Dialogue[Result], whole: Deadline | None) -> Result:
-        """Exchanges the requests of a dialogue."""
-        try:
-            call = next(dialogue)
-            while True:
+        async def advance(go: Any, *given: Any) -> tuple[Step | None, Any]:
+            def one() -> tuple[Step | None, Any]:  # a future holds no StopIteration
                 try:
-                    answer = await self._ask(call, whole)
-                except MurhoClientError as error:
-                    call = dialogue.throw(error)
+                    return go(*given), None
+                except StopIteration as end:
+                    return None, end.value
+
+            return await asyncio.to_thread(one) if in_thread else one()
+
+        try:
+            step, result = await advance(next, dialogue)
+            while step is not None:
+                try:
+                    answer = await self._take(step)
+                except Exception as error:
+                    step, result = await advance(dialogue.throw, error)
                 else:
-                    call = dialogue.send(answer)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
+                    step, result = await advance(dialogue.send, answer)
+        finally:
+            dialogue.close()
+        return result  # type: ignore[no-any-return]  # of the dialogue
 
-    async def _ask(self, call: Call, whole: Deadline | None) -> Any:
-        """What the reply to one request means, after as many attempts as it takes."""
-        deadline = self._setup.deadline(whole)
-        attempts = Attempts(self._setup.retries if call.retried else 0, deadline)
-        while True:
-            try:
-                return call.read(await self._exchange(call, deadline))
-            except Transient as failure:
-                error, wait = failure.error, attempts.wait(failure)
-            if wait is None:
-                raise attempts.last(error)
-            await asyncio.sleep(wait)
+    async def _take(self, step: Step) -> Any:
+        """What comes of one step of a dialogue."""
+        if isinstance(step, Attempt):
+            return await self._send(step)
+        if isinstance(step, Together):
+            return await self._hold(step)
+        return await asyncio.sleep(step)
 
-    async def _exchange(self, call: Call, deadline: Deadline) -> Reply:
-        """One attempt: sends the request and reads the whole reply; see `Client._exchange`."""
-        address = f"{self._setup.shown}{call.path}"
-        timeouts = deadline.timeouts()
+    async def _hold(self, step: Together) -> list[Any]:
+        """The results of dialogues that are held at the same time, in order; the first error cancels the others."""
+        results: list[Any] = [None] * len(step.dialogues)
+        waiting = iter(enumerate(step.dialogues))
+        error: BaseException | None = None
+
+        async def work() -> None:
+            for number, dialogue in waiting:
+                results[number] = await self._run(dialogue)
+                step.done(number)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(self._service.settings.max_concurrency, len(results))):
+                    tasks.create_task(work())
+        except BaseExceptionGroup as group:
+            error = group.exceptions[0]
+        if error is not None:
+            raise error
+        return results
+
+    async def _send(self, attempt: Attempt) -> Response:
+        """Sends a request once, and reads the whole response."""
         answering = False
         try:
-            request = self._http.build_request(
-                call.method, call.path, content=call.body, headers=call.headers, timeout=timeouts
-            )
-            async with asyncio.timeout(deadline.remaining()):
-                response = await self._http.send(request, stream=True)
+            request = attempt.request(self._http, self._service.settings)
+            async with asyncio.timeout(attempt.deadline.remaining()):
+                response = await self._http.send(request, stream=True, follow_redirects=False)
                 answering = True
                 try:
                     body = await response.aread()
                 finally:
                     await response.aclose()
-            return Reply(address, response.status_code, response.headers, body)
-        except httpx.ConnectTimeout as error:
-            failure: Exception = broken(address, error, answering=False)
-        except (httpx.TimeoutException, TimeoutError):
-            failure = deadline.exceeded()
-        except httpx.RequestError as error:
-            failure = broken(address, error, answering=answering)
+            return attempt.response(response, body)
+        except (httpx2.RequestError, TimeoutError) as error:
+            failure = attempt.failure(error, answering=answering)
         raise failure

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Integral, Real
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-__all__ = ["ArrayColumn", "Faults", "cell_types", "is_column", "read_column"]
+__all__ = ["Column", "Faults", "is_column", "json_cells", "read_column"]
 
+Column: TypeAlias = "NDArray[Any] | list[Any]"
+"""`[B]` finite numbers, truth values or moments in UTC with NaN or NaT where a cell is missing, or a list of cells."""
 Faults: TypeAlias = list[tuple[int, str]]
 """Row and what is wrong with its cell."""
 
@@ -29,69 +33,26 @@ FORMS = "Give numbers, truth values, texts or dates; None for a missing cell."
 INFINITE = "The cell is infinite. Give a finite number, or None if the value is unknown."
 BEYOND = "The date is beyond the years 1 to 9999."
 _PLAIN: frozenset[type] = frozenset({NoneType, bool, int, str})
-_CHUNK = 4096
 
 
-class ArrayColumn(Sequence[Any]):
-    """A NumPy array that is read as JSON cells; NaN and NaT are None.
-
-    Args:
-        values: `[B]` finite numbers, truth values, or moments in UTC; NaN or NaT where a cell is missing.
-    """
-
-    __slots__ = ("_values",)
-    __hash__ = None  # type: ignore[assignment]  # compared by its cells, as a list is
-
-    def __init__(self, values: NDArray[Any]) -> None:
-        self._values = values
-
-    @property
-    def cell_type(self) -> type:
-        """The type of the cells that aren't missing."""
-        return {"b": bool, "M": str, "f": float}.get(self._values.dtype.kind, int)
-
-    @property
-    def values(self) -> NDArray[Any]:
-        """The array `[B]`."""
-        return self._values
-
-    def tolist(self) -> list[Any]:
-        """The cells, ready for `json.dumps`."""
-        values = self._values
-        if values.dtype.kind == "M":
-            return _dates(values)
-        cells: list[Any] = values.tolist()
-        if values.dtype.kind == "f":
-            for row in np.flatnonzero(np.isnan(values)):
-                cells[row] = None
-        return cells
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @overload
-    def __getitem__(self, key: int) -> Any: ...
-    @overload
-    def __getitem__(self, key: slice) -> ArrayColumn: ...
-    def __getitem__(self, key: int | slice) -> Any:
-        if isinstance(key, slice):
-            return ArrayColumn(self._values[key])
-        return ArrayColumn(self._values[[key]]).tolist()[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self[start : start + _CHUNK].tolist()
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
-
-    def __repr__(self) -> str:
-        return f"ArrayColumn({self._values!r})"
-
-
-def cell_types(column: Sequence[Any]) -> set[type]:
-    """The types of a column's JSON cells; a column that has missing cells may leave out NoneType."""
-    return {column.cell_type} if isinstance(column, ArrayColumn) else set(map(type, column))
+def json_cells(column: Column) -> list[Any]:
+    """The cells of a column, ready for `json.dumps`; NaN and NaT are None."""
+    if isinstance(column, list):
+        return column
+    missing: Iterable[int] = ()
+    if column.dtype.kind == "M":
+        days, missing = column.astype("datetime64[D]"), np.flatnonzero(np.isnat(column))
+        if np.array_equal(days, column, equal_nan=True):
+            cells: list[Any] = np.datetime_as_string(days).tolist()
+        else:
+            cells = [None if moment is None else _date(moment) for moment in column.tolist()]
+    else:
+        cells = column.tolist()
+        if column.dtype.kind == "f":
+            missing = np.flatnonzero(np.isnan(column))
+    for row in missing:
+        cells[row] = None
+    return cells
 
 
 def is_column(value: object) -> bool:
@@ -101,7 +62,7 @@ def is_column(value: object) -> bool:
     return hasattr(value, "__len__") or hasattr(value, "__array__")
 
 
-def read_column(values: Any) -> tuple[Sequence[Any], Faults]:
+def read_column(values: Any) -> tuple[Column, Faults]:
     """A column as JSON cells, and the cells that can't be used.
 
     Args:
@@ -123,24 +84,24 @@ def read_column(values: Any) -> tuple[Sequence[Any], Faults]:
     return _from_objects(plain)
 
 
-def _plain(values: Any) -> NDArray[Any] | list[Any]:
+def _plain(values: Any) -> Column:
     """The column as NumPy array or list of Python objects."""
     if isinstance(values, np.ma.MaskedArray):
         cells = np.asarray(values.astype(object))
         cells[np.ma.getmaskarray(values)] = None
         return cells
-    if isinstance(values, np.ndarray):
-        return values
-    package = type(values).__module__.partition(".")[0]
-    if package == "pandas":
-        return _from_pandas(values)
-    if package == "polars":
-        kind = str(values.dtype)
-        if kind.startswith(("Int", "UInt", "Float", "Date")):  # dates and moments, too
-            return np.asarray(values.to_numpy())
-        return list(values.to_list())
-    if package == "pyarrow":
-        return _from_arrow(values)
+    match type(values).__module__.partition(".")[0]:
+        case "pandas":
+            return _from_pandas(values)
+        case "polars":
+            numeric = str(values.dtype).startswith(("Int", "UInt", "Float", "Date"))  # dates and moments, too
+            return np.asarray(values.to_numpy()) if numeric else list(values.to_list())
+        case "pyarrow":
+            if str(values.type).startswith("dictionary"):
+                values = values.cast(values.type.value_type)
+            # A moment with a time zone is in UTC inside Arrow.
+            numeric = str(values.type).startswith(("int", "uint", "float", "double", "halffloat", "timestamp"))
+            return np.asarray(values) if numeric else list(values.to_pylist())
     if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         return list(values)
     if hasattr(values, "__array__"):
@@ -148,7 +109,7 @@ def _plain(values: Any) -> NDArray[Any] | list[Any]:
     raise TypeError(f"A column is a list or an array of cells, not a value of the type {type(values).__name__}.")
 
 
-def _from_pandas(values: Any) -> NDArray[Any] | list[Any]:
+def _from_pandas(values: Any) -> Column:
     if not hasattr(values, "iloc"):  # an index, or an array of pandas
         values = sys.modules["pandas"].Series(values)
     dtype = values.dtype
@@ -172,41 +133,23 @@ def _category(category: object) -> Any:
         return str(category)
 
 
-def _from_arrow(values: Any) -> NDArray[Any] | list[Any]:
-    kind = str(values.type)
-    if kind.startswith("dictionary"):
-        return _from_arrow(values.cast(values.type.value_type))
-    if kind.startswith(("int", "uint", "float", "double", "halffloat")):
-        chunks = getattr(values, "chunks", [values])
-        arrays = [np.asarray(chunk.to_numpy(zero_copy_only=False)) for chunk in chunks]
-        return np.concatenate(arrays) if arrays else np.zeros(0)
-    if kind.startswith("timestamp"):
-        # Python has no nanoseconds, and a moment with a time zone is in UTC inside Arrow.
-        unit = kind.removeprefix("timestamp[").partition("]")[0].partition(",")[0]
-        moments = np.array(values.cast("int64").to_pylist(), dtype=object)
-        missing = np.array([moment is None for moment in moments], dtype=bool)
-        numbers = np.where(missing, 0, moments).astype(np.int64)
-        return np.where(missing, np.datetime64("NaT"), numbers.astype(f"datetime64[{unit}]"))
-    return list(values.to_pylist())
-
-
-def _from_array(values: NDArray[Any]) -> tuple[Sequence[Any], Faults]:
+def _from_array(values: NDArray[Any]) -> tuple[Column, Faults]:
     kind = values.dtype.kind
     if kind == "f":
         if values.dtype.itemsize > 8:
             with np.errstate(over="ignore"):
                 values = values.astype(np.float64)
-        return ArrayColumn(values), [(int(row), INFINITE) for row in np.flatnonzero(np.isinf(values))]
+        return values, [(int(row), INFINITE) for row in np.flatnonzero(np.isinf(values))]
     if kind == "M":
         missing = np.isnat(values)
         years = np.where(missing, 0, values.astype("datetime64[Y]").astype(np.int64)) + 1970
         beyond = ~missing & ((years < 1) | (years > 9999))
         moments = np.where(beyond, np.datetime64("NaT"), values)
-        return ArrayColumn(moments.astype("datetime64[us]")), [(int(row), BEYOND) for row in np.flatnonzero(beyond)]
-    return ArrayColumn(values), []
+        return moments.astype("datetime64[us]"), [(int(row), BEYOND) for row in np.flatnonzero(beyond)]
+    return values, []
 
 
-def _from_objects(values: list[Any]) -> tuple[Sequence[Any], Faults]:
+def _from_objects(values: list[Any]) -> tuple[Column, Faults]:
     types = set(map(type, values))
     if float in types and types <= {float, int, NoneType}:
         try:
@@ -244,7 +187,7 @@ def _cell(value: Any) -> bool | float | str | None:
         column, faults = _from_array(np.array([value]))
         if faults:
             raise ValueError(faults[0][1])
-        return column[0]  # type: ignore[no-any-return]  # text or None
+        return json_cells(column)[0]  # type: ignore[no-any-return]  # text or None
     if isinstance(value, date):
         try:
             return _date(value)
@@ -267,18 +210,6 @@ def _number(value: Any) -> float | None:
     if math.isinf(number):
         raise ValueError(INFINITE)
     return int(value) if isinstance(value, Integral) else number
-
-
-def _dates(values: NDArray[Any]) -> list[Any]:
-    """Moments in UTC as ISO 8601 text; NaT is None."""
-    days = values.astype("datetime64[D]")
-    missing = np.isnat(values)
-    if np.all((days == values) | missing):
-        cells: list[Any] = np.datetime_as_string(days).tolist()
-        for row in np.flatnonzero(missing):
-            cells[row] = None
-        return cells
-    return [None if moment is None else _date(moment) for moment in values.tolist()]
 
 
 def _date(moment: date) -> str:

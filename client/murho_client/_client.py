@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-import httpx
+import httpx2
 
-from murho_client._answers import Reply, broken, read_ready
-from murho_client._core import Call, Catalogue, Dialogue, Job, join, options_of
-from murho_client._errors import DeadlineExceeded, MurhoClientError, UnknownModel, Unreachable
-from murho_client._progress import Progress, ProgressBar
-from murho_client._retry import Attempts, Deadline, Transient
-from murho_client._setup import Setup
+from murho_client._errors import DeadlineExceeded, Unreachable
+from murho_client._files import FileOptions, predict_file
+from murho_client._service import BaseClient, PredictOptions
+from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from os import PathLike
     from types import TracebackType
 
-    from murho_client._model import Model
-    from murho_client._model_summary import ModelSummary
+    from murho_client._model import Model, ModelSummary
     from murho_client._prediction import Prediction
+    from murho_client._responses import Response
 
 __all__ = ["Client"]
 
 Result = TypeVar("Result")
 
 
-class Client:
+class Client(BaseClient[httpx2.Client]):
     """A client of one Murho service. Threads can share it.
 
     Args:
-        url: Address of the service, such as ``http://127.0.0.1:8000``.
+        url: Address of the service, such as ``http://127.0.0.1:8000``; by default `MURHO_URL` of the environment.
         api_key: Sent as bearer token; by default `MURHO_API_KEY` of the environment, if that is set. No message, repr
             or log shows it.
-        timeout: Seconds for each request, with its retries.
-        max_rows_per_request: Larger tables are split into several requests.
-        max_concurrency: The most requests of one call at a time.
-        retries: The most attempts after the first, for broken connections and for services that are busy or start.
-        transport: Another httpx transport, for tests.
+        http_client: The HTTP client to send with, such as one with a proxy, certificates or another transport of yours.
+            It stays open: you close it.
+        timeout: Seconds for each request, with its retries; 60 by default.
+        max_rows_per_request: Larger tables are split into several requests; 2048 by default.
+        max_concurrency: The most requests of one call at a time; 4 by default.
+        retries: The most attempts after the first, for broken connections and for services that are busy or start; 6 by
+            default.
+        headers: Further headers of each request.
 
     Raises:
         ValueError: An argument can't be used.
@@ -54,21 +56,13 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         api_key: str | None = None,
-        timeout: float = 60.0,
-        max_rows_per_request: int = 2048,
-        max_concurrency: int = 4,
-        retries: int = 6,
-        transport: httpx.BaseTransport | None = None,
+        http_client: httpx2.Client | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        self._setup = Setup.of(url, timeout, max_rows_per_request, max_concurrency, retries)
-        self._catalogue = Catalogue()
-        self._http = httpx.Client(transport=transport, **self._setup.http(api_key))
-
-    def __repr__(self) -> str:
-        return f"Client({self._setup.shown!r})"
+        super().__init__(url, api_key, http_client, httpx2.Client, options)
 
     def __enter__(self) -> Client:
         return self
@@ -78,7 +72,31 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections. The client can't be used afterwards."""
-        self._http.close()
+        if self._owned:
+            self._http.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Sends any request of the service's HTTP interface, and returns the response as it came.
+
+        Args:
+            method: Such as GET.
+            path: Below the address of the service, such as ``/models/cars/predict``.
+            json: The body, as what `json.dumps` takes.
+            content: The body as bytes instead; `headers` say what they are.
+            headers: Further headers.
+
+        Raises:
+            MurhoClientError: The service can't be reached, or its answer is an error.
+        """
+        return self._run(self._service.request(method, path, json, content, headers))
 
     def ready(self) -> bool:
         """Whether the service answers, has loaded its models and isn't about to stop.
@@ -87,7 +105,7 @@ class Client:
             UnexpectedAnswer: Something else than a Murho service answers.
         """
         try:
-            return bool(self._ask(Call("GET", "/readyz", read_ready, retried=False), None))
+            return self._run(self._service.ready())
         except (Unreachable, DeadlineExceeded):
             return False
 
@@ -97,7 +115,7 @@ class Client:
         Raises:
             MurhoClientError: The service has no answer.
         """
-        return self._run(self._catalogue.models(), None)
+        return self._run(self._service.models())
 
     def model(self, name: str, version: str | None = None) -> Model:
         """One model: its target, features and metrics.
@@ -110,24 +128,38 @@ class Client:
             UnknownModel: There is no such model.
             MurhoClientError: The service has no answer.
         """
-        return self._run(self._catalogue.model(name, version), None)
+        return self._run(self._service.model(name, version))
+
+    def load(self, name: str, version: str | None = None) -> dict[str, Any]:
+        """Has a model loaded now; takes the key of an admin where there are keys.
+
+        Args:
+            name: Its name.
+            version: The version to serve alone; the latest by default.
+
+        Returns:
+            What the service says: `version`, `versions`, `changed`, `until`, `refused`.
+
+        Raises:
+            UnknownModel: There is no such model or version.
+            MurhoClientError: It can't be loaded, or the service has no answer.
+        """
+        return self._run(self._service.load(name, version))
+
+    def unload(self, name: str) -> dict[str, Any]:
+        """Takes all versions of a model out of service; takes the key of an admin where there are keys.
+
+        Returns:
+            What the service says: `unloaded`, `changed`, `until`.
+
+        Raises:
+            UnknownModel: There is no such model.
+            MurhoClientError: The service has no answer.
+        """
+        return self._run(self._service.unload(name))
 
     def predict(
-        self,
-        data: object,
-        model: str | None = None,
-        version: str | None = None,
-        *,
-        samples: int = 256,
-        percentiles: Iterable[float] = (5, 50, 95),
-        seed: int | None = None,
-        noise: bool = True,
-        calibrated: bool = True,
-        thresholds: Iterable[float] = (),
-        include: Iterable[str] = (),
-        coverage: float | None = None,
-        timeout: float | None = None,
-        progress: Progress = None,
+        self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction:
         """Predicts the target of each row, with error bars.
 
@@ -137,19 +169,21 @@ class Client:
                 cells. The target's column may be there; it isn't sent.
             model: Name of the model; the service's default model if not given.
             version: Version of the model; the latest if not given.
-            samples: Number of draws S behind the answer; 0 for the deterministic mean alone.
-            percentiles: Levels, strictly between 0 and 100.
+            samples: Number of draws S behind the answer; 0 for the deterministic mean alone. By default 256.
+            percentiles: Levels, strictly between 0 and 100. By default 5, 50 and 95.
             seed: Seed of the draws; the model's own if not given.
-            noise: Whether to describe a new observation; False describes the function alone. For numbers alone.
+            noise: Whether to describe a new observation, as by default; False describes the function alone. For numbers
+                alone.
             calibrated: Whether std and its parts, percentiles and exceedance, or all about the classes, are calibrated
-                on held-out rows; False for all of them raw.
+                on held-out rows, as by default; False for all of them raw.
             thresholds: For each, the answer has the probability that the target exceeds it. For numbers alone.
             include: ``"draws"`` for the function value of each draw, or its probabilities of the classes;
                 ``"mc_error"`` for the standard errors that come from the finite number of draws.
             coverage: Coverage of a classifier's prediction sets, between 0 and 1; the service's (0.9) if not given.
             timeout: Seconds for the whole call. If not given, each request has the client's timeout.
-            progress: None shows a bar on a terminal if the work takes more than a second, True and False always and
-                never. A function is called with the number of finished rows and of all rows.
+            headers: Further headers of the requests, such as ``{"X-Request-ID": "…"}``.
+            progress: None shows the number of finished rows on a terminal if the work takes more than a second, True
+                and False always and never. A function is called with the number of finished rows and of all rows.
 
         Returns:
             The prediction, with one entry a row, in order.
@@ -161,25 +195,7 @@ class Client:
             Unreachable: There is no connection to the service.
             MurhoClientError: The service has no answer for another reason.
         """
-        options = options_of(
-            samples=samples,
-            percentiles=percentiles,
-            seed=seed,
-            noise=noise,
-            calibrated=calibrated,
-            thresholds=thresholds,
-            include=include,
-            coverage=coverage,
-        )
-        whole = None if timeout is None else Deadline(timeout)
-        job = self._run(Job.prepare(self._catalogue, data, (model, version), options, self._setup.rows), whole)
-        try:
-            answers = self._answer(job, whole, progress)
-        except UnknownModel:
-            self._catalogue.forget(model, version)
-            raise
-        self._catalogue.learn(model, version, answers[-1]["model"])
-        return join(answers, job.batch)
+        return self._run(self._service.predict(data, model, version, options))
 
     def predict_file(
         self,
@@ -187,102 +203,101 @@ class Client:
         destination: str | PathLike[str],
         model: str | None = None,
         version: str | None = None,
-        **options: Any,
+        **options: Unpack[FileOptions],
     ) -> int:
         """Predicts each row of a CSV or Parquet file, in bounded memory, and writes the answers to another file.
 
+        The columns are those of ``murho predict``: ``mean, std, epistemic_std, aleatoric_std``, then ``p5, p50, …``;
+        for a classifier ``prediction, p_CLASS…, entropy, epistemic_entropy, prediction_set``. Columns of the source
+        that are no features, such as the target, are ignored. Every chunk is answered by the version that answered the
+        first.
+
         Args:
-            source: The file with the rows; its extension says what it is.
-            destination: The file to write. It appears once it is complete.
+            source: ``.csv`` (``.tsv``, ``.txt``) or ``.parquet`` (``.pq``), with a header. CSV is UTF-8; the separator
+                is a comma, semicolon, tab or bar.
+            destination: ``.csv`` or ``.parquet``; replaced if it exists, once the new one is complete.
             model: Name of the model; the service's default model if not given.
             version: Version of the model; the latest if not given.
-            **options: `keep_inputs`, and the options of `predict`.
+            keep_inputs: Whether the columns of the source come first.
+            rows_per_chunk: Rows that are read, sent and written at a time; by default 16,384.
+            **options: The options of `predict`; ``timeout`` holds for a chunk.
 
         Returns:
             Number of rows.
 
         Raises:
+            InvalidInput: The source has no rows, ragged lines or cells that can't be used; the message names file and
+                line.
+            ValueError: An extension is neither CSV nor Parquet, or the source is the destination.
+            OSError: A file can't be read or written.
             MurhoClientError: See `predict`.
         """
-        from murho_client._files import predict_file  # here, as most programs don't need it
+        return self._run(predict_file(self._service, source, destination, model, version, options))
 
-        return predict_file(self, source, destination, model=model, version=version, **options)
+    def _run(self, dialogue: Dialogue[Result], stop: Event | None = None) -> Result:
+        """Holds a dialogue.
 
-    def _answer(self, job: Job, whole: Deadline | None, progress: Progress) -> list[dict[str, Any]]:
-        """The answers to all requests of a job, in order; the first error ends the others."""
-        starts = job.starts
-        with ProgressBar(job.batch.rows, progress) as bar:
-            if len(starts) == 1:
-                answers = [self._ask(job.call(0), whole)]
-                bar.advance(job.batch.rows)
-                return answers
-            stop = Event()
-            pool = ThreadPoolExecutor(self._setup.concurrency, thread_name_prefix="murho-client")
-            try:
-                futures = {pool.submit(self._ask_part, job, start, whole, stop): start for start in starts}
-                for future in as_completed(futures):
-                    future.result()
-                    bar.advance(job.size(futures[future]))
-                return [future.result() for future in futures]
-            finally:
-                stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-
-    def _ask_part(self, job: Job, start: int, whole: Deadline | None, stop: Event) -> Any:
-        """The answer to one request of a job, in a thread of its own."""
-        return self._ask(job.call(start), whole, stop)
-
-    def _run(self, dialogue: Dialogue[Result], whole: Deadline | None) -> Result:
-        """Exchanges the requests of a dialogue."""
+        Args:
+            dialogue: The dialogue.
+            stop: Set once its result is no longer wanted, which ends a wait early.
+        """
         try:
-            call = next(dialogue)
+            step = next(dialogue)
             while True:
                 try:
-                    answer = self._ask(call, whole)
-                except MurhoClientError as error:
-                    call = dialogue.throw(error)
+                    answer = self._take(step, stop)
+                except Exception as error:
+                    step = dialogue.throw(error)
                 else:
-                    call = dialogue.send(answer)
+                    step = dialogue.send(answer)
         except StopIteration as end:
             result: Result = end.value
             return result
 
-    def _ask(self, call: Call, whole: Deadline | None, stop: Event | None = None) -> Any:
-        """What the reply to one request means, after as many attempts as it takes."""
-        deadline = self._setup.deadline(whole)
-        attempts = Attempts(self._setup.retries if call.retried else 0, deadline, stop)
-        while True:
-            try:
-                return call.read(self._exchange(call, deadline))
-            except Transient as failure:
-                error, wait = failure.error, attempts.wait(failure)
-            if wait is None:
-                raise attempts.last(error)
-            time.sleep(wait)
+    def _take(self, step: Step, stop: Event | None) -> Any:
+        """What comes of one step of a dialogue."""
+        if isinstance(step, Attempt):
+            return self._send(step)
+        if isinstance(step, Together):
+            return self._hold(step)
+        if stop is None:
+            time.sleep(step)
+        elif stop.wait(step):
+            raise CancelledError
+        return None
 
-    def _exchange(self, call: Call, deadline: Deadline) -> Reply:
-        """One attempt: sends the request and reads the whole reply.
+    def _hold(self, step: Together) -> list[Any]:
+        """The results of dialogues that are held at the same time, in order; the first error ends the others."""
+        if len(step.dialogues) == 1:
+            results = [self._run(step.dialogues[0])]
+            step.done(0)
+            return results
+        stop = Event()
+        pool = ThreadPoolExecutor(self._service.settings.max_concurrency, thread_name_prefix="murho-client")
+        try:
+            # Each has the context of the caller, and so its trace.
+            futures = [pool.submit(copy_context().run, self._run, each, stop) for each in step.dialogues]
+            numbers = {future: number for number, future in enumerate(futures)}
+            for future in as_completed(futures):
+                future.result()
+                step.done(numbers[future])
+            return [future.result() for future in futures]
+        finally:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
 
-        What httpx raises has the request, which has the key: so it is never part of what is raised here.
-        """
-        address = f"{self._setup.shown}{call.path}"
-        timeouts = deadline.timeouts()
+    def _send(self, attempt: Attempt) -> Response:
+        """Sends a request once, and reads the whole response."""
         answering = False
         try:
-            request = self._http.build_request(
-                call.method, call.path, content=call.body, headers=call.headers, timeout=timeouts
-            )
-            response = self._http.send(request, stream=True)
+            request = attempt.request(self._http, self._service.settings)
+            response = self._http.send(request, stream=True, follow_redirects=False)
             answering = True
             try:
-                body = b"".join(deadline.watch(response.iter_bytes()))
+                body = b"".join(attempt.deadline.watch(response.iter_bytes()))
             finally:
                 response.close()
-            return Reply(address, response.status_code, response.headers, body)
-        except httpx.ConnectTimeout as error:
-            failure: Exception = broken(address, error, answering=False)
-        except httpx.TimeoutException:
-            failure = deadline.exceeded()
-        except httpx.RequestError as error:
-            failure = broken(address, error, answering=answering)
+            return attempt.response(response, body)
+        except (httpx2.RequestError, TimeoutError) as error:
+            failure = attempt.failure(error, answering=answering)
         raise failure

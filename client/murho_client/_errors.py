@@ -35,6 +35,7 @@ __all__ = [
     "Problem",
     "ServiceError",
     "TooLarge",
+    "Transient",
     "UnexpectedAnswer",
     "UnknownModel",
     "Unreachable",
@@ -44,7 +45,27 @@ SHOWN_PROBLEMS = 10
 
 
 class MurhoClientError(Exception):
-    """The root of all errors of this package."""
+    """The root of all errors of this package.
+
+    Attributes:
+        request_id: The id of the request in the log of the service; None if nothing was answered.
+    """
+
+    request_id: str | None = None
+
+
+class Transient(Exception):
+    """A failure that another attempt may mend.
+
+    Attributes:
+        error: What the user sees if no attempt mends it.
+        retry_after: Seconds to wait, as the service asks; None if it doesn't.
+    """
+
+    def __init__(self, error: MurhoClientError, retry_after: float | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.retry_after = retry_after
 
 
 class Unreachable(MurhoClientError):
@@ -107,7 +128,7 @@ class InternalError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with the input.
+    """One thing that is wrong with the input, or that is unusual in it.
 
     Attributes:
         message: What is wrong and what to do.

@@ -1,4 +1,4 @@
-"""`Client.predict_file`: a CSV or Parquet file in, a CSV or Parquet file out, a chunk of rows at a time.
+"""Predictions for a CSV or Parquet file: read, sent and written a chunk of rows at a time.
 
 The memory that it takes depends on the chunk, not on the file. The destination is written under a temporary name and
 renamed at the end, so it is there completely or not at all. Parquet takes pyarrow.
@@ -6,99 +6,102 @@ renamed at the end, so it is there completely or not at all. Parquet takes pyarr
 
 from __future__ import annotations
 
+import csv
+import json
+import os
 import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import numpy as np
 
-from murho_client._errors import InvalidInput
-from murho_client._file_formats import CSV, PARQUET, read_chunks, unusable, written
-from murho_client._progress import Progress, ProgressBar
-from murho_client._text_table import number
+from murho_client._display import ProgressBar, number
+from murho_client._errors import InvalidInput, Problem
+from murho_client._service import PredictOptions, Service
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
-    from murho_client._client import Client
     from murho_client._prediction import Prediction
+    from murho_client._transport import Dialogue
 
-__all__ = ["predict_file"]
+__all__ = ["FileOptions", "predict_file"]
 
-ROWS_PER_CHUNK = 16_384
+CSV, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
+SEPARATORS = (",", ";", "\t", "|")
 MISSING = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
 )
 """Texts that mark a missing cell in a CSV file; those of ``murho train`` and ``murho predict``."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
+class FileOptions(PredictOptions, total=False):
+    """Options of the prediction of a file; see `Client.predict_file`."""
+
+    keep_inputs: bool
+    rows_per_chunk: int
+
+
+Chunk: TypeAlias = "tuple[dict[str, Any], list[str]]"
+"""Consecutive rows of a file: its columns by name, ``[B]`` texts (CSV) or an Arrow array (Parquet) each, and what
+people call the rows: ``line 7`` in a CSV file, ``row 6`` (from 1) in a Parquet file."""
+Writer: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""Appends the columns of one chunk."""
+
+
 def predict_file(
-    client: Client,
+    service: Service,
     source: str | os.PathLike[str],
     destination: str | os.PathLike[str],
-    model: str | None = None,
-    *,
-    version: str | None = None,
-    keep_inputs: bool = False,
-    rows_per_chunk: int = ROWS_PER_CHUNK,
-    progress: Progress = None,
-    **options: Any,
-) -> int:
-    """Predict every row of a file, in order and in bounded memory.
-
-    The output columns are those of ``murho predict``: ``mean, std, epistemic_std, aleatoric_std``, then ``p5, p50, …``;
-    for a classifier ``prediction, p_CLASS…, entropy, epistemic_entropy, prediction_set``. Columns of the source that
-    are no features, such as the target, are ignored. Every chunk is answered by the version that answered the first.
-
-    Args:
-        client: Sends the rows.
-        source: ``.csv`` (``.tsv``, ``.txt``) or ``.parquet`` (``.pq``), with a header. CSV is UTF-8; the separator is a
-            comma, semicolon, tab or bar.
-        destination: ``.csv`` or ``.parquet``; replaced if it exists.
-        model: Name of the model; by default the only one of the service, or its default.
-        version: Version of the model; by default the latest.
-        keep_inputs: Put the columns of the source first.
-        rows_per_chunk: Rows that are read, sent and written at a time.
-        progress: Whether to show a progress bar; None: on a terminal, after a second.
-        options: The other options of `Client.predict`; ``timeout`` holds for a chunk.
-
-    Returns:
-        Number of rows.
-
-    Raises:
-        InvalidInput: The source has no rows, ragged lines or cells that can't be used; the message names file and line.
-        ValueError: An extension is neither CSV nor Parquet, or the source is the destination.
-        OSError: A file can't be read or written.
-        MurhoClientError: As for `Client.predict`.
-    """
+    model: str | None,
+    version: str | None,
+    options: FileOptions,
+) -> Dialogue[int]:
+    """Predicts every row of a file, in order; see `Client.predict_file`."""
     source, destination = Path(source), Path(destination)
     _check_paths(source, destination)
-    options["percentiles"] = levels = tuple(options.get("percentiles", (5, 50, 95)))
-    kinds = _kinds(client, model, version)
+    keep_inputs, rows = options.get("keep_inputs", False), options.get("rows_per_chunk", 16_384)
+    levels = tuple(options.get("percentiles", (5, 50, 95)))
+    asked: Any = {name: value for name, value in options.items() if name not in ("keep_inputs", "rows_per_chunk")}
+    asked |= {"percentiles": levels, "progress": False}
+    described = yield from service.find(model, version, None)
+    kinds = None if described is None else {feature.name: feature.kind for feature in described.features}
     done = 0
-    with written(destination) as writer, ProgressBar(None, progress) as bar:
-        for chunk in read_chunks(source, rows_per_chunk, None if keep_inputs else kinds):
+    read = _csv_chunks if source.suffix.lower() in CSV else _parquet_chunks
+    with _written(destination) as write, ProgressBar(None, options.get("progress")) as bar:
+        for columns, labels in read(source, rows, None if keep_inputs else kinds):
+            cells = {
+                name: _cells(values, None if kinds is None else kinds[name])
+                for name, values in columns.items()
+                if kinds is None or name in kinds
+            }
             try:
-                answer = client.predict(_cells(chunk.columns, kinds), model, version, progress=False, **options)
+                answer = yield from service.predict(cells, model, version, asked)
             except InvalidInput as error:
-                raise _located(error, source, done, chunk.labels) from error
+                raise _located(error, source, done, labels) from error
             scored = _output_columns(answer, levels)
             if keep_inputs:
-                _check_no_clash(source, chunk.columns, scored)
-                scored = chunk.columns | scored
-            writer.write(scored)
-            done += chunk.rows
-            bar.advance(chunk.rows)
+                if clash := sorted(columns.keys() & scored.keys()):
+                    raise _unusable(source, f"keep_inputs: there is a column {clash[0]!r} already; rename it")
+                scored = columns | scored
+            write(scored)
+            done += len(labels)
+            bar.advance(len(labels))
             model, version = answer.model, answer.version
         if not done:
-            raise unusable(source, "the file has no rows below its header")
+            raise _unusable(source, "the file has no rows below its header")
     return done
+
+
+def _unusable(path: Path, message: str) -> InvalidInput:
+    return InvalidInput([Problem(f"{path}: {message}")])
 
 
 def _check_paths(source: Path, destination: Path) -> None:
@@ -109,65 +112,180 @@ def _check_paths(source: Path, destination: Path) -> None:
         raise ValueError(f"{destination} is the source, too: give another name to the destination")
 
 
-def _kinds(client: Client, model: str | None, version: str | None) -> dict[str, str] | None:
-    """Kind of each feature by its name; None where the service does not describe the model."""
-    described = client._run(client._catalogue.find(model, version), None)
-    return None if described is None else {feature.name: feature.kind for feature in described.features}
-
-
-def _cells(columns: Mapping[str, Any], kinds: Mapping[str, str] | None) -> dict[str, Any]:
-    """The features alone, with texts read as the kind of the feature says."""
-    names = columns if kinds is None else [name for name in columns if name in kinds]
-    return {name: _column(columns[name], None if kinds is None else kinds[name]) for name in names}
-
-
-def _column(cells: Any, kind: str | None) -> Any:
-    if not isinstance(cells, list):  # of Parquet
-        if not str(cells.type).startswith(("string", "large_string", "dictionary")):
-            return cells
-        cells = cells.to_pylist()
-    return [_cell(value, kind) if isinstance(value, str) else value for value in cells]
+def _cells(column: Any, kind: str | None) -> Any:
+    """A column with its texts read as the kind of the feature says."""
+    if not isinstance(column, list):  # of Parquet
+        if not str(column.type).startswith(("string", "large_string", "dictionary")):
+            return column
+        column = column.to_pylist()
+    return [_cell(value.strip(), kind) if isinstance(value, str) else value for value in column]
 
 
 def _cell(text: str, kind: str | None) -> Any:
     """A cell of a CSV file. A text that does not fit its kind stays, and is refused with its row."""
-    text = text.strip()
     if text in MISSING:
         return None
-    match kind:
-        case "numeric":
-            return float(text) if _NUMBER.fullmatch(text) else text
-        case "boolean":
-            return _TRUTH.get(text.lower(), text)
-        case None:  # the service does not say; 007 is a code, no number
-            return float(text) if _PLAIN_NUMBER.fullmatch(text) else text
-    return text
+    if kind == "boolean":
+        return _TRUTH.get(text.lower(), text)
+    return float(text) if kind == "numeric" and _NUMBER.fullmatch(text) else text
 
 
 def _located(error: InvalidInput, source: Path, first: int, labels: Sequence[str]) -> InvalidInput:
     """The same error with rows of the file instead of rows of the chunk."""
     problems = []
     for problem in error.problems:
-        if problem.row is None:
-            problems.append(replace(problem, message=f"{problem.message} ({source.name})"))
-            continue
-        row, message = first + problem.row, f"{problem.message} ({source.name}, {labels[problem.row]})"
-        problems.append(replace(problem, message=message, row=row, label=row))
+        row = None if problem.row is None else first + problem.row
+        place = source.name if problem.row is None else f"{source.name}, {labels[problem.row]}"
+        problems.append(replace(problem, message=f"{problem.message} ({place})", row=row, label=row))
     return InvalidInput(problems, error.total, error.status, error.problem)
-
-
-def _check_no_clash(source: Path, columns: Mapping[str, Any], scored: Mapping[str, Any]) -> None:
-    clash = sorted(set(columns) & set(scored))
-    if clash:
-        raise unusable(source, f"keep_inputs: there is a column {clash[0]!r} already; rename it")
 
 
 def _output_columns(answer: Prediction, levels: Sequence[float]) -> dict[str, Any]:
     """The columns to write; without draws (``samples=0``) columns that need them have no values."""
     columns = answer.columns()
-    none = np.full(len(answer), np.nan)
+    if answer.samples:
+        return columns
     if answer.classes is not None:
-        unknown: dict[str, Any] = {"entropy": none, "epistemic_entropy": none, "prediction_set": [None] * len(answer)}
-        return columns | {name: values for name, values in unknown.items() if name not in columns}
-    names = ["mean", "std", "epistemic_std", "aleatoric_std", *(f"p{number(level)}" for level in levels)]
-    return {name: columns.get(name, none) for name in names} | columns
+        empty = ["entropy", "epistemic_entropy", "prediction_set"]
+    else:
+        empty = ["std", "epistemic_std", "aleatoric_std", *(f"p{number(level)}" for level in levels)]
+    return columns | dict.fromkeys(empty, np.full(len(answer), np.nan))
+
+
+def _csv_chunks(source: Path, rows: int, _: Collection[str] | None) -> Iterator[Chunk]:
+    """The rows of a CSV file."""
+    with source.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            head = next((line for line in file if line.strip()), "")
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(SEPARATORS, key=head.count), strict=True)
+            names = [name.strip() for name in next((line for line in reader if any(line)), [])]
+            _check_names(source, names)
+            while lines := list(islice(_lines(source, reader, len(names)), rows)):
+                columns = zip(*(cells for _, cells in lines), strict=True)
+                yield dict(zip(names, map(list, columns), strict=True)), [f"line {at}" for at, _ in lines]
+        except csv.Error as error:
+            raise _unusable(source, f"line {reader.line_num}: {error}: check the quotes from this line on") from error
+        except UnicodeDecodeError as error:
+            raise _unusable(source, "the file is not UTF-8 text: save it as UTF-8") from error
+
+
+def _lines(source: Path, reader: Any, width: int) -> Iterator[tuple[int, list[str]]]:
+    before = reader.line_num
+    for cells in reader:
+        at, before = before + 1, reader.line_num
+        if not cells:
+            continue
+        if len(cells) != width:
+            raise _unusable(source, f"line {at}: {len(cells)} cells where the header has {width}")
+        yield at, cells
+
+
+def _check_names(source: Path, names: Sequence[str]) -> None:
+    if not names:
+        raise _unusable(source, "the file is empty: the first line names the columns")
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise _unusable(source, f"column {place} has no name: name every column")
+        if name in names[: place - 1]:
+            raise _unusable(source, f"two columns are named {name!r}: names must differ")
+
+
+def _parquet_chunks(source: Path, rows: int, wanted: Collection[str] | None) -> Iterator[Chunk]:
+    """The rows of a Parquet file; of the wanted columns, where some are named."""
+    pa, parquet = _pyarrow(source)
+    with source.open("rb") as opened:
+        try:
+            file = parquet.ParquetFile(opened)
+            names = file.schema_arrow.names
+            _check_names(source, names)
+            first = 1
+            if wanted is not None:
+                names = [name for name in names if name in wanted]
+            for batch in file.iter_batches(batch_size=rows, columns=names):
+                if batch.num_rows:
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    yield columns, [f"row {at}" for at in range(first, first + batch.num_rows)]
+                    first += batch.num_rows
+        except pa.ArrowException as error:
+            raise _unusable(source, f"not a whole Parquet file: {error}") from error
+
+
+def _pyarrow(path: Path) -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{path}: Parquet files take pyarrow: pip install pyarrow") from error
+
+
+@contextmanager
+def _written(destination: Path) -> Iterator[Writer]:
+    """A writer of the destination, which is there when the block has ended without an error."""
+    temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        if destination.suffix.lower() in CSV:
+            with temporary.open("x", newline="", encoding="utf-8") as text:
+                yield _csv_writer(text)
+                _to_disk(text)
+        else:
+            with temporary.open("xb") as binary:
+                with _parquet_writer(destination, binary) as write:
+                    yield write
+                _to_disk(binary)
+        temporary.replace(destination)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _to_disk(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _csv_writer(file: TextIO) -> Writer:
+    """Comma-separated lines; numbers as the shortest text that reads back the same, missing cells empty."""
+    writer = csv.writer(file, lineterminator="\n")
+    begun = False
+
+    def write(columns: Mapping[str, Any]) -> None:
+        nonlocal begun
+        if not begun:
+            writer.writerow(columns)
+            begun = True
+        lists = (values if isinstance(values, list) else values.tolist() for values in columns.values())
+        writer.writerows(zip(*(map(_text, column) for column in lists), strict=True))
+
+    return write
+
+
+def _text(value: Any) -> Any:
+    """A cell for ``csv.writer``, which writes floats by `repr` and None as an empty cell."""
+    if isinstance(value, float) and value != value:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+
+
+@contextmanager
+def _parquet_writer(path: Path, file: Any) -> Iterator[Writer]:
+    """A Parquet file with a row group per chunk."""
+    pa, parquet = _pyarrow(path)
+    writer: Any = None
+
+    def array(values: Any) -> Any:
+        return pa.array(np.ascontiguousarray(values), from_pandas=True) if isinstance(values, np.ndarray) else values
+
+    def write(columns: Mapping[str, Any]) -> None:
+        nonlocal writer
+        table = pa.table({name: array(values) for name, values in columns.items()})
+        if writer is None:
+            writer = parquet.ParquetWriter(file, table.schema)
+        writer.write_table(table.cast(writer.schema))
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murho_client._columns import columns_of, package
-from murho_client._data import Labels
-from murho_client._html import html_table
-from murho_client._joining import arrays_of, common, same
-from murho_client._text_table import number, text_table
-from murho_client._warnings import PredictionWarning, read_warnings
+from murho_client._display import Bars, Table, fixed, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     # These need not be installed, and not all of them are typed.
     import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
     import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-__all__ = ["Prediction", "PredictionWarning"]
+    from murho_client._data import Labels
+    from murho_client._errors import Problem
+
+__all__ = ["Prediction"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-MAX_CLASSES = 20
+MOMENTS = ("mean", "std", "epistemic_std", "aleatoric_std")
+ENTROPIES = ("entropy", "epistemic_entropy")
+# Key of an answer → dimensions of its array. Every first dimension is the rows.
+REGRESSION = {
+    **dict.fromkeys((*MOMENTS, "mc_error.mean", "mc_error.std"), 1),
+    **dict.fromkeys(("percentiles", "exceedance", "draws", "mc_error.percentiles"), 2),
+}
+CLASSIFICATION = {
+    **dict.fromkeys(ENTROPIES, 1),
+    **dict.fromkeys(("probabilities", "epistemic_std", "mc_error.probabilities"), 2),
+    **dict.fromkeys(("percentiles", "draws"), 3),
+}
+MAX_ROWS = 10
+MAX_CLASSES = 10
+"""With more classes a table for people has the probability of the likeliest one alone."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -50,7 +63,8 @@ class Prediction:
         classes: The classes of a classifier, C; None for a regression.
         coverage: Coverage of the prediction sets of a classifier.
         labels: The rows' labels, such as the index of a pandas data frame; None where these are the row numbers.
-        warnings: Values unlike the training rows.
+        warnings: Values unlike the training rows, each with its row, feature and message.
+        request_ids: The ids of the requests behind the answer, as the service's log has them.
     """
 
     model: str
@@ -63,52 +77,54 @@ class Prediction:
     thresholds: tuple[float, ...] = ()
     classes: tuple[str, ...] | None = None
     coverage: float | None = None
-    labels: Sequence[Any] | None = None
-    warnings: tuple[PredictionWarning, ...] = ()
+    labels: Labels = None
+    warnings: tuple[Problem, ...] = ()
+    request_ids: tuple[str | None, ...] = ()
     _rows: int = 0
     _arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """What has one entry a row, by key."""
 
     @classmethod
-    def of(cls, answers: Sequence[Mapping[str, Any]], labels: Sequence[Any] | None = None) -> Prediction:
+    def of(
+        cls,
+        answers: Sequence[Mapping[str, Any]],
+        labels: Labels = None,
+        request_ids: Sequence[str | None] = (),
+    ) -> Prediction:
         """Joins the service's answers for consecutive rows.
 
         Args:
-            answers: The JSON answers, at least one.
+            answers: The answers of `read_answer`, at least one.
             labels: The rows' labels `[B]`; None for row numbers.
+            request_ids: The ids of the requests.
 
         Raises:
             KeyError: An answer lacks a key.
             TypeError: A value has another form.
             ValueError: An array has another shape, or the answers don't fit together.
         """
-        first = answers[0]
-        classes = first.get("classes")
-        counts = [len(answer["mean" if classes is None else "prediction"]) for answer in answers]
-        rows = sum(counts)
-        if labels is not None and len(labels) != rows:
-            raise ValueError(f"{rows} rows were answered, but {len(labels)} have labels")
-        percentiles = common(answers, "percentiles", "levels")
-        exceedance = common(answers, "exceedance", "thresholds")
-        coverage = common(answers, "prediction_set", "coverage")
-        for key in ("model", "target", "samples", "seed", "calibrated", "classes"):
-            same([answer.get(key) for answer in answers], key)
-
+        facts = [_facts(answer) for answer in answers]
+        for other in facts[1:]:
+            for key, value in facts[0].items():
+                if other[key] != value:
+                    raise ValueError(f"the answers differ in {key}: {value!r} and {other[key]!r}")
+        parts = [_arrays(answer) for answer in answers]
+        counts = [len(answer["mean" if facts[0]["classes"] is None else "prediction"]) for answer in answers]
+        arrays: dict[str, NDArray[Any]] = {}
+        for key in parts[0]:
+            for part, count in zip(parts, counts, strict=True):
+                if len(part[key]) != count:
+                    raise ValueError(f"{key!r} isn't made of {count} rows")
+            arrays[key] = parts[0][key] if len(parts) == 1 else np.concatenate([part[key] for part in parts])
+        if labels is not None and len(labels) != sum(counts):
+            raise ValueError(f"{sum(counts)} rows were answered, but {len(labels)} have labels")
         return cls(
-            model=first["model"]["name"],
-            version=first["model"]["version"],
-            target=first["target"],
-            samples=first["samples"],
-            seed=first["seed"],
-            calibrated=first["calibrated"],
-            levels=tuple(percentiles or ()),
-            thresholds=tuple(exceedance or ()),
-            classes=None if classes is None else tuple(classes),
-            coverage=coverage,
+            **facts[0],
             labels=labels,
-            warnings=read_warnings(answers, counts, labels),
-            _rows=rows,
-            _arrays=arrays_of(answers, counts, rows),
+            warnings=tuple(dict.fromkeys(warning for answer in answers for warning in answer.get("warnings", ()))),
+            request_ids=tuple(request_ids),
+            _rows=sum(counts),
+            _arrays=arrays,
         )
 
     @property
@@ -163,21 +179,6 @@ class Prediction:
         """Probabilities of a classifier's classes `[B, C]`, in the order of `classes`. They sum to 1."""
         return self._arrays.get("probabilities")
 
-    def probability(self, name: str) -> Array:
-        """The probability of one class `[B]`.
-
-        Raises:
-            ValueError: There is no such class, or the target is a number.
-        """
-        if self.classes is None:
-            raise ValueError(f"{self.target!r} is a number, which has no classes. See exceedance(threshold).")
-        if name not in self.classes:
-            some = ", ".join(map(repr, self.classes[:MAX_CLASSES]))
-            more = ", …" if len(self.classes) > MAX_CLASSES else ""
-            raise ValueError(f"There is no class {name!r}; there are {some}{more}.")
-        column: Array = self._arrays["probabilities"][:, self.classes.index(name)]
-        return column
-
     @property
     def entropy(self) -> Array | None:
         """Entropy of the probabilities `[B]`, in nats."""
@@ -194,13 +195,26 @@ class Prediction:
         sets = self._arrays.get("prediction_set")
         return None if sets is None else tuple(sets)
 
+    def probability(self, name: str) -> Array:
+        """The probability of one class `[B]`.
+
+        Raises:
+            ValueError: There is no such class, or the target is a number.
+        """
+        if self.classes is None:
+            raise ValueError(f"{self.target!r} is a number, which has no classes. See exceedance(threshold).")
+        if name not in self.classes:
+            raise ValueError(f"There is no class {name!r}; there are {self.classes[:MAX_CLASSES]}.")
+        column: Array = self._arrays["probabilities"][:, self.classes.index(name)]
+        return column
+
     def percentile(self, level: float) -> Array:
         """The percentile at one level `[B]`; of a classifier's probabilities `[B, C]`.
 
         Raises:
             ValueError: The level was not asked for.
         """
-        return self._percentiles(f"percentile({level:g})", [level])[0]
+        return self._at("percentiles", [level], f"percentile({level:g})")[0]
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
         """The central interval that has the target with probability `coverage`: lower and upper bounds `[B]`.
@@ -213,26 +227,8 @@ class Prediction:
         if not 0 < coverage < 1:
             raise ValueError(f"coverage lies strictly between 0 and 1, not {coverage:g}; 0.9 is 90 %.")
         tail = 50 * (1 - coverage)
-        lower, upper = self._percentiles(f"interval({coverage:g})", [tail, 100 - tail])
+        lower, upper = self._at("percentiles", [tail, 100 - tail], f"interval({coverage:g})")
         return lower, upper
-
-    def _percentiles(self, wanted_by: str, wanted: Sequence[float]) -> list[Array]:
-        if self.percentiles is None and self.samples == 0:
-            raise ValueError("With samples=0 there is no spread. Ask for draws, such as samples=256.")
-        found = [
-            index
-            for level in wanted
-            for index, asked in enumerate(self.levels)
-            if math.isclose(asked, level, rel_tol=0, abs_tol=1e-9)
-        ]
-        if self.percentiles is None or len(found) < len(wanted):
-            needs = ", ".join(map(number, wanted))
-            have = ", ".join(map(number, self.levels)) or "none"
-            raise ValueError(
-                f"{wanted_by} needs the percentiles {needs}, but the prediction has {have}. "
-                f"Ask for them: predict(…, percentiles=({needs}{',' if len(wanted) == 1 else ''}))."
-            )
-        return [self.percentiles[..., index] for index in found]
 
     def exceedance(self, threshold: float) -> Array:
         """The probability that the target exceeds a threshold `[B]`.
@@ -240,15 +236,26 @@ class Prediction:
         Raises:
             ValueError: The threshold was not asked for.
         """
-        values = self._arrays.get("exceedance")
-        for index, asked in enumerate(self.thresholds):
-            if values is not None and asked == threshold:
-                return values[:, index]
-        have = ", ".join(map(number, self.thresholds)) or "none"
-        raise ValueError(
-            f"exceedance({number(threshold)}) was not asked for; the thresholds are {have}. "
-            f"Ask for it: predict(…, thresholds=({number(threshold)},))."
-        )
+        return self._at("thresholds", [threshold], f"exceedance({number(threshold)})")[0]
+
+    def _at(self, option: str, wanted: Sequence[float], caller: str) -> list[Array]:
+        """The percentiles at some levels, or the probabilities of exceeding some thresholds."""
+        if self.samples == 0:
+            raise ValueError("With samples=0 there is no spread. Ask for draws, such as samples=256.")
+        asked, key = (self.levels, "percentiles") if option == "percentiles" else (self.thresholds, "exceedance")
+        found = [
+            index
+            for value in wanted
+            for index, one in enumerate(asked)
+            if math.isclose(one, value, rel_tol=1e-12, abs_tol=1e-9)
+        ]
+        if len(found) < len(wanted):
+            needs, have = ", ".join(map(number, wanted)), ", ".join(map(number, asked)) or "none"
+            raise ValueError(
+                f"{caller} needs the {option} {needs}, but the prediction has {have}. "
+                f"Ask for them: predict(…, {option}=({needs}{',' if len(wanted) == 1 else ''}))."
+            )
+        return [self._arrays[key][..., index] for index in found]
 
     def __len__(self) -> int:
         return self._rows
@@ -258,27 +265,20 @@ class Prediction:
         chosen = np.atleast_1d(np.arange(self._rows)[np.asarray(key) if hasattr(key, "__array__") else key])
         if chosen.ndim != 1:
             raise IndexError("A prediction is indexed by its rows alone.")
-        warnings = self.warnings
-        if warnings:
-            by_row: dict[int | None, list[PredictionWarning]] = {}
-            for warning in warnings:
+        warnings = [warning for warning in self.warnings if warning.row is None]
+        if self.warnings:
+            by_row: dict[int | None, list[Problem]] = {}
+            for warning in self.warnings:
                 by_row.setdefault(warning.row, []).append(warning)
-            warnings = tuple(by_row.get(None, [])) + tuple(
-                replace(warning, row=new) for new, old in enumerate(chosen.tolist()) for warning in by_row.get(old, [])
-            )
-        labels: Sequence[Any]
-        if self.labels is None:
-            labels = chosen.tolist()
-        elif isinstance(self.labels, Labels):
-            labels = Labels(self.labels.pandas_index[chosen])
-        else:
-            labels = [self.labels[row] for row in chosen.tolist()]
+            for new, old in enumerate(chosen.tolist()):
+                warnings += [replace(warning, row=new) for warning in by_row.get(old, ())]
+        labels = chosen if self.labels is None else self.labels[chosen]
         arrays = {name: array[chosen] for name, array in self._arrays.items()}
-        return replace(self, labels=labels, warnings=warnings, _rows=len(chosen), _arrays=arrays)
+        return replace(self, labels=labels, warnings=tuple(warnings), _rows=len(chosen), _arrays=arrays)
 
     def __iter__(self) -> Iterator[Prediction]:
         """One prediction a row."""
-        return (self[row] for row in range(self._rows))
+        return map(self.__getitem__, range(self._rows))
 
     def columns(self) -> dict[str, Any]:
         """The prediction as columns `[B]` by name, as `murho predict` writes them.
@@ -286,7 +286,21 @@ class Prediction:
         A regression has `mean, std, epistemic_std, aleatoric_std, p5, p50, …`, then `exceedance_T` for each threshold;
         a classifier `prediction, p_CLASS, …, entropy, epistemic_entropy, prediction_set`. What is None has no column.
         """
-        return columns_of(self, self._arrays)
+        arrays = self._arrays
+        if self.classes is None:
+            columns: dict[str, Any] = {name: arrays[name] for name in MOMENTS if name in arrays}
+            for key, prefix, listed in (
+                ("percentiles", "p", self.levels),
+                ("exceedance", "exceedance_", self.thresholds),
+            ):
+                columns |= {f"{prefix}{number(at)}": arrays[key][:, index] for index, at in enumerate(listed)}
+            return columns
+        columns = {"prediction": arrays["prediction"].tolist()}
+        columns |= {f"p_{name}": arrays["probabilities"][:, index] for index, name in enumerate(self.classes)}
+        columns |= {name: arrays[name] for name in ENTROPIES if name in arrays}
+        if "prediction_set" in arrays:
+            columns["prediction_set"] = list(map(list, arrays["prediction_set"]))
+        return columns
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame with `columns()`. Its index is that of the data frame that was predicted.
@@ -294,8 +308,7 @@ class Prediction:
         Raises:
             ImportError: pandas isn't installed.
         """
-        index = self.labels.pandas_index if isinstance(self.labels, Labels) else self.labels
-        return package("pandas", "to_pandas").DataFrame(self.columns(), index=index)
+        return _package("pandas").DataFrame(self.columns(), index=self.labels)
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame with `columns()`.
@@ -303,7 +316,7 @@ class Prediction:
         Raises:
             ImportError: polars isn't installed.
         """
-        frame: polars.DataFrame = package("polars", "to_polars").DataFrame(self.columns())
+        frame: polars.DataFrame = _package("polars").DataFrame(self.columns())
         return frame
 
     def to_arrow(self) -> pyarrow.Table:
@@ -312,10 +325,125 @@ class Prediction:
         Raises:
             ImportError: pyarrow isn't installed.
         """
-        return package("pyarrow", "to_arrow").table(self.columns())
+        return _package("pyarrow").table(self.columns())
 
     def __repr__(self) -> str:
-        return text_table(self)
+        return self._table().text()
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        return self._table().html()
+
+    def _table(self) -> Table:
+        """The first and last rows, with the digits that their spreads leave sense in."""
+        count, half = self._rows, MAX_ROWS // 2
+        rows = list(range(count)) if count <= MAX_ROWS else [*range(half), *range(count - half, count)]
+        shown = self[rows]
+        columns = shown.columns()
+        if self.classes is not None and len(self.classes) > MAX_CLASSES:
+            likeliest = {"prediction": columns["prediction"], "probability": shown._arrays["probabilities"].max(axis=1)}
+            after = {name: columns[name] for name in (*ENTROPIES, "prediction_set") if name in columns}
+            columns = likeliest | after
+        in_unit: Callable[[float], str]
+        in_unit = share = "{:.3f}".format
+        if self.classes is None:
+            in_unit = fixed(shown.mean, np.abs(shown.mean) / 100 if shown.std is None else shown.std)
+        cells = {"": list(map(str, shown.labels))}
+        for name, column in columns.items():
+            write = share if self.classes is not None or name.startswith("exceedance_") else in_unit
+            cells[name] = [_cell(value, write) for value in column]
+        how = ["mean weights only" if self.samples == 0 else f"{self.samples} samples, seed {self.seed}"]
+        if self.samples:
+            how.append("calibrated" if self.calibrated else "not calibrated")
+        size = "1 row" if count == 1 else f"{count:,} rows"
+        title = f"{self.target}: {size}, {self.model} version {self.version}, {', '.join(how)}"
+        return Table(title, cells, len(rows) < count, self.warnings, shown._bars() if rows else None)
+
+    def _bars(self) -> Bars | None:
+        """The outermost percentiles, or twice the std on both sides; of the likeliest class of a classifier."""
+        arrays = {name: self._arrays.get(name) for name in ("epistemic_std", "percentiles")}
+        if self.classes is None:
+            centre, spread, about = self.mean, self.std, ""
+        else:
+            rows, likeliest = np.arange(self._rows), self._arrays["probabilities"].argmax(axis=1)
+            arrays = {name: None if each is None else each[rows, likeliest] for name, each in arrays.items()}
+            centre, spread = self._arrays["probabilities"][rows, likeliest], arrays["epistemic_std"]
+            about = "probability of the prediction, 0 to 1: "
+        inner, percentiles = arrays["epistemic_std"], arrays["percentiles"]
+        if spread is None or inner is None:
+            return None
+        if percentiles is not None and len(self.levels) > 1:
+            lower, upper = percentiles.min(axis=1), percentiles.max(axis=1)
+            caption = f"p{number(min(self.levels))} to p{number(max(self.levels))}"
+        else:
+            lower, upper, caption = centre - 2 * spread, centre + 2 * spread, "mean ± 2 std"
+        scale = (0.0, 1.0)
+        if self.classes is None:
+            scale = float(min(lower.min(), centre.min())), float(max(upper.max(), centre.max()))
+        else:
+            lower, upper = np.maximum(lower, 0), np.minimum(upper, 1)
+        return Bars(centre, lower, upper, inner, scale, about + caption)
+
+
+def _facts(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What an answer says of all rows."""
+    model, classes = answer["model"], answer.get("classes")
+    levels, thresholds, coverage = (
+        (answer.get(key) or {}).get(part)
+        for key, part in (("percentiles", "levels"), ("exceedance", "thresholds"), ("prediction_set", "coverage"))
+    )
+    return {
+        "model": model["name"],
+        "version": model["version"],
+        **{key: answer[key] for key in ("target", "samples", "seed", "calibrated")},
+        "levels": tuple(levels or ()),
+        "thresholds": tuple(thresholds or ()),
+        "classes": None if classes is None else tuple(classes),
+        "coverage": coverage,
+    }
+
+
+def _arrays(answer: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """What an answer has one entry a row of, by key.
+
+    Raises:
+        ValueError: An array has another number of dimensions, or a number isn't finite.
+    """
+    of_classes = answer.get("classes") is not None
+    found = dict(answer)
+    for key in ("percentiles", "exceedance", "prediction_set"):
+        found[key] = (answer.get(key) or {}).get("values")
+    found |= {f"mc_error.{name}": value for name, value in (answer.get("mc_error") or {}).items()}
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, dimensions in (CLASSIFICATION if of_classes else REGRESSION).items():
+        if found.get(name) is None:
+            continue
+        array = np.asarray(found[name], dtype=np.float64)
+        if not array.size and 1 < array.ndim < dimensions:  # no entries, such as the draws with `samples=0`
+            array = array.reshape(*array.shape, *[0] * (dimensions - array.ndim))
+        if array.ndim != dimensions or not np.isfinite(array).all():
+            raise ValueError(f"{name!r} isn't made of rows of finite numbers")
+        arrays[name] = array
+    if of_classes:
+        arrays["prediction"] = np.array(answer["prediction"], dtype=str)
+    if sets := found["prediction_set"]:
+        members = list(map(tuple, sets))
+        arrays["prediction_set"] = np.fromiter(members, dtype=object, count=len(members))
+    return arrays
+
+
+def _cell(value: Any, write: Any) -> str:
+    if isinstance(value, str | list):
+        return value if isinstance(value, str) else ", ".join(value)
+    return str(write(value))
+
+
+def _package(name: str) -> Any:
+    """A package that a method needs.
+
+    Raises:
+        ImportError: It isn't installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"to_{name.removeprefix('py')}() needs {name}. Install it: pip install {name}") from error

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -236,21 +236,21 @@ DESCRIBED: dict[str, Any] = {
 }
 
 
-def client_of(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
-    return Client("http://127.0.0.1:1", transport=httpx.MockTransport(answer), retries=0)
+def client_of(answer: Callable[[httpx2.Request], httpx2.Response]) -> Client:
+    return Client("http://127.0.0.1:1", http_client=httpx2.Client(transport=httpx2.MockTransport(answer)), retries=0)
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
         (
-            httpx.Response(404, json={"type": "urn:murho:problem:unknown", "detail": "There is no model 'rent'."}),
+            httpx2.Response(404, json={"type": "urn:murho:problem:unknown", "detail": "There is no model 'rent'."}),
             "There is no model 'rent'",
         ),
-        (httpx.Response(502, text="bad gateway"), "502"),
+        (httpx2.Response(502, text="bad gateway"), "502"),
     ],
 )
-def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx.Response, message: str) -> None:
+def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx2.Response, message: str) -> None:
     with client_of(lambda _: answer) as client, pytest.raises(MurhoError, match=message) as raised:
         ServiceScorer(client, "rent", None, PredictOptions())
     assert "\n" not in str(raised.value)
@@ -264,7 +264,7 @@ def test_retries_leave_stdout_to_the_answer(capsys: pytest.CaptureFixture[str]) 
 
 def test_without_the_client_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "murho_client", None)
-    with pytest.raises(OptionError, match=r"pip install \./client in a clone"):
+    with pytest.raises(OptionError, match=r"pip install 'murho\[client\]', or in a clone: pip install \./client"):
         connect("http://127.0.0.1:1")
 
 
@@ -277,7 +277,7 @@ def test_the_only_model_of_a_service_needs_no_name() -> None:
     def serving(*names: str) -> Client:
         models = [{"name": name, "version": "1"} for name in names]
         return client_of(
-            lambda request: httpx.Response(
+            lambda request: httpx2.Response(
                 200, json={"models": models} if request.url.path == "/models" else DESCRIBED | {"name": "rent"}
             )
         )

@@ -1,4 +1,4 @@
-"""`Client`: what it sends, what it makes of each reply, and when it tries again."""
+"""`Client`: what it sends, what it makes of each response, and when it tries again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 import traceback
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from murho_client import (
@@ -27,43 +28,31 @@ from murho_client import (
     Unreachable,
 )
 
-from tests.client.stand_in import StandIn, problem
+from tests.client.stand_in import ROWS, StandIn, client, problem, table, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS = {"x": [1.0, 2.0, 3.0], "kind": ["a", "a", None]}
 KEY = "sk-verysecret-0123456789"
 
 
-def client(service: StandIn, **options: Any) -> Client:
-    return Client("http://murho.test", transport=service.transport, **options)
-
-
-def always(response: Callable[[], httpx.Response], on: str = "/predict") -> StandIn:
+def always(response: Callable[[], httpx2.Response], on: str = "/predict") -> StandIn:
     """A service that gives the same answer to every request whose path ends with `on`."""
     return StandIn(lambda request: response() if request.url.path.endswith(on) else None)
 
 
-def times(count: int, response: Callable[[], httpx.Response]) -> StandIn:
+def times(count: int, response: Callable[[], httpx2.Response]) -> StandIn:
     """A service that answers predictions wrongly so many times, then rightly."""
-    left = [count]
-
-    def before(request: httpx.Request) -> httpx.Response | None:
-        if request.method == "GET" or not left[0]:
-            return None
-        left[0] -= 1
-        return response()
-
-    return StandIn(before)
+    left = iter(range(count))
+    return StandIn(lambda request: response() if request.method == "POST" and next(left, None) is not None else None)
 
 
-def cut() -> httpx.Response:
-    return httpx.Response(200, headers={"content-type": "application/json"}, content=b'{"model": {"name": "li')
+def cut() -> httpx2.Response:
+    return httpx2.Response(200, headers={"content-type": "application/json"}, content=b'{"model": {"name": "li')
 
 
-def refuse() -> httpx.Response:
-    raise httpx.ConnectError("[Errno 111] Connection refused")
+def refuse() -> httpx2.Response:
+    raise httpx2.ConnectError("[Errno 111] Connection refused")
 
 
 # ---- requests
@@ -92,31 +81,33 @@ def test_only_the_options_that_were_chosen_are_sent() -> None:
     }
 
 
-def test_the_path_names_model_and_version() -> None:
+@pytest.mark.parametrize(
+    "options", [{"samples": 2.5}, {"samples": "8"}, {"percentiles": ["a"]}, {"thresholds": np.nan}]
+)
+def test_options_of_the_wrong_kind_are_named_before_anything_is_sent(options: dict[str, Any]) -> None:
     service = StandIn()
     with client(service) as murho:
-        murho.predict(ROWS)
-        murho.predict(ROWS, "line")
-        murho.predict(ROWS, "line", "1")
-    posted = [request.url.path for request in service.requests if request.method == "POST"]
-    assert posted == ["/predict", "/models/line/predict", "/models/line/versions/1/predict"]
+        with pytest.raises(InvalidInput, match=next(iter(options))):
+            murho.predict(ROWS, **options)
+        with pytest.raises(TypeError, match=r"no option 'sample'. It has samples"):
+            murho.predict(ROWS, sample=3)  # type: ignore[call-arg]
+    assert service.requests == []
 
 
-def test_the_address_may_have_a_path_of_its_own() -> None:
-    asked = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
-        return httpx.Response(200, json={"status": "ready"})
-
-    with Client("https://user:word@murho.test/at/home/", transport=httpx.MockTransport(answer)) as murho:
+def test_the_address_may_have_a_path_and_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = StandIn(lambda _: httpx2.Response(200, json={"status": "ready"}))
+    monkeypatch.setenv("MURHO_URL", "https://user:word@murho.test/at/home/")
+    with Client(http_client=httpx2.Client(transport=httpx2.MockTransport(service))) as murho:
         assert murho.ready()
         assert repr(murho) == "Client('https://murho.test/at/home')"
-    assert asked == ["https://user:word@murho.test/at/home/readyz"]
+    assert str(service.requests[0].url) == "https://user:word@murho.test/at/home/readyz"
+    monkeypatch.delenv("MURHO_URL")
+    with pytest.raises(ValueError, match="give url, or set MURHO_URL"):
+        Client()
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://murho.test", "", "http://", None])
-def test_what_is_no_address_is_refused(url: Any) -> None:
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://murho.test", "", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"It looks like 'http://127\.0\.0\.1:8000'"):
         Client(url)
 
@@ -130,52 +121,96 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any]) -> Non
         Client("http://murho.test", **options)
 
 
-@pytest.mark.parametrize(
-    "options", [{"samples": 2.5}, {"samples": "8"}, {"percentiles": ["a"]}, {"seed": True}, {"thresholds": [np.nan]}]
-)
-def test_options_of_the_wrong_kind_are_named_before_anything_is_sent(options: dict[str, Any]) -> None:
+def test_options_of_one_client_change_in_a_copy_on_its_connections() -> None:
     service = StandIn()
-    with client(service) as murho, pytest.raises(InvalidInput, match=next(iter(options))):
-        murho.predict(ROWS, **options)
-    assert service.requests == []
+    with client(service, headers={"X-Team": "a"}) as murho:
+        small = murho.with_options(max_rows_per_request=2, headers={"X-Job": "b"})
+        small.predict(ROWS, headers={"X-Team": "c"})
+        murho.predict(ROWS)
+        with pytest.raises(ValueError, match="retries"):
+            murho.with_options(retries=-1)
+    headers = [request.headers for request in service.requests if request.method == "POST"]
+    assert [(each["x-team"], each.get("x-job")) for each in headers] == [("c", "b"), ("c", "b"), ("a", None)]
+
+
+def test_any_request_can_be_sent_and_its_response_read_as_it_came() -> None:
+    service = StandIn(lambda request: problem(401, "no-key") if request.url.path == "/metrics" else None)
+    with client(service) as murho:
+        body = {"inputs": ROWS, "samples": 1, "percentiles": []}
+        response = murho.request("post", "/models/line/predict", json=body, headers={"X-Team": "a"})
+        assert (response.status, response.media_type, response.request_id) == (200, "application/json", "1")
+        assert response.json()["mean"] == [3, 5, 7]
+        assert service.requests[0].headers["x-team"] == "a"
+        with pytest.raises(InvalidInput):
+            murho.request("POST", "/models/line/predict", content=b'{"inputs": {}}', headers={"Content-Type": "a/b"})
+        assert service.requests[1].headers["content-type"] == "a/b"
+        with pytest.raises(AuthenticationError):
+            murho.request("GET", "/metrics")
+
+
+def test_answers_errors_and_logs_have_the_ids_of_their_requests(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "murho_client")
+    with client(StandIn(), max_rows_per_request=2) as murho:
+        assert sorted(map(str, murho.predict(ROWS).request_ids)) == ["3", "4"]
+        with pytest.raises(InvalidInput) as caught:
+            murho.predict(ROWS | {"x": ["one", 2, 3]}, "line", "1")
+    assert caught.value.request_id is not None
+    assert "POST http://murho.test/models/line/versions/1/predict: 200, request 3" in caplog.text
+    assert "1.0" not in caplog.text  # no data
+    with client(times(1, lambda: problem(429, "queue-full", "Full.", retry_after=0))) as murho:
+        murho.predict(ROWS)
+    assert "Full. Trying again in 0." in caplog.text
+
+
+def test_a_trace_goes_on_in_the_service() -> None:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    service = StandIn()
+    with (
+        client(service, max_rows_per_request=1) as murho,
+        trace.use_span(TracerProvider().get_tracer("test").start_span("caller")) as span,
+    ):
+        murho.predict(ROWS)
+    sent = {request.headers["traceparent"].split("-")[1] for request in service.requests}
+    assert sent == {f"{span.get_span_context().trace_id:032x}"}
 
 
 # ---- the model's description
 
 
-def test_a_model_is_described_once() -> None:
+def test_a_model_is_described_once_and_named_in_the_path() -> None:
     service = StandIn()
     with client(service) as murho:
-        for _ in range(3):
+        for _ in range(2):
             murho.predict(ROWS)
-    assert service.paths == ["/models", "/models/line", *["/predict"] * 3]
-
-
-def test_rows_that_do_not_fit_the_model_are_not_sent() -> None:
-    service = StandIn()
-    with client(service) as murho, pytest.raises(InvalidInput) as caught:
-        murho.predict({"x": [1.0, "two"], "kind": ["a", "a"]})
-    assert (caught.value.problems[0].row, caught.value.problems[0].feature) == (1, "x")
-    assert caught.value.status is None
-    assert service.documents == []
+        murho.predict(ROWS, "line", "1")
+        with pytest.raises(InvalidInput, match="A version needs the name of its model"):
+            murho.predict(ROWS, version="1")
+    version = "/models/line/versions/1"
+    assert service.paths == ["/models", "/models/line", "/predict", "/predict", version, f"{version}/predict"]
 
 
 def test_a_description_that_is_out_of_date_is_asked_for_again() -> None:
     service = StandIn()
     with client(service) as murho:
-        murho.predict(ROWS, "line")
-        service.version, service.features = "2", service.features[:1]
-        prediction = murho.predict({"x": [1.0]}, "line")
-    assert prediction.version == "2"
-    assert service.paths.count("/models/line") == 2
+        murho.predict(ROWS | {"y": [0] * 3}, "line")  # the target is left out
+        service.version, service.target = "2", "z"
+        service.features = [*service.features, {"name": "y", "kind": "numeric"}]
+        assert murho.predict(ROWS | {"y": [0] * 3}, "line").version == "2"
+        before = len(service.requests)
+        with pytest.raises(InvalidInput):
+            murho.predict(ROWS, "line")
+    assert service.paths[before:] == ["/models/line/predict", "/models/line"]
 
 
-def test_a_service_that_describes_no_models_still_predicts() -> None:
-    service = StandIn(lambda request: problem(404, "nothing") if request.method == "GET" else None)
-    with client(service) as murho:
-        np.testing.assert_allclose(murho.predict(ROWS).mean, [3, 5, 7])
+def test_a_service_without_a_default_says_itself_what_is_missing() -> None:
+    listing = httpx2.Response(200, json={"default": None, "models": []})
+    service = StandIn(
+        lambda request: listing if request.method == "GET" else problem(404, "unknown-model", "Name one.")
+    )
+    with client(service) as murho, pytest.raises(UnknownModel, match="Name one"):
         murho.predict(ROWS)
-    assert service.paths == ["/models", "/predict", "/predict"]
 
 
 def test_models_and_their_versions() -> None:
@@ -190,16 +225,12 @@ def test_models_and_their_versions() -> None:
         assert (described.name, described.version, described.target) == ("line", "1", "y")
         with pytest.raises(UnknownModel, match="There is no such model"):
             murho.model("circle")
-        with pytest.raises(InvalidInput, match="A version needs the name of its model"):
-            murho.predict(ROWS, version="1")
 
 
 @pytest.mark.parametrize("models", [None, [None], [{"name": "a"}], [{"name": "a", "version": "1", "target": "y"}]])
 def test_a_list_of_models_that_is_none_is_no_answer(models: object) -> None:
-    with (
-        client(StandIn(lambda _: httpx.Response(200, json={"models": models}))) as murho,
-        pytest.raises(UnexpectedAnswer, match="lists its models in a way"),
-    ):
+    service = StandIn(lambda _: httpx2.Response(200, json={"models": models}))
+    with client(service) as murho, pytest.raises(UnexpectedAnswer, match="isn't one that this client knows"):
         murho.models()
 
 
@@ -209,7 +240,7 @@ def test_a_list_of_models_that_is_none_is_no_answer(models: object) -> None:
 def test_large_tables_are_split_and_put_together_in_order() -> None:
     running, most, lock = [0], [0], threading.Lock()
 
-    def before(request: httpx.Request) -> None:
+    def before(request: httpx2.Request) -> None:
         if request.method == "GET":
             return
         with lock:
@@ -220,136 +251,108 @@ def test_large_tables_are_split_and_put_together_in_order() -> None:
             running[0] -= 1
 
     service = StandIn(before)
-    x = np.arange(103.0)
     seen = []
     with client(service, max_rows_per_request=10, max_concurrency=3) as murho:
-        prediction = murho.predict(
-            {"x": x, "kind": ["a"] * 103}, progress=lambda done, total: seen.append((done, total))
-        )
-    np.testing.assert_array_equal(prediction.mean, 2 * x + 1)
-    assert len(service.documents) == 11
+        prediction = murho.predict(table(1003), progress=lambda done, total: seen.append((done, total)))
+    np.testing.assert_array_equal(prediction.mean, 2 * np.arange(1003.0) + 1)
+    assert len(service.documents) == 101
     assert 1 < most[0] <= 3
-    assert seen[-1] == (103, 103)
+    assert seen[-1] == (1003, 1003)
     # All parts go to one version, whatever becomes the latest meanwhile.
     assert {path for path in service.paths if path.endswith("predict")} == {"/models/line/versions/1/predict"}
+    first = prediction.warnings[0]
+    assert (first.row, first.feature, first.message) == (500, "x", "high")
 
 
 def test_the_first_error_ends_the_others() -> None:
-    def before(request: httpx.Request) -> httpx.Response | None:
-        return problem(500, "internal") if b"[20.0," in request.content else None
-
-    service = StandIn(before)
-    with client(service, max_rows_per_request=10, max_concurrency=2) as murho, pytest.raises(InternalError):
-        murho.predict({"x": np.arange(1000.0), "kind": ["a"] * 1000})
-    assert len(service.documents) < 50
-
-
-def test_problems_of_a_later_part_name_the_rows_of_the_whole() -> None:
-    def before(request: httpx.Request) -> httpx.Response | None:
-        if b"[20.0," not in request.content:
-            return None
-        wrong = {"pointer": "/inputs/x/3", "message": "Too strange."}
-        return problem(422, "bad-input", "70 things are wrong with the input; …", errors=[wrong] * 50)
-
-    with client(StandIn(before), max_rows_per_request=10) as murho, pytest.raises(InvalidInput) as caught:
-        murho.predict({"x": np.arange(50.0), "kind": ["a"] * 50})
-    assert str(caught.value.problems[0]) == "row 23, x: Too strange."
-    assert caught.value.total == 70
-    assert caught.value.status == 422
-
-
-def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_answer() -> None:
-    def before(request: httpx.Request) -> httpx.Response | None:
-        service.version = str(len(service.documents))
-        return problem(404, "nothing") if request.method == "GET" else None
-
-    service = StandIn(before)
-    with client(service, max_rows_per_request=10) as murho, pytest.raises(UnexpectedAnswer, match="was replaced"):
-        murho.predict({"x": np.arange(50.0), "kind": ["a"] * 50})
-
-
-def test_the_first_error_cuts_the_waits_of_the_others_short() -> None:
-    def before(request: httpx.Request) -> httpx.Response | None:
+    def before(request: httpx2.Request) -> httpx2.Response | None:
         if b"[0.0," in request.content:
             return problem(429, "queue-full", retry_after=30)
-        if b"[10.0," in request.content:
+        if b"[20.0," in request.content:
             time.sleep(0.2)
             return problem(500, "internal")
         return None
 
-    begin = time.monotonic()
-    with client(StandIn(before), max_rows_per_request=10) as murho, pytest.raises(InternalError):
-        murho.predict({"x": np.arange(20.0), "kind": ["a"] * 20})
+    service, begin = StandIn(before), time.monotonic()
+    with client(service, max_rows_per_request=10, max_concurrency=2) as murho, pytest.raises(InternalError):
+        murho.predict(table(1000))
+    assert len(service.documents) < 50
     while any(thread.name.startswith("murho-client") for thread in threading.enumerate()):
         assert time.monotonic() - begin < 10
         time.sleep(0.01)
 
 
-def test_draws_are_asked_for_in_small_parts() -> None:
+def test_problems_of_a_later_part_name_the_rows_of_the_whole() -> None:
+    def before(request: httpx2.Request) -> httpx2.Response | None:
+        if b"[20.0," not in request.content:
+            return None
+        errors = [{"pointer": "/inputs/x/3", "message": "Too strange."}] * 50
+        return problem(422, "bad-input", "70 things are wrong with the input; …", errors=errors)
+
+    with client(StandIn(before), max_rows_per_request=10) as murho, pytest.raises(InvalidInput) as caught:
+        murho.predict(table(50))
+    assert str(caught.value.problems[0]) == "row 23, x: Too strange."
+    assert (caught.value.total, caught.value.status) == (70, 422)
+
+
+def test_requests_are_small_where_rows_or_answers_have_many_numbers() -> None:
     service = StandIn()
     with client(service) as murho:
-        murho.predict({"x": np.arange(2000.0), "kind": ["a"] * 2000}, samples=1000, include=["draws"])
+        murho.predict(table(2000), samples=1000, include=["draws"])
     assert [len(document["inputs"]["x"]) for document in service.documents] == [1000, 1000]
+    service = StandIn(lambda request: wrong(x="No.") if request.method == "POST" else None)
+    with client(service) as murho, pytest.raises(InvalidInput):
+        murho.predict({f"{index}": [1.0] * 300 for index in range(1000)})
+    assert {len(document["inputs"]["0"]) for document in service.documents} <= {200, 100}
 
 
-# ---- replies
+# ---- responses
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "name"),
+    ("status", "kind"),
     [
-        (401, AuthenticationError, "no-key"),
-        (403, AuthenticationError, "no-key"),
-        (404, UnknownModel, "unknown-model"),
-        (413, TooLarge, "too-large"),
-        (415, ServiceError, "unsupported-media-type"),
-        (500, InternalError, "internal"),
-        (504, DeadlineExceeded, "deadline-passed"),
+        (401, AuthenticationError),
+        (403, AuthenticationError),
+        (404, UnknownModel),
+        (413, TooLarge),
+        (415, ServiceError),
+        (500, InternalError),
+        (504, DeadlineExceeded),
     ],
 )
-def test_problems_become_errors_of_their_kind(status: int, kind: type[MurhoClientError], name: str) -> None:
-    service = always(lambda: problem(status, name, "Do it otherwise."))
+def test_problems_become_errors_of_their_kind(status: int, kind: type[MurhoClientError]) -> None:
+    service = always(lambda: problem(status, "name", "Do it otherwise."))
     with client(service) as murho, pytest.raises(kind, match="Do it otherwise") as caught:
         murho.predict(ROWS)
     assert len(service.documents) == 1
     if isinstance(caught.value, ServiceError):
         assert caught.value.status == status
-        assert caught.value.problem["type"] == f"urn:murho:problem:{name}"
+        assert caught.value.problem["type"] == "urn:murho:problem:name"
 
 
 @pytest.mark.parametrize(
     ("response", "words"),
     [
-        (lambda: httpx.Response(200, html="<h1>Welcome to nginx!</h1>"), "Welcome to nginx.* no Murho service"),
-        (lambda: httpx.Response(404, html="<h1>Not Found</h1>"), "404 .*no Murho service"),
-        (lambda: httpx.Response(404, json={"detail": "Not Found"}), "Not Found.*no Murho service"),
-        (lambda: httpx.Response(302, headers={"location": "https://login.test/?token=1"}), r"redirects \(302\).*login"),
-        (lambda: httpx.Response(200, json={"predictions": [1, 2, 3]}), "left out model.*too old or too new"),
-        (lambda: httpx.Response(200, json=[1, 2, 3]), "no JSON object"),
-        (lambda: httpx.Response(200, content=b'{"mean": NaN}', headers={"content-type": "application/json"}), "JSON"),
+        (lambda: httpx2.Response(200, html="<h1>Welcome to nginx!</h1>"), "Welcome to nginx.* no Murho service"),
+        (lambda: httpx2.Response(404, html="<h1>Not Found</h1>"), "404 .*no Murho service"),
+        (lambda: httpx2.Response(404, json={"detail": "Not Found"}), "Not Found.*no Murho service"),
+        (
+            lambda: httpx2.Response(302, headers={"location": "https://login.test/?token=1"}),
+            r"redirects \(302\).*login",
+        ),
+        (lambda: httpx2.Response(200, json={"predictions": [1, 2, 3]}), "answered for no rows; 3 were sent"),
+        (lambda: httpx2.Response(200, json={"mean": [1.0]}), "1 rows; 3 were sent"),
+        (lambda: httpx2.Response(200, json={"mean": [1.0] * 3}), "isn't one that this client knows.*'model'"),
+        (lambda: httpx2.Response(200, json=[1, 2, 3]), "no JSON object"),
+        (lambda: httpx2.Response(200, content=b'{"mean": NaN}', headers={"content-type": "application/json"}), "JSON"),
         (cut, "22 bytes that are no JSON object; they may be cut"),
     ],
 )
-def test_what_is_no_murho_is_shown(response: Callable[[], httpx.Response], words: str) -> None:
+def test_what_is_no_murho_is_shown(response: Callable[[], httpx2.Response], words: str) -> None:
     with client(always(response), retries=1) as murho, pytest.raises(UnexpectedAnswer, match=words) as caught:
         murho.predict(ROWS)
-    assert "http://murho.test/predict" in str(caught.value)
     assert "token" not in str(caught.value)
-
-
-def test_an_answer_for_other_rows_is_none() -> None:
-    def before(request: httpx.Request) -> httpx.Response | None:
-        fewer = httpx.Request("POST", request.url, json={"inputs": {"x": [1.0]}, "samples": 1, "percentiles": []})
-        return StandIn().respond(fewer) if request.method == "POST" else None
-
-    with client(StandIn(before)) as murho, pytest.raises(UnexpectedAnswer, match="1 rows; 3 were sent"):
-        murho.predict(ROWS)
-
-
-def test_an_answer_with_missing_parts_is_none() -> None:
-    partial = {"model": {"name": "line", "version": "1"}, "target": "y", "samples": 1, "seed": 1, "mean": [1, 2, 3]}
-    with client(always(lambda: httpx.Response(200, json=partial))) as murho, pytest.raises(UnexpectedAnswer):
-        murho.predict(ROWS)
 
 
 # ---- attempts
@@ -360,12 +363,12 @@ def test_an_answer_with_missing_parts_is_none() -> None:
     [
         lambda: problem(429, "queue-full", retry_after=0),
         lambda: problem(503, "not-ready", retry_after=0),
-        lambda: httpx.Response(502, html="Bad Gateway"),
+        lambda: httpx2.Response(502, html="Bad Gateway"),
         cut,
         refuse,
     ],
 )
-def test_passing_failures_are_tried_again(response: Callable[[], httpx.Response]) -> None:
+def test_passing_failures_are_tried_again(response: Callable[[], httpx2.Response]) -> None:
     service = times(2, response)
     with client(service) as murho:
         np.testing.assert_allclose(murho.predict(ROWS).mean, [3, 5, 7])
@@ -381,33 +384,45 @@ def test_passing_failures_are_tried_again(response: Callable[[], httpx.Response]
     ],
 )
 def test_the_last_error_says_how_often_it_was_tried(
-    response: Callable[[], httpx.Response], kind: type[MurhoClientError]
+    response: Callable[[], httpx2.Response], kind: type[MurhoClientError]
 ) -> None:
-    with (
-        client(always(response), retries=2) as murho,
-        pytest.raises(kind, match=r"Tried 3 times in \d+\.\d seconds"),
-    ):
+    told = pytest.raises(kind, match=r"Tried 3 times in \d+\.\d seconds")
+    with client(always(response), retries=2) as murho, told:
         murho.predict(ROWS)
 
 
-def test_retry_after_is_waited_for() -> None:
-    service = times(1, lambda: problem(429, "queue-full", retry_after=1))
-    with client(service) as murho:
-        begin = time.monotonic()
+def waits(service: StandIn, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[float]:
+    """How long a client waits between its attempts, which it does at once here."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    with client(service, **options) as murho, pytest.raises(MurhoClientError):
         murho.predict(ROWS)
-    assert time.monotonic() - begin >= 1
+    return waited
 
 
-def test_no_attempt_is_made_after_the_deadline() -> None:
-    service = always(lambda: problem(429, "queue-full", retry_after=60))
-    begin = time.monotonic()
-    with client(service) as murho, pytest.raises(Busy, match="Tried once") as caught:
-        murho.predict(ROWS, timeout=20)
-    assert time.monotonic() - begin < 20
-    assert caught.value.retry_after == 60
+def test_waits_grow_and_are_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = waits(always(refuse), monkeypatch, retries=12, timeout=1000)
+    for number, wait in enumerate(waited):
+        assert min(5.0, 0.1 * 2**number) / 2 <= wait <= min(5.0, 0.1 * 2**number)
+    assert len(set(waited)) == len(waited) == 12
 
 
-def test_the_deadline_bounds_all_attempts_together() -> None:
+@pytest.mark.parametrize("retry_after", [30, formatdate(time.time() + 30, usegmt=True)])
+def test_retry_after_is_waited_for_but_not_beyond_the_timeout(
+    retry_after: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = always(lambda: problem(429, "queue-full", retry_after=retry_after))
+    (wait,) = waits(service, monkeypatch, retries=1, timeout=1000)
+    assert 20 <= wait <= 30.1
+    assert waits(service, monkeypatch, timeout=15) == []
+
+
+def test_a_retry_after_that_is_none_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    (wait,) = waits(always(lambda: problem(503, "x", retry_after="soon")), monkeypatch, retries=1)
+    assert wait <= 0.1
+
+
+def test_the_deadline_of_the_call_bounds_all_attempts_together() -> None:
     begin = time.monotonic()
     with client(always(refuse), retries=100) as murho, pytest.raises(Unreachable):
         murho.predict(ROWS, timeout=0.5)
@@ -418,26 +433,22 @@ def test_ready_is_a_question_and_not_an_error() -> None:
     for response, ready in [
         (lambda: problem(503, "not-ready"), False),
         (refuse, False),
-        (lambda: httpx.Response(200, json={"status": "ready"}), True),
+        (lambda: httpx2.Response(200, json={"status": "ready"}), True),
     ]:
         service = always(response, on="/readyz")
         with client(service) as murho:
             assert murho.ready() is ready
         assert len(service.requests) == 1
-    service = always(lambda: httpx.Response(200, html="Hello"), on="/readyz")
-    with client(service) as murho, pytest.raises(UnexpectedAnswer):
+    with client(always(cut, on="/readyz")) as murho, pytest.raises(UnexpectedAnswer):
         murho.ready()
 
 
 # ---- keys
 
 
-@pytest.mark.parametrize(
-    "response",
-    [lambda: problem(401, "no-key"), cut, refuse, lambda: httpx.Response(200, html="Hello"), lambda: problem(500, "a")],
-)
+@pytest.mark.parametrize("response", [lambda: problem(401, "no-key"), cut, refuse, lambda: problem(500, "a")])
 def test_no_error_repr_or_log_shows_the_key(
-    response: Callable[[], httpx.Response], caplog: pytest.LogCaptureFixture
+    response: Callable[[], httpx2.Response], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     service = always(response)
@@ -463,5 +474,27 @@ def test_the_environment_has_the_key_of_a_client_that_is_given_none(monkeypatch:
             murho.predict(ROWS)
         assert service.requests[-1].headers["authorization"] == f"Bearer {sent}"
     monkeypatch.setenv("MURHO_API_KEY", "two words")
-    with pytest.raises(ValueError, match="MURHO_API_KEY is empty, or has a space"):
+    with pytest.raises(ValueError, match="MURHO_API_KEY, is empty, or has a space"):
         client(service)
+
+
+# ---- progress
+
+
+def test_progress_is_shown_on_a_terminal_after_a_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with client(StandIn(), max_rows_per_request=1, max_concurrency=1) as murho:
+        murho.predict(ROWS)
+        murho.predict(ROWS, progress=False)
+        assert capsys.readouterr().err == ""
+        murho.predict(ROWS, progress=True)
+        shown = capsys.readouterr().err
+        assert shown.startswith("\r 33%: 1 of 3 rows, ")
+        assert shown.endswith("\r100%: 3 of 3 rows, 0 s left\n")
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+        murho.predict(ROWS)
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr("murho_client._display.QUIET_SECONDS", 0.0)
+        murho.predict(ROWS)
+        assert capsys.readouterr().err

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from murho_client import AsyncClient, Client, DeadlineExceeded, UnexpectedAnswer, Unreachable
@@ -79,7 +79,7 @@ class FaultyHandler(BaseHTTPRequestHandler):
 
     def respond(self) -> None:
         sent = self.rfile.read(int(self.headers.get("content-length", 0)))
-        reply = StandIn()(httpx.Request(self.command, f"{self.server.url}{self.path}", content=sent))
+        reply = StandIn()(httpx2.Request(self.command, f"{self.server.url}{self.path}", content=sent))
         body = reply.content
         fault = self.server.next_fault()
         half = len(body) // 2

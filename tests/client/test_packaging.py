@@ -59,10 +59,10 @@ def test_the_wheel_has_the_package_its_types_and_nothing_else(wheel: Path) -> No
     modules = {f"murho_client/{path.name}" for path in (CLIENT / "murho_client").glob("*.py")}
     assert names == {*modules, "murho_client/py.typed"}
     required = [line.split(": ")[1] for line in text.splitlines() if line.startswith("Requires-Dist")]
-    assert sorted(required) == ["httpx>=0.28", "numpy>=1.26"]
+    assert sorted(required) == ["httpx2>=2.12", "numpy>=1.26"]
 
 
-def test_the_import_needs_httpx_and_numpy_alone(wheel: Path) -> None:
+def test_the_import_needs_httpx2_and_numpy_alone(wheel: Path) -> None:
     blocked = ("torch", "fastapi", "pydantic", "orjson", "pyarrow", "pandas", "polars", "murho", "tqdm", "structlog")
     code = f"""
 import sys

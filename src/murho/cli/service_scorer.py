@@ -46,7 +46,7 @@ def connect(url: str) -> Client:
     except ModuleNotFoundError as error:
         raise OptionError(
             f"--url takes the client of the service, but there is no {error.name}: "
-            "pip install ./client in a clone of the repository"
+            "pip install 'murho[client]', or in a clone: pip install ./client"
         ) from error
     try:
         return Client(url, timeout=SECONDS_PER_REQUEST, max_rows_per_request=ROWS_PER_REQUEST, retries=RETRIES)
