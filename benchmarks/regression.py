@@ -188,6 +188,6 @@ def _free_energy(fitted: Fit, training: Rows, system: System) -> tuple[float, fl
         for _ in range(repeats):
             outputs = network(training.features, generator, draws_at_a_time)
             nll -= len(training) * float(fitted.likelihood.log_density(outputs, targets).mean()) / repeats
-            divergence, _, _ = system.prior.kl_gradient(network.mu, network.sigma(), network.groups, generator)
+            divergence = system.prior.kl(network.mu, network.sigma(), network.groups, generator)
             kl += float(divergence.mean()) / repeats
     return nll + kl, kl

@@ -9,16 +9,18 @@ PyTorch is imported when it is needed: a mistyped device is answered at once.
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import os
 import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from murho.model.errors import OptionError
 
@@ -36,6 +38,7 @@ __all__ = [
     "in_parts",
     "interrupts_held_back",
     "let_threads_sleep",
+    "load_compiled",
     "memory_size",
     "resolve_device",
     "threads_for",
@@ -44,6 +47,8 @@ __all__ = [
     "use_threads_for_fitting",
 ]
 
+
+Loaded = TypeVar("Loaded")
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
@@ -220,6 +225,43 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
 def _helpers(threads: int) -> ThreadPoolExecutor:
     """A pool of threads that sleep until they get work."""
     return ThreadPoolExecutor(threads, thread_name_prefix="murho-helper")
+
+
+LONG_SECONDS = 3.0
+"""Loading compiled code takes about one second; what takes longer than this is compiling."""
+
+
+def load_compiled(load: Callable[[], Loaded]) -> Loaded | None:
+    """Load compiled code, or log why there is none.
+
+    Numba is an extra (``murho[compiled]``). Loading takes about a second and 120 MiB. On its first use on a machine the
+    code is compiled, which takes about twenty seconds. A failure here is no error: PyTorch computes the same.
+
+    Args:
+        load: Imports the compiled functions; an error says that they do not work on this Python or processor.
+
+    Returns:
+        What it returns; None where Numba is missing, or ``load`` failed.
+    """
+    log = logging.getLogger("murho.engines")
+    words = "compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it"
+    timer = threading.Timer(LONG_SECONDS, log.info, (words,))
+    timer.daemon = True
+    timer.start()
+    try:
+        return load()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
+            raise
+        log.info(
+            "PyTorch computes: compiled code needs Numba; "
+            "run pip install '.[compiled]' in a clone of Murho's repository"
+        )
+    except Exception as error:  # whatever a compiler may fail with
+        log.warning("PyTorch computes, more slowly: compiled code can't be loaded here (%r)", error)
+    finally:
+        timer.cancel()
+    return None
 
 
 def give_back() -> None:

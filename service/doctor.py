@@ -91,7 +91,7 @@ def _threads(_: Settings) -> Iterator[Finding]:
 
 def _engine(_: Settings) -> Iterator[Finding]:
     try:
-        from murho.model.predictive.compiled.jit import code_folder
+        from murho.model.compiling import code_folder
         from murho.model.predictive.compiled_engine import compile_kernels
     except ModuleNotFoundError:
         yield Finding("compiled engine", "note", f"Numba is not installed, PyTorch answers; {COMPILED}")

@@ -46,17 +46,6 @@ class Bernoulli(ClassLikelihood):
         """Log probability of the observed class, ``[M, B]``; see `Likelihood.log_density`."""
         return functional.logsigmoid((2.0 * targets - 1.0) * outputs[..., 0])
 
-    def gradient(
-        self,
-        outputs: Tensor,
-        targets: Tensor,
-        factor: float | Tensor,
-        beta: float = 0.0,  # noqa: ARG002 - there is no noise
-    ) -> tuple[Tensor, Tensor]:
-        """Log probability and its derivative, ``target - sigmoid(output)``; see `Likelihood.gradient`."""
-        by_output = (targets - torch.sigmoid(outputs[..., 0])).unsqueeze(-1)
-        return self.log_density(outputs, targets), by_output.mul_(factor)
-
 
 class Categorical(ClassLikelihood):
     """``p(class) = softmax(outputs)``: one logit for each of C classes."""
@@ -84,21 +73,6 @@ class Categorical(ClassLikelihood):
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log probability of the observed class, ``[M, B]``; see `Likelihood.log_density`."""
         return self._observed(self.log_probabilities(outputs), targets).squeeze(-1)
-
-    def gradient(
-        self,
-        outputs: Tensor,
-        targets: Tensor,
-        factor: float | Tensor,
-        beta: float = 0.0,  # noqa: ARG002 - there is no noise
-    ) -> tuple[Tensor, Tensor]:
-        """Log probability and its derivative, ``[class observed] - softmax``; see `Likelihood.gradient`."""
-        log_probabilities = self.log_probabilities(outputs)
-        log_density = self._observed(log_probabilities, targets)
-        gradient = log_probabilities.exp_().neg_()
-        index = targets.long().expand(outputs.shape[:-1]).unsqueeze(-1)
-        gradient.scatter_add_(-1, index, torch.ones_like(log_density))
-        return log_density.squeeze(-1), gradient.mul_(factor)
 
     @staticmethod
     def _observed(log_probabilities: Tensor, targets: Tensor) -> Tensor:

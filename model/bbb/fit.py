@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import torch
-from torch import Tensor
 
-from murho.model.bbb.free_energy import GradientClipping, GradientStep, kl_weights
-from murho.model.bbb.optimisers import Adam, ParameterAverage, Schedule
+from murho.model.bbb.free_energy import kl_weights, require_finite
+from murho.model.bbb.optimisers import Schedule
 from murho.model.bbb.rows import mixture_nll
+from murho.model.bbb.steps import StepOptions, steps_of
 from murho.model.runtime import interrupts_held_back
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Epoch:
         number: Number of finished epochs, from 1.
         epochs: Most epochs to run.
         negative_log_likelihood: Expectation under the posterior, mean over the epoch.
-        kl: ``KL / N``, mean over the epoch.
+        kl: ``KL / N`` at the last validation; before the first, that of the start.
         validation: Negative log likelihood of the mixture in the last validation; NaN before the first.
         seconds: Seconds since the fit began.
         progress: Share of the schedule that is done, from 0 to 1: a fit with a budget may end before its last epoch.
@@ -184,15 +184,21 @@ def fit(
     device, seed, members = device or torch.device("cpu"), options.seed, network.architecture.members
     training, validation = training.to(device), validation.to(device)
     network, likelihood = network.to(device), likelihood.to(device)
-    order, noise = torch.Generator().manual_seed(seed + 1), torch.Generator(device).manual_seed(seed + 2)
-    parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-    optimiser, averaged = Adam(parameters, options.learning_rate), ParameterAverage(parameters)
-    clipping, seen = GradientClipping(network, likelihood), training.seen_by(members)
-    step = GradientStep(
-        network, likelihood, prior, total_rows=seen.longest, draws=options.draws_per_step, kl_ratios=seen.uneven
-    )
+    order, seen = torch.Generator().manual_seed(seed + 1), training.seen_by(members)
     minibatches = max(1, math.ceil(seen.longest / options.batch_size))
     shares = kl_weights(options.kl_weights, minibatches)
+    steps = steps_of(
+        network,
+        likelihood,
+        prior,
+        training,
+        seen,
+        learning_rate=options.learning_rate,
+        draws=options.draws_per_step,
+        minibatches=minibatches,
+        seed=seed + 2,
+    )
+    averaged = steps.averaged
     schedule = Schedule(options, options.epochs * minibatches)
     # Validations take about a fifth of the time: a step costs about as much as three forward passes.
     passes = len(validation) * VALIDATION_DRAWS / (3 * options.batch_size * options.draws_per_step)
@@ -203,30 +209,16 @@ def fit(
 
     began, work, stopped, history = time.monotonic(), 0.0, "epochs", list[Epoch]()
     best, best_epoch, temperature, waited, measured = math.inf, 0, schedule.temperature, 0, math.nan
+    kl = _kl(network, prior, seed) / seen.longest
     try:
         for number in range(1, options.epochs + 1):
-            sums = torch.zeros(2, device=device)
-            # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
-            for rows, share in zip(seen.shuffled(order).tensor_split(minibatches, dim=1), shares, strict=True):
-                features, targets = training.features[rows], training.targets[rows]
-                energy = step(
-                    features,
-                    targets,
-                    None if training.weights is None else training.weights[rows],
-                    kl_weight=share,
-                    minibatches=minibatches,
-                    temperature=schedule.temperature,
-                    beta=schedule.beta,
-                    generator=noise,
-                )
-                clipping.clip(energy, features, targets, number)
-                optimiser.learning_rate = schedule.learning_rate
-                optimiser.step()
-                averaged.step()
+            of_steps = []
+            for share in shares:
+                of_steps.append(StepOptions(share, schedule.temperature, schedule.beta, schedule.learning_rate))
                 schedule.step()
-                sums += torch.stack((energy.negative_log_likelihood, energy.kl))
+            # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
+            nll = steps.take(seen.shuffled(order).tensor_split(minibatches, dim=1), of_steps, number) / minibatches
             work += work_of_epoch
-            nll, kl = (sums / minibatches).tolist()
             spent = time.monotonic() - began if options.budget_by_clock else work
             schedule.keep_within_budget(spent)
             out_of_budget = options.budget is not None and spent > options.budget
@@ -234,8 +226,9 @@ def fit(
             if number % epochs_between == 0 or last:
                 work += work_of_validation
                 current = averaged.load(averaged.average)
-                measured = mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, seed + 3)
-                clipping.check_validation(measured, number)
+                measured = mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, seed + 3, steps.outputs)
+                kl = _kl(network, prior, seed) / seen.longest
+                require_finite(network, likelihood, number, {"the validation": torch.tensor(measured)})
                 averaged.load(current)
                 # Before the KL has its full weight, the parameters are not those of the posterior.
                 if options.patience is None or (schedule.warm and measured < best - 1e-4):
@@ -267,6 +260,13 @@ def fit(
         stopped = "interrupted"
     temperature = options.temperature or temperature
     return Fit(network, likelihood, len(history), best_epoch, stopped, tuple(history), temperature, work)
+
+
+@torch.no_grad()
+def _kl(network: BayesianNetwork, prior: Prior, seed: int) -> float:
+    """Mean over members of ``KL(q || prior)``, nats."""
+    generator = torch.Generator(network.mu.device).manual_seed(seed + 4)
+    return float(prior.kl(network.mu, network.sigma(), network.groups, generator).mean())
 
 
 @dataclass(frozen=True, slots=True)

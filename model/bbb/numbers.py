@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from murho.model.bbb.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikelihood, beta_weights
+from murho.model.bbb.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikelihood
 from murho.model.bbb.network import inverse_softplus
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.distributions.predictive import Predictive
@@ -74,15 +74,15 @@ class GaussianMixtureLikelihood(NumericLikelihood):
         log_tail = torch.special.log_ndtr((below.to(residual) - above.to(residual)) * residual)
         return torch.where(above | below, log_tail, log_density)
 
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Log density and its derivative, with even pulls on the means; see `Likelihood.gradient`."""
-        log_density, by_output = super().gradient(outputs, targets, factor)
-        if beta > 0.0:
-            by_mean, (_, noise, _) = by_output[..., : self.means], self.components(outputs)
-            by_mean.mul_(beta_weights(noise.expand_as(by_mean), beta, factor))
-        return log_density, by_output
+    def evened(self, outputs: Tensor, weights: Tensor, beta: float) -> Tensor:
+        """Means with even pulls, where the noise differs between rows; see `Likelihood.evened`."""
+        noise = self.components(outputs.detach())[1]
+        if noise.shape[1] == 1:
+            return outputs
+        factors, weights = noise.pow(2.0 * beta), weights.unsqueeze(-1)
+        factors = factors / ((factors * weights).sum(dim=1, keepdim=True) / weights.sum(dim=-2, keepdim=True))
+        means = outputs[..., : self.means]
+        return torch.cat((means * factors + (means * (1.0 - factors)).detach(), outputs[..., self.means :]), dim=-1)
 
     def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:
         """Means of the mixtures; see `Likelihood.function_values`."""
@@ -128,39 +128,6 @@ class GaussianNoise(GaussianMixtureLikelihood):
         """Log density of a Gaussian, ``[M, B]``; see `Likelihood.log_density`."""
         means, noise, _ = self.components(outputs)
         return self.log_gaussians(means, noise, targets)[..., 0]
-
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Log density and its derivative, in closed form where there are no limits; see `Likelihood.gradient`."""
-        if self.limits is not None:
-            return super().gradient(outputs, targets, factor, beta)
-        noise = self.noise(outputs)
-        precision = noise.reciprocal()
-        residual = torch.sub(targets, outputs.select(2, 0)).mul_(precision)
-        square = residual * residual
-        log_density = torch.sub(torch.log(precision * math.exp(-LOG_SQRT_2PI)), square, alpha=0.5)
-        scale = precision * (factor if isinstance(factor, float) else factor[..., 0])
-        by_mean = residual.mul_(scale)
-        if beta > 0.0 and noise.shape[1] > 1:
-            by_mean.mul_(beta_weights(noise.unsqueeze(2), beta, factor)[..., 0])
-        by_output = self._noise_gradient(square, scale, outputs)
-        if by_output is None:
-            return log_density, by_mean.unsqueeze(2)
-        return log_density, torch.stack((by_mean, by_output), dim=2)
-
-    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002 - the noise is not learned here
-        """Apply the chain rule from the noise, with derivative ``scale (square - 1)``, to the source of the noise.
-
-        Args:
-            square: Squared residuals in units of the noise, ``[M, B]``; may be overwritten.
-            scale: ``factor / noise``, broadcastable to ``square``.
-            outputs: Network outputs, ``[M, B, P]``.
-
-        Returns:
-            The derivative by the second output, ``[M, B]``; None if the network has no second output.
-        """
-        return None
 
     def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
         """One Gaussian per row (K = 1), without weights; see `Likelihood.components`."""
@@ -220,30 +187,22 @@ class HomoscedasticNoise(GaussianNoise):
         super().__init__()
         rho = inverse_softplus(torch.tensor(initial - NOISE_FLOOR, dtype=torch.float64)).float()
         self.rho = nn.Parameter(rho.expand(members, 1).clone())
-        self._earlier: tuple[float, Tensor] | None = None
+        self.earlier: tuple[float, Tensor] | None = None
 
     def remember(self, share: float) -> None:
         """Count earlier rows with squared residuals as large as the present variance; see `Likelihood.remember`."""
-        self._earlier = share, noise_of(self.rho.detach()).square()
+        self.earlier = share, noise_of(self.rho.detach()).square()
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
         """The noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
         return noise_of(self.rho if members is None else self.rho[members])
 
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """With the slope of ``share (log noise + variance / (2 noise^2))``: minus the log density of earlier rows."""
-        gradients = super().gradient(outputs, targets, factor, beta)
-        if self._earlier is not None and self.rho.grad is not None:
-            (share, variance), noise = self._earlier, noise_of(self.rho.detach())
-            slope = share * (noise.reciprocal() - variance.to(noise) / noise**3)
-            self.rho.grad += slope * torch.sigmoid(self.rho.detach())
-        return gradients
-
-    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
-        by_noise = square.sub_(1.0).mul_(scale).sum(dim=1, keepdim=True)
-        self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus
+    def earlier_loss(self) -> float | Tensor:
+        """``share (log noise + variance / (2 noise^2))``: minus the log density of earlier rows."""
+        if self.earlier is None:
+            return 0.0
+        (share, variance), noise = self.earlier, noise_of(self.rho)
+        return share * (torch.log(noise) + 0.5 * variance.to(noise) / noise.square()).sum()
 
 
 class HeteroscedasticNoise(GaussianNoise):
@@ -260,9 +219,6 @@ class HeteroscedasticNoise(GaussianNoise):
     def initial_outputs(self) -> dict[int, float]:
         """The initial noise, the same for every row; see `Likelihood.initial_outputs`."""
         return {1: float(inverse_softplus(torch.tensor(INITIAL_NOISE)))}
-
-    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor:
-        return square.sub_(1.0).mul_(scale).mul_(torch.sigmoid(outputs.select(2, 1)))  # the slope of softplus
 
 
 MOST_COMPONENTS = 20
@@ -327,25 +283,6 @@ class MixtureNoise(GaussianMixtureLikelihood):
         means, raw, logits = outputs.split(self.means, dim=-1)
         of_each = self.log_gaussians(means, NOISE_FLOOR + functional.softplus(raw), targets)
         return torch.logsumexp(torch.log_softmax(logits, dim=-1) + of_each, dim=-1)
-
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float | Tensor, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
-        if self.limits is not None:
-            return super().gradient(outputs, targets, factor, beta)
-        means, raw, logits = outputs.split(self.means, dim=-1)
-        noise = NOISE_FLOOR + functional.softplus(raw)
-        residual = (targets.unsqueeze(-1) - means) / noise
-        joint = torch.log_softmax(logits, dim=-1) - 0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
-        log_density = torch.logsumexp(joint, dim=-1)
-        share = torch.exp(joint - log_density.unsqueeze(-1))  # responsibility of each component for the target
-        by_mean = share * residual / noise
-        if beta > 0.0:
-            by_mean.mul_(beta_weights(noise, beta, factor))
-        by_noise = share * (residual.square() - 1.0) / noise
-        by_output = (by_mean, by_noise * torch.sigmoid(raw), share - torch.softmax(logits, dim=-1))
-        return log_density, torch.cat(by_output, dim=-1).mul_(factor)
 
 
 def _weights(logits: Tensor) -> Tensor:

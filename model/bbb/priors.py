@@ -32,10 +32,8 @@ __all__ = [
 class Prior(Protocol):
     """The interface of a prior over weights."""
 
-    def kl_gradient(
-        self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the divergence of the posterior of all weights from the prior, and its closed-form derivatives.
+    def kl(self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The divergence of the posterior of all weights from the prior, which can be differentiated.
 
         Args:
             mu: Means, ``[M, P]``.
@@ -44,25 +42,19 @@ class Prior(Protocol):
             generator: Source of the draws of a Monte Carlo estimate; unused in closed forms.
 
         Returns:
-            The divergence in nats, ``[M]``, summed over the weights of each member; its derivatives with respect to mu
-            and to sigma, ``[M, P]`` each.
+            ``[M]``, nats, summed over the weights of each member.
         """
         ...
 
 
-def gaussian_kl(
-    mu: Tensor, sigma: Tensor, mean: Tensor | float, scale: Tensor | float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`Prior.kl_gradient` of the prior ``N(mean, scale^2)``.
+def gaussian_kl(mu: Tensor, sigma: Tensor, mean: Tensor | float, scale: Tensor | float) -> Tensor:
+    """`Prior.kl` of the prior ``N(mean, scale^2)``.
 
     Each weight adds ``log(s0 / s) + (s^2 + (m - m0)^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a
     general Gaussian).
     """
-    precision, moved = scale**-2, mu - mean
-    by_mu, by_sigma = moved * precision, sigma * precision
-    squares = (moved * by_mu).addcmul_(sigma, by_sigma).sum(dim=1)
-    kl = 0.5 * (squares - mu.shape[1]) - torch.log(sigma / scale).sum(dim=1)
-    return kl, by_mu, by_sigma.sub_(sigma.reciprocal())
+    squares = (sigma.square() + (mu - mean).square()) / scale**2
+    return (0.5 * (squares - 1.0) - torch.log(sigma / scale)).sum(dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +68,14 @@ class GaussianPrior(Stored):
     sigma: Positive = 1.0
     kind: Literal["gaussian"] = "gaussian"
 
-    def kl_gradient(
+    def kl(
         self,
         mu: Tensor,
         sigma: Tensor,
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the exact divergence and derivatives (`Prior.kl_gradient`)."""
+    ) -> Tensor:
+        """The exact divergence (`Prior.kl`)."""
         return gaussian_kl(mu, sigma, 0.0, self.sigma)
 
 
@@ -105,28 +97,22 @@ class ScaleMixturePrior(Stored):
     sigma2: Positive = 0.1
     kind: Literal["scale-mixture"] = "scale-mixture"
 
-    def kl_gradient(
+    def kl(
         self,
         mu: Tensor,
         sigma: Tensor,
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return unbiased estimates from one reparameterised draw of every weight (`Prior.kl_gradient`)."""
-        epsilon = torch.empty_like(mu).normal_(generator=generator)
-        weights = torch.addcmul(mu, sigma, epsilon)
-        # log(wide) - log(narrow) is linear in w^2, and log(wide + narrow) is log(narrow) + softplus of it. With half a
-        # million weights every further operation counts.
-        squares = weights * weights
+    ) -> Tensor:
+        """An unbiased estimate from one reparameterised draw of every weight (`Prior.kl`)."""
+        squares = torch.addcmul(mu, sigma, torch.empty_like(mu).normal_(generator=generator)).square()
+        # log(wide) - log(narrow) is linear in w^2, and log(wide + narrow) is log(narrow) + softplus of it.
         narrow, wide = self.sigma2**-2, self.sigma1**-2
-        constant = math.log(self.pi / (1.0 - self.pi)) - math.log(self.sigma1 / self.sigma2)
-        logit = (squares * (0.5 * (narrow - wide))).add_(constant)
-        entropy_and_cross = torch.log(sigma).add_(functional.softplus(logit)).sub_(squares, alpha=0.5 * narrow)
+        logit = squares * (0.5 * (narrow - wide)) + math.log(self.pi * self.sigma2 / ((1.0 - self.pi) * self.sigma1))
+        entropy_and_cross = torch.log(sigma) + functional.softplus(logit) - 0.5 * narrow * squares
         # The constants of the narrow component and of the entropy; log(2 pi) / 2 is in both.
         constants = mu.shape[1] * (math.log(self.sigma2) - math.log1p(-self.pi) - 0.5)
-        kl = constants - entropy_and_cross.sum(dim=1)
-        by_weight = logit.sigmoid_().mul_(wide - narrow).add_(narrow).mul_(weights)  # share of the wide component
-        return kl, by_weight, epsilon.mul_(by_weight).sub_(sigma.reciprocal())
+        return constants - entropy_and_cross.sum(dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +121,7 @@ class EmpiricalBayesPrior(Stored):
 
     With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the tensor, the optimum is
     ``s^2 = (sum(sigma^2 + mu^2) + 2 beta) / (n + 2 alpha + 2)`` (Wu et al. 2019, "Deterministic Variational Inference",
-    section 4). The divergence includes the negative log hyperprior of the optimum, so its gradient is exact by the
-    envelope theorem.
+    section 4). The divergence includes the negative log hyperprior of the optimum.
 
     Attributes:
         alpha: Shape of the hyperprior.
@@ -147,30 +132,23 @@ class EmpiricalBayesPrior(Stored):
     beta: Positive = 0.101
     kind: Literal["empirical-bayes"] = "empirical-bayes"
 
-    def kl_gradient(
+    def kl(
         self,
         mu: Tensor,
         sigma: Tensor,
         groups: Tensor,
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the exact divergence and derivatives (`Prior.kl_gradient`).
-
-        They are exact because the derivative with respect to the optimal scales is zero.
-        """
+    ) -> Tensor:
+        """The exact divergence at the optimal scales (`Prior.kl`)."""
         counts = torch.bincount(groups)
-        moments = mu.new_zeros((len(mu), len(counts)))
-        moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
+        zeros = mu.new_zeros((len(mu), len(counts)))
+        moments = zeros.index_add(1, groups, sigma.square() + mu.square())
         variance = (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0))
-        precision = variance.reciprocal()
-        of_weights = precision.index_select(1, groups)
-        by_mu, by_sigma = mu * of_weights, torch.sub(sigma * of_weights, sigma.reciprocal())
         # Terms shared by all weights of a tensor, with the negative log hyperprior, are summed over the tensors.
         hyperprior = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
         constant = len(counts) * hyperprior - 0.5 * mu.shape[1]
-        of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance)
-        of_tensors.addcmul_((0.5 * moments + self.beta), precision)
-        return (of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1)).add_(constant), by_mu, by_sigma
+        of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance) + (0.5 * moments + self.beta) / variance
+        return of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1) + constant
 
 
 StoredPrior: TypeAlias = Annotated[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior, Field(discriminator="kind")]
@@ -192,12 +170,12 @@ class PosteriorPrior:
     mean: Tensor
     scale: Tensor
 
-    def kl_gradient(
+    def kl(
         self,
         mu: Tensor,
         sigma: Tensor,
         groups: Tensor,  # noqa: ARG002 - each weight has a prior of its own
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the exact divergence and derivatives (`model.bbb.priors.Prior.kl_gradient`)."""
+    ) -> Tensor:
+        """The exact divergence (`Prior.kl`)."""
         return gaussian_kl(mu, sigma, self.mean, self.scale)

@@ -204,6 +204,7 @@ def judged(
     draws: int,
     seed: int,
     size: int,
+    forward: Callable[[Tensor, torch.Generator, int], Tensor] | None = None,
 ) -> list[Tensor]:
     """What is taken of the network's outputs for every row and each of its judges.
 
@@ -217,15 +218,18 @@ def judged(
         draws: Draws per row and judge.
         seed: Seed of the draws. The same seed gives the same noise in every call, so two fits compare fairly.
         size: Rows at a time, of all members.
+        forward: The network's outputs of rows, ``[M, B, D]``, under draws of their own (`BayesianNetwork.forward`);
+            None: the network's own.
 
     Returns:
         ``[J, N, …]`` each.
     """
+    forward = forward or network
     generator = torch.Generator(rows.features.device).manual_seed(seed)
     members, kept = network.architecture.members, list[Tensor]()
     with torch.no_grad():
         for numbers, valid, places in rows.judged_by(members, size):
-            parts = of_outputs(network(rows.features[numbers], generator, draws), rows.targets[numbers])
+            parts = of_outputs(forward(rows.features[numbers], generator, draws), rows.targets[numbers])
             kept = kept or [part.new_empty((rows.judges(members), len(rows), *part.shape[2:])) for part in parts]
             for part, into in zip(parts, kept, strict=True):
                 into[*places] = part[valid]
@@ -242,7 +246,14 @@ def ensemble_of(alone: Score, together: Score, network: BayesianNetwork, rows: R
     return ensemble_score(alone, together, rows.judges(members), members) if network.alike else together
 
 
-def mixture_nll(network: BayesianNetwork, likelihood: Likelihood, rows: Rows, draws: int, seed: int) -> float:
+def mixture_nll(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    rows: Rows,
+    draws: int,
+    seed: int,
+    forward: Callable[[Tensor, torch.Generator, int], Tensor] | None = None,
+) -> float:
     """Negative log likelihood of the mixture over ``draws`` draws per row and all members, nats per row.
 
     Only members that have not seen a row judge it. If these are several members, but not all, the score is extrapolated
@@ -254,7 +265,7 @@ def mixture_nll(network: BayesianNetwork, likelihood: Likelihood, rows: Rows, dr
         of_draws = likelihood.log_density(outputs, targets.repeat(1, draws)).double().unflatten(1, (draws, -1))
         return [torch.logsumexp(of_draws, dim=1) - math.log(draws)]
 
-    (single,) = judged(network, rows, log_densities, draws=draws, seed=seed, size=2048)
+    (single,) = judged(network, rows, log_densities, draws=draws, seed=seed, size=2048, forward=forward)
     mixture = torch.logsumexp(single, dim=0) - math.log(len(single))
     alone = -float(rows.mean(single.clamp_min(LEAST_LOG_DENSITY)).mean())
     together = -float(rows.mean(mixture.clamp_min(LEAST_LOG_DENSITY)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -20,7 +19,7 @@ from murho.model.distributions.classes import SettledDraws, share_of_entropy
 from murho.model.distributions.transforms import Identity, Logarithm
 from murho.model.predictive.plans import ClassPlan, ClassTargetModel, PredictionPlan, TargetModel
 from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
-from murho.model.runtime import in_parts
+from murho.model.runtime import in_parts, load_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +46,6 @@ __all__ = [
 
 _LOG = logging.getLogger("murho.engines")
 
-LONG_SECONDS = 3.0
-"""Loading takes about one second; what takes longer than this is compiling."""
-
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
@@ -70,24 +66,8 @@ class Kernels:
 
 @cache
 def load() -> Kernels | None:
-    """Load the compiled functions; None where Numba is missing, or does not work on this Python or processor."""
-    words = "compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it"
-    timer = threading.Timer(LONG_SECONDS, _LOG.info, (words,))
-    timer.daemon = True
-    timer.start()
-    try:
-        return compile_kernels()
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
-            raise
-        _LOG.info(
-            "PyTorch answers: compiled code needs Numba; run pip install '.[compiled]' in a clone of Murho's repository"
-        )
-    except Exception as error:  # whatever a compiler may fail with
-        _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
-    finally:
-        timer.cancel()
-    return None
+    """Load the compiled functions once; None where PyTorch computes all answers (`load_compiled`)."""
+    return load_compiled(compile_kernels)
 
 
 def compile_kernels() -> Kernels:

@@ -1,4 +1,4 @@
-"""Small networks, and whether the gradient written out for them equals the one of automatic differentiation."""
+"""Small networks, and whether the gradient of a step is that of the free energy's definition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def small_network(
 def assert_gradient_is_of_the_free_energy(
     network: BayesianNetwork, likelihood: Likelihood, prior: Prior, draws: int, *, weighted: bool = False
 ) -> None:
-    """The loss of one minibatch, its parts and its gradient: written out, and by automatic differentiation."""
+    """The loss of one minibatch, its parts and its gradient: of the step, and of the definition."""
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(7, INPUTS, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, generator=generator, dtype=torch.float64)

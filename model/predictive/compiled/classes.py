@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from murho.model.compiling import compiled, exponential, part, widest_vectors
 from murho.model.distributions.classes import CLOSE, STEPS
-from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
-from murho.model.predictive.compiled.special import exponential
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,26 +1,28 @@
 """The network's forward pass of many rows, compiled.
 
-Matrix products are direct calls of MKL, the library that PyTorch's own products use. A call through PyTorch has an
-overhead of about ten microseconds. Loops in compiled code multiply tiles small enough to stay in the CPU's cache, for
-which this overhead would be most of the time.
+Loops in compiled code multiply tiles small enough to stay in the CPU's cache. For these the overhead of a call through
+PyTorch would be most of the time.
 """
 
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import llvmlite.binding
 import numpy as np
-import torch
-from numba.core import types
 
-from murho.model.predictive.compiled.jit import compiled, widest_vectors
-from murho.model.predictive.compiled.special import ONE, QUICK_FURTHEST, quick_exponential
+from murho.model.compiling import (
+    ONE,
+    QUICK_FURTHEST,
+    compiled,
+    own_threads,
+    quick_exponential,
+    require_products,
+    sgemm,
+    widest_vectors,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -28,20 +30,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
 
-__all__ = ["forward_draws", "own_threads", "sgemm", "silu"]
+__all__ = ["forward_draws", "silu"]
 
 
-SYMBOLS = {"murho_sgemm": "sgemm_", "murho_own_threads": "MKL_Set_Num_Threads_Local"}
-"""Names of the functions in compiled code, and in the library."""
-
-sgemm: Callable[..., None] = types.ExternalFunction("murho_sgemm", types.void(*(types.int64,) * 13))
-"""The matrix product of BLAS; all arguments are addresses."""
-own_threads: Any = types.ExternalFunction("murho_own_threads", types.int32(types.int32))
-"""Sets the number of threads of MKL's products in the calling thread; returns the previous number."""
-
-_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-for _ours, _theirs in SYMBOLS.items():  # an AttributeError where PyTorch uses another library than MKL
-    llvmlite.binding.add_symbol(_ours, ctypes.cast(getattr(_library, _theirs), ctypes.c_void_p).value)
+require_products()
 
 
 @compiled("void(float32[::1])")

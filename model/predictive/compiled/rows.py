@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from murho.model.distributions.steps import DOUBLE, SINGLE, SQRT_HALF, cornish_fisher, taylor_step
-from murho.model.distributions.transforms import LEAST_DEVIATION
-from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
-from murho.model.predictive.compiled.special import (
+from murho.model.compiling import (
     QUICK_FURTHEST,
     THREE,
     ZERO,
     Real,
+    compiled,
     complement,
     exponential,
+    part,
     quick_complement,
     quick_exponential,
     quick_softplus,
+    widest_vectors,
 )
+from murho.model.distributions.steps import DOUBLE, SINGLE, SQRT_HALF, cornish_fisher, taylor_step
+from murho.model.distributions.transforms import LEAST_DEVIATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

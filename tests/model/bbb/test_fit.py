@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from murho.model.bbb.fit import FitOptions, WorkModel
-from murho.model.bbb.free_energy import GradientStep
 from murho.model.bbb.network import Architecture
 from murho.model.bbb.optimisers import FINAL_LEARNING_RATE, FINAL_RATE_OF_PATH, Adam, ParameterAverage, Schedule
 from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.rows import Rows
+from murho.model.bbb.steps import CompiledSteps, PlainSteps
 from tests.model.conftest import small_fit, small_rows
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def test_a_fit_that_is_interrupted_in_its_first_epoch_has_nothing_to_keep(monkey
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(GradientStep, "__call__", interrupted)
+    for steps in (PlainSteps, CompiledSteps):
+        monkeypatch.setattr(steps, "take", interrupted)
     rows = small_rows()
     with pytest.raises(KeyboardInterrupt):
         small_fit(rows, rows, epochs=500)

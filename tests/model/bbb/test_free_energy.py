@@ -1,4 +1,4 @@
-"""The free energy: its gradient against automatic differentiation, its sum over an epoch, clipping, non-finite fits."""
+"""The free energy: its gradient against that of its definition, its sum over an epoch, clipping, non-finite fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from murho.model.bbb.fit import FitOptions, fit
-from murho.model.bbb.free_energy import GRADIENT_NORM, FreeEnergy, GradientClipping, GradientStep, kl_weights
+from murho.model.bbb.free_energy import (
+    GRADIENT_NORM,
+    FreeEnergy,
+    GradientClipping,
+    GradientStep,
+    kl_weights,
+    require_finite,
+)
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("noise", NOISE_KINDS)
 @pytest.mark.parametrize("prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()])
 @pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
-def test_loss_and_gradient_equal_automatic_differentiation(
+def test_loss_and_gradient_are_those_of_the_definition(
     activation: str, noise: str, prior: Prior, members: int, draws: int, skip: bool
 ) -> None:
     likelihood = make_likelihood(noise, members=members, sigma=0.3, components=2).double()
@@ -198,11 +205,10 @@ def test_large_finite_gradients_do_not_stop_a_fit() -> None:
 
 def test_a_validation_that_is_not_finite_names_the_parameter() -> None:
     network, likelihood = small_model()
-    clipping = GradientClipping(network, likelihood)
-    clipping.check_validation(1.0, 3)
+    require_finite(network, likelihood, 3, {"the validation": torch.tensor(1.0)})
     with pytest.raises(FitError, match=r"epoch 3 \(the validation\)"):
-        clipping.check_validation(torch.inf, 3)
+        require_finite(network, likelihood, 3, {"the validation": torch.tensor(torch.inf)})
     with torch.no_grad():
         network.rho[0, -1] = torch.nan  # the last entry is the last layer's bias: names follow the parameters
     with pytest.raises(FitError, match=r"epoch 4 \(layers\.1\.bias\.rho\)"):
-        clipping.check_validation(torch.nan, 4)
+        require_finite(network, likelihood, 4, {"the validation": torch.tensor(torch.nan)})

@@ -8,16 +8,6 @@ import torch
 from murho.model.python.bandits import BoundedReward
 
 
-def test_the_written_out_gradient_is_the_automatic_one_for_any_share() -> None:
-    outputs = torch.linspace(-3.0, 3.0, 8).view(2, 4, 1).requires_grad_()
-    targets, weights = torch.tensor([0.0, 0.3, 0.875, 1.0]), torch.tensor([1.0, 2.0, 0.0, 0.5])
-    likelihood = BoundedReward()
-    expected = -0.5 * (likelihood.log_density(outputs, targets) * weights).sum()
-    (automatic,) = torch.autograd.grad(expected, outputs)
-    _, gradient = likelihood.gradient(outputs.detach(), targets, -0.5 * weights.unsqueeze(-1))
-    assert torch.allclose(gradient, automatic, atol=1e-6)
-
-
 def test_the_likelihood_is_highest_where_the_expected_share_is_the_mean_share() -> None:
     logits = torch.linspace(-4.0, 4.0, 801).view(1, -1, 1)
     shares = torch.tensor([0.0, 0.2, 0.9, 1.0])

@@ -75,7 +75,7 @@ def test_where_no_folder_can_be_made_there_is_none(tmp_path: Path, monkeypatch: 
 
 
 COMPILED = """
-from murho.model.predictive.compiled.jit import compiled, part, widest_vectors
+from murho.model.compiling import compiled, part, widest_vectors
 
 @part
 def inner(value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from murho.model.predictive.compiled.special import complement, exponential, quick_exponential
+from murho.model.compiling import complement, exponential, quick_exponential
 
 
 def test_the_exponential_is_right_to_3e_14_and_stays_finite() -> None:

@@ -1,0 +1,232 @@
+"""Compiled steps: the gradient of automatic differentiation, normal numbers, the same fit for any number of threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.nn import functional
+
+from murho.model.bbb import steps
+from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.registry import make_likelihood
+from murho.model.bbb.rows import Rows
+from murho.model.bbb.steps import KINDS, CompiledSteps, PlainSteps, StepOptions, steps_of
+from murho.model.runtime import use_threads
+from tests.model.conftest import present, small_fit, small_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.bbb.likelihood import Likelihood
+    from murho.model.bbb.priors import Prior
+
+numba = pytest.importorskip("numba")
+MEMBERS, INPUTS, ROWS = 2, 5, 23
+
+
+@pytest.fixture(scope="module")
+def normals() -> Callable[..., NDArray[np.float32]]:
+    """The normal numbers of a layer in a step."""
+    from murho.model.bbb.compiled_steps import hashed, normal
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def fill(out: Any, key: Any, layer: Any, step: Any) -> None:
+        own = hashed(np.uint32(np.uint32(key) + np.uint32(layer)))
+        for index in range(out.size):
+            out[index] = normal(index, own, step)
+
+    def numbers(count: int, key: np.uint32, layer: int, step: int) -> NDArray[np.float32]:
+        out = np.empty(count, np.float32)
+        fill(out, key, layer, np.uint32(step))
+        return out
+
+    return numbers
+
+
+def made(
+    kind: str, *, limits: tuple[float, float] | None = None, weighted: bool = False, **options: Any
+) -> tuple[CompiledSteps, Rows, Prior]:
+    likelihood = make_likelihood(
+        kind, members=MEMBERS, sigma=0.3, components=3, classes=2 if kind == "bernoulli" else 4
+    )
+    likelihood.limits = limits
+    hidden, skip = options.pop("hidden", (7, 6)), options.pop("skip", True)
+    architecture = Architecture(INPUTS, hidden, likelihood.outputs, options.pop("activation", "silu"), MEMBERS, skip)
+    generator = torch.Generator().manual_seed(1)
+    reads = torch.ones(MEMBERS, INPUTS, dtype=torch.bool)
+    reads[1, 2] = False
+    network = BayesianNetwork(architecture, generator, likelihood.initial_outputs, reads)
+    with torch.no_grad():
+        network.mu.mul_(0.3)
+        network.rho.add_(0.1 * torch.randn(network.rho.shape, generator=generator))
+    prior = options.pop("prior", EmpiricalBayesPrior())
+    if prior is None:
+        shape = network.mu.shape
+        prior = PosteriorPrior(torch.randn(shape, generator=generator), torch.rand(shape, generator=generator) + 0.5)
+    targets = 0.4 * torch.randn(ROWS, generator=generator)
+    if likelihood.target == "class":
+        targets = torch.arange(ROWS).remainder(2 if kind == "bernoulli" else 4).float()
+    elif limits is not None:
+        targets = targets.clamp(*limits)
+    weights = torch.rand(ROWS, generator=generator) + 0.5 if weighted else None
+    rows = Rows(torch.randn(ROWS, INPUTS, generator=generator), targets, weights=weights)
+    taken = steps_of(
+        network,
+        likelihood,
+        prior,
+        rows,
+        rows.seen_by(MEMBERS),
+        learning_rate=0.0,
+        draws=options.pop("draws", 1),
+        minibatches=3,
+        seed=5,
+    )
+    assert isinstance(taken, CompiledSteps)
+    return taken, rows, prior
+
+
+def expected_gradients(
+    taken: CompiledSteps, rows: Rows, prior: Prior, numbers: Tensor, normals: Any, options: StepOptions
+) -> tuple[Tensor, list[Tensor]]:
+    """The log likelihood and the gradient of a first step, by automatic differentiation."""
+    network, likelihood, draws = taken.network, taken.likelihood, taken.step.draws
+    means, variances = network.parts(network.mu), network.parts(network.sigma().square())
+    numbers = numbers.repeat(draws)
+    hidden = inputs = rows.features[numbers] * present(network.reads)
+    last = len(network.architecture.layers) - 1
+    for layer in range(last + 1):
+        if layer == last and layer and network.architecture.skip:
+            hidden = torch.cat((hidden, inputs), dim=2)
+        mean = torch.baddbmm(means[2 * layer + 1], hidden, means[2 * layer])
+        variance = torch.baddbmm(variances[2 * layer + 1], hidden.square(), variances[2 * layer])
+        drawn = [normals(mean[0].numel(), taken.key_of(member), layer, 1) for member in range(MEMBERS)]
+        hidden = mean + variance.sqrt() * torch.from_numpy(np.stack(drawn)).view_as(mean)
+        if layer < last:
+            hidden = ACTIVATIONS[network.architecture.activation](hidden)
+    weights = torch.ones(len(numbers)) if rows.weights is None else rows.weights[numbers]
+    even = likelihood.evened(hidden, weights, options.beta)
+    log_likelihood = (likelihood.log_density(even, rows.targets[numbers]) * weights).sum()
+    scale = taken.minibatches / taken.step.total_rows
+    kl = prior.kl(network.mu, network.sigma(), network.groups)
+    loss = scale * (options.temperature * options.kl_weight * kl.sum() - log_likelihood / draws)
+    parameters = [network.mu, network.rho, *likelihood.parameters()]
+    return log_likelihood.detach(), list(torch.autograd.grad(loss, parameters))
+
+
+CASES: list[dict[str, Any]] = [
+    *({"kind": kind} for kind in KINDS),
+    {"kind": "heteroscedastic", "activation": "relu", "hidden": (7,), "skip": False, "draws": 3, "weighted": True},
+    {"kind": "mixture", "activation": "sigmoid", "prior": GaussianPrior(0.7), "draws": 2},
+    {"kind": "mixture", "limits": (-0.3, 0.2), "weighted": True},
+    {"kind": "heteroscedastic", "limits": (-0.3, float("inf"))},
+    {"kind": "homoscedastic", "limits": (-0.3, 0.2), "hidden": ()},
+    {"kind": "homoscedastic", "prior": None},
+    {"kind": "categorical", "weighted": True, "hidden": (16,)},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("beta", [0.0, 0.6])
+def test_the_gradient_is_that_of_automatic_differentiation(case: dict[str, Any], beta: float, normals: Any) -> None:
+    taken, rows, prior = made(**case)
+    numbers, options = torch.randperm(ROWS)[:11], StepOptions(0.3, 0.2, beta, 0.0)
+    log_likelihood, gradients = expected_gradients(taken, rows, prior, numbers, normals, options)
+    found = -taken.take([numbers.unsqueeze(0)], [options], 1) * MEMBERS * 11 * taken.step.draws
+    assert found == pytest.approx(float(log_likelihood), rel=1e-5)
+    norms = sum(gradient.square().sum(dim=1) for gradient in gradients)
+    assert isinstance(norms, torch.Tensor)
+    clipped = (10.0 / norms.sqrt()).clamp(max=1.0).unsqueeze(1)
+    for gradient, average in zip(gradients, taken.optimiser.moments["exp_avg"], strict=True):
+        expected = gradient * clipped
+        torch.testing.assert_close(average / 0.1, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_the_normal_numbers_are_independent_and_normal(normals: Any) -> None:
+    numbers = normals(500_000, np.uint32(7), 0, 1).astype(float)
+    assert stats.kstest(numbers, "norm").pvalue > 1e-3
+    assert abs(stats.kurtosis(numbers)) < 0.03
+    others = [numbers[1:], *(normals(500_000, np.uint32(key), layer, step) for key, layer, step in OTHERS)]
+    for other in others:
+        assert abs(np.corrcoef(numbers[: len(other)], other)[0, 1]) < 0.006
+
+
+OTHERS = [(8, 0, 1), (7, 1, 1), (7, 0, 2)]
+"""Another member, layer and step."""
+
+
+def test_adam_and_the_average_are_those_of_the_plain_steps() -> None:
+    """With next to no variance the draws of both are alike, and so are their steps."""
+    options = [StepOptions(1e-9, 1.0, 0.0, 0.01)] * 4
+    found = []
+    for steps_type in (CompiledSteps, PlainSteps):
+        taken, rows, prior = made("homoscedastic")
+        with torch.no_grad():
+            taken.network.rho.fill_(-18.0)
+        plain = PlainSteps(
+            taken.network, taken.likelihood, prior, rows, rows.seen_by(MEMBERS),
+            learning_rate=0.01, draws=1, minibatches=3, seed=5,
+        )  # fmt: skip
+        used: PlainSteps = taken if steps_type is CompiledSteps else plain
+        used.take([torch.arange(start, ROWS, 4).unsqueeze(0) for start in range(4)], options, 1)
+        noise = next(iter(used.likelihood.parameters())).detach()
+        found.append([used.network.mu.detach(), noise, used.averaged.average[0], used.averaged.average[2]])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-5)
+
+
+def test_outputs_of_a_validation_have_the_moments_of_the_network() -> None:
+    taken, rows, _ = made("heteroscedastic")
+    features = rows.features[:3].expand(MEMBERS, -1, -1).contiguous()
+    ours = taken.outputs(features, torch.Generator().manual_seed(0), 4000).unflatten(1, (4000, 3))
+    with torch.no_grad():
+        theirs = taken.network(features, torch.Generator().manual_seed(0), 4000).unflatten(1, (4000, 3))
+    spread = theirs.std(dim=1)
+    assert bool(((ours.mean(dim=1) - theirs.mean(dim=1)).abs() < 6.0 * spread / 4000**0.5).all())
+    torch.testing.assert_close(ours.std(dim=1), spread, rtol=0.08, atol=1e-4)
+
+
+def test_a_fit_is_the_same_to_the_bit_for_any_number_of_threads() -> None:
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            use_threads(threads)
+            found.append(small_fit(small_rows(), small_rows(), members=5, epochs=20))
+    finally:
+        use_threads(before)
+    assert torch.equal(found[0].network.mu, found[1].network.mu)
+    assert [epoch.validation for epoch in found[0].history] == [epoch.validation for epoch in found[1].history]
+
+
+def test_what_has_no_compiled_steps_takes_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, rows, _ = made("heteroscedastic")
+
+    def of(likelihood: Likelihood, prior: Prior) -> type:
+        network = BayesianNetwork(Architecture(INPUTS, (4,), likelihood.outputs), torch.Generator().manual_seed(0))
+        options = {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
+        return type(steps_of(network, likelihood, prior, rows, rows.seen_by(1), **options))
+
+    counts = make_likelihood("negative-binomial", members=1)
+    assert of(counts, GaussianPrior()) is PlainSteps
+    assert of(taken.likelihood, ScaleMixturePrior()) is PlainSteps
+    assert of(taken.likelihood, GaussianPrior()) is CompiledSteps
+    monkeypatch.setattr(steps, "compiled_steps", lambda: None)
+    assert of(taken.likelihood, GaussianPrior()) is PlainSteps
+
+
+def test_both_kinds_of_steps_fit_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = []
+    for compiled in (True, False):
+        if not compiled:
+            monkeypatch.setattr(steps, "compiled_steps", lambda: None)
+        fitted = small_fit(small_rows(), small_rows(), members=3, epochs=150)
+        scores.append(fitted.history[fitted.best_epoch - 1].validation)
+    assert scores[0] == pytest.approx(scores[1], abs=0.1)
+    assert functional.relu(torch.tensor(scores)).isfinite().all()
