@@ -6,7 +6,7 @@ import pytest
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError, QueueFullError, UnauthorizedError, problem_details
-from murho.service.protocols.errors import error_response, is_inference_path
+from murho.service.protocols.documents import error_response, is_inference_path
 
 
 @pytest.mark.parametrize(
