@@ -46,6 +46,8 @@ __all__ = ["DTYPES", "MATRIX", "InferAsked", "InferRequest", "read_request", "ta
 MATRIX = "x"
 """The name of the input that has all features."""
 MICROSECONDS = 1e6
+OPTIONS = {"samples", "seed", "percentiles", "noise", "calibrated", "thresholds", "coverage"}
+"""Of `POST /predict`, that are parameters here."""
 OF_NUMBERS = (FeatureKind.NUMERIC, FeatureKind.BOOLEAN)
 KINDS = {
     FeatureKind.NUMERIC: ("iuf", "a datatype of numbers, such as FP64"),
@@ -230,7 +232,7 @@ def _of_matrix_alone(size: int, schema: Schema) -> dict[str, Any]:
 
 def _options(parameters: RequestParameters, settings: Settings, target: Target) -> tuple[PredictOptions, float | None]:
     """Returns the options of a request, and the seconds in which the answer is wanted; None for the service's own."""
-    given = parameters.model_dump(exclude={*InputParameters.model_fields, "timeout", "binary_data_output"})
+    given = {name: getattr(parameters, name) for name in OPTIONS & parameters.model_fields_set}
     for name in LISTS & given.keys():  # parameters of the protocol can't be lists
         value = given[name]
         if isinstance(value, str):
