@@ -191,14 +191,6 @@ def test_a_failure_of_the_service_is_an_error_without_its_reason() -> None:
     assert "an error of the service" in error
 
 
-def test_a_full_queue_and_a_passed_deadline_are_told(client: AppClient) -> None:
-    with make_client(FakeModel(), max_pending_cost=10) as small:
-        small.wait_until_loaded()
-        error_of(infer(small, row_tensors(), parameters={"samples": 20}), 413)
-    error = error_of(infer(client, row_tensors(), parameters={"timeout": 1}), 504)
-    assert "There was no answer within" in error
-
-
 def test_a_service_that_is_not_ready_says_so() -> None:
     with make_client() as client:
         client.wait_until_loaded()
