@@ -36,7 +36,7 @@ from murho.service.parts import Parts, State
 from murho.service.predict import routes as predict
 from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
-from murho.service.protocols import invocations_routes as invocations
+from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
 from murho.service.security.callers import Security
 from murho.service.settings import Settings

@@ -12,9 +12,10 @@ from murho.service.predict.answer_models import ClassPredictResponse, PredictRes
 from murho.service.predict.formats import MEDIA_TYPES
 from murho.service.predict.options import EXAMPLE, PredictRequest
 from murho.service.predict.rows import example_row
-from murho.service.protocols.documents import InferenceError, InferRequest, InferResponse
-from murho.service.protocols.errors import is_inference_path
-from murho.service.protocols.scoring import ScoringRequest, ScoringResponse
+from murho.service.protocols.documents import InferenceError, is_inference_path
+from murho.service.protocols.infer_answers import InferResponse
+from murho.service.protocols.infer_requests import InferRequest
+from murho.service.protocols.invocations import ScoringRequest, ScoringResponse
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -9,7 +9,7 @@ import orjson
 from starlette.responses import Response
 
 from murho.service.errors import problem_details
-from murho.service.protocols.errors import error_response, is_inference_path
+from murho.service.protocols.documents import error_response, is_inference_path
 
 if TYPE_CHECKING:
     from starlette.requests import Request

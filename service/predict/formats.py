@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     from murho.service.predict.codec import Asked, Codec
     from murho.service.settings import Settings
 
-__all__ = ["CODECS", "LARGE_ANSWER_VALUES", "MEDIA_TYPES", "PARQUET", "Coding", "Decoder", "reader_of", "writer_of"]
+__all__ = [
+    "CODECS",
+    "LARGE_ANSWER_VALUES",
+    "MEDIA_TYPES",
+    "PARQUET",
+    "Coding",
+    "Decoder",
+    "codecs_of",
+    "reader_of",
+    "writer_of",
+]
 
 Result = TypeVar("Result")
 AskedFor = TypeVar("AskedFor", bound="Asked")
@@ -50,6 +60,12 @@ SMALL_BODY_BYTES = 2**14
 LARGE_ANSWER_VALUES = 10_000
 """Encoding that many takes 1 ms, and to compress them another 4 ms."""
 THREADS = 2
+
+
+def codecs_of(content_type: str, accept: str) -> tuple[Codec, Codec]:
+    """Returns the codecs of a request and its answer; takes and raises what `reader_of` and `writer_of` do."""
+    reader = reader_of(content_type)
+    return reader, writer_of(accept, reader)
 
 
 @lru_cache(256)  # most clients send the same header with every request

@@ -13,12 +13,14 @@ from starlette.types import Receive, Scope
 
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predict.compression import accepted_coding
-from murho.service.predict.formats import LARGE_ANSWER_VALUES, Coding, reader_of, writer_of
+from murho.service.predict.formats import LARGE_ANSWER_VALUES, Coding, codecs_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
 from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from murho.service.http.middleware import Found
     from murho.service.predict.answers import Answered
     from murho.service.predict.codec import Codec
@@ -64,7 +66,12 @@ def find(path: str) -> "Found | None":
 
 
 async def answer(
-    parts: Parts, scope: Scope, receive: Receive, name: str | None = None, version: str | None = None
+    parts: Parts,
+    scope: Scope,
+    receive: Receive,
+    name: str | None = None,
+    version: str | None = None,
+    codecs: "Callable[[str, str], tuple[Codec, Codec]]" = codecs_of,
 ) -> Response:
     """Answers one request for predictions.
 
@@ -74,6 +81,7 @@ async def answer(
         receive: Its messages.
         name: The model; None for the default one.
         version: Its version; None for the latest.
+        codecs: The codecs of the request and the answer, from the headers `Content-Type` and `Accept`.
 
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
@@ -81,8 +89,7 @@ async def answer(
     with InFlight(parts, scope, receive) as request:
         model = request.find(name, version)
         headers = request.headers
-        reader = reader_of(headers.get("content-type", ""))
-        writer = writer_of(headers.get("accept", ""), reader)
+        reader, writer = codecs(headers.get("content-type", ""), headers.get("accept", ""))
         query = scope["query_string"]
         coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
         if may_be_large(coding, writer, headers):

@@ -1,73 +1,113 @@
-"""The documents of the protocol as `/openapi.json` shows them. `requests` and `answers` read and write them."""
+"""The documents of protocols, read strictly by their types; and what is wrong with them, as each protocol says it.
+
+The Open Inference Protocol has one text for an error, `{"error": "what is wrong"}`, with a status that isn't 200.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from http import HTTPStatus
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.responses import Response
 
-__all__ = ["InferRequest", "InferResponse", "InferenceError"]
+from murho.model.errors import Problem
+from murho.service.errors import BadInputError
+from murho.service.predict.problems import MAX_LISTED, pointer, shorten
+from murho.service.predict.rows import JSON_NAMES
 
-Parameter = bool | int | float | str
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+    from murho.service.errors import ProblemDetails
 
-class InputTensor(BaseModel):
-    """One input: a feature, or all of them in the matrix `x`."""
+__all__ = ["InferenceError", "Strict", "error_response", "is_inference_path", "moved", "parsed", "wrong"]
 
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    shape: list[int] = Field(min_length=1, max_length=2, description="[rows], [rows, 1], or [rows, features] of x.")
-    datatype: str = Field(description="BOOL, UINT8 … UINT64, INT8 … INT64, FP16, FP32, FP64 or BYTES.")
-    parameters: dict[str, Parameter] | None = Field(None, description="binary_data_size: bytes behind the JSON.")
-    data: list[Any] | None = Field(None, description="The elements, row-major, flat or nested; null is missing.")
-
-
-class WantedOutput(BaseModel):
-    """One output that the answer is to have."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    parameters: dict[str, Parameter] | None = Field(None, description="binary_data: whether it is sent as bytes.")
+MOST_SAID = 10
+"""Problems of one request that are told to clients that show a line, not a list."""
 
 
-class InferRequest(BaseModel):
-    """A request for inference."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: str | None = Field(None, description="Comes back in the answer.")
-    parameters: dict[str, Parameter] | None = Field(
-        None,
-        description="samples, seed, noise, calibrated; percentiles and thresholds as text such as '5,50,95'; timeout "
-        "in microseconds; binary_data_output.",
-    )
-    inputs: list[InputTensor] = Field(min_length=1)
-    outputs: list[WantedOutput] | None = Field(None, description="Without it, the outputs of the model's metadata.")
+EXPECTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
+    "list_type": "a list",
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+}
+"""What is expected, by the type of pydantic's error; other errors say it themselves."""
 
 
-class OutputTensor(BaseModel):
-    """One output."""
+class Strict(BaseModel):
+    """A document, or a part of one, without other keys than the known ones."""
 
-    name: str
-    datatype: str
-    shape: list[int]
-    parameters: dict[str, Parameter] | None = Field(None, description="binary_data_size: bytes behind the JSON.")
-    data: list[Any] | None = Field(None, description="The elements, row-major and flat.")
-
-
-class InferResponse(BaseModel):
-    """An answer."""
-
-    model_name: str
-    model_version: str
-    id: str | None = None
-    parameters: dict[str, Parameter]
-    outputs: list[OutputTensor]
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class InferenceError(BaseModel):
     """What is wrong."""
 
     error: str
+
+
+Document = TypeVar("Document", bound=Strict)
+
+
+def parsed(kind: type[Document], document: dict[str, Any]) -> Document:
+    """Returns a document by its types.
+
+    Raises:
+        BadInputError: It is something else.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        raise BadInputError((_problem(document, item) for item in islice(found, MAX_LISTED)), len(found)) from None
+
+
+def _problem(document: dict[str, Any], item: Any) -> Problem:
+    place, value, message = list(item["loc"]), item["input"], item["msg"]
+    if item["type"] in EXPECTED:
+        message = f"Expected {EXPECTED[item['type']]}, not {JSON_NAMES.get(type(value), 'this')}"
+    elif item["type"] == "extra_forbidden":
+        message = f"There is no key {shorten(place[-1])!r} here"
+    elif item["type"] == "missing":
+        message = "This is required"
+    if place[0] == "inputs" and len(place) > 2:  # a tensor goes by its name, as in all other messages
+        name = document["inputs"][place[1]].get("name")
+        place[1] = name if isinstance(name, str) else place[1]
+    return Problem(pointer(*place), f"{message}.")
+
+
+def wrong(place: tuple[str | int, ...], message: str) -> BadInputError:
+    """Returns the error of one thing at one place of a document."""
+    return BadInputError([Problem(pointer(*place), message)])
+
+
+def moved(error: BadInputError, move: Callable[[str], str]) -> BadInputError:
+    """Returns an error with other pointers."""
+    problems = (Problem(move(item.pointer), item.message) for item in error.problems)
+    return BadInputError(problems, error.total, more=error.more)
+
+
+def is_inference_path(path: str) -> bool:
+    """Returns whether a path is one of the Open Inference Protocol, whether or not there is anything at it."""
+    return path == "/v2" or path.startswith("/v2/")
+
+
+def error_response(problem: ProblemDetails) -> Response:
+    """Returns the answer to an error at such a path. Bad input is 400 there, as in the protocol's own description."""
+    text = problem.detail
+    if len(problem.errors) > 1:
+        said = [f"{each.pointer}: {each.message}".removeprefix(": ") for each in problem.errors[:MOST_SAID]]
+        more = len(problem.errors) - len(said)
+        text = " ".join([*said, f"And {more} more."] if more else said)
+    bad_input = problem.status == HTTPStatus.UNPROCESSABLE_ENTITY
+    return Response(
+        orjson.dumps({"error": text}),
+        status_code=HTTPStatus.BAD_REQUEST if bad_input else problem.status,
+        headers=dict(problem.headers),
+        media_type="application/json",
+    )

@@ -5,7 +5,7 @@ Requests for inference come by `service.http.middleware`, ahead of the framework
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope
@@ -17,13 +17,21 @@ from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predict.formats import LARGE_ANSWER_VALUES
 from murho.service.predict.in_flight import InFlight
+from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import SMALL_BYTES, Share
-from murho.service.protocols.answers import infer_response, values_in
-from murho.service.protocols.binary import LENGTH_HEADER
-from murho.service.protocols.metadata import model_configuration, model_metadata, server_metadata
-from murho.service.protocols.repository import index_body, load_body, repository_index, unload_body
-from murho.service.protocols.requests import read_request
-from murho.service.protocols.statistics import statistics_document
+from murho.service.protocols.documents import Strict, parsed
+from murho.service.protocols.infer_answers import LENGTH_HEADER, infer_response
+from murho.service.protocols.infer_requests import read_request
+from murho.service.protocols.repository import (
+    IndexRequest,
+    LoadRequest,
+    UnloadRequest,
+    model_configuration,
+    model_metadata,
+    repository_index,
+    server_metadata,
+    statistics_document,
+)
 
 if TYPE_CHECKING:
     from murho.service.http.middleware import Found
@@ -32,6 +40,8 @@ __all__ = ["find", "infer", "router"]
 
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"
+
+Document = TypeVar("Document", bound=Strict)
 
 router = APIRouter(tags=["open inference protocol"])
 
@@ -60,7 +70,7 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
         asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
         del body
         answered = await call.predict(model, asked)
-        large = values_in(asked) > LARGE_ANSWER_VALUES
+        large = answered.values > LARGE_ANSWER_VALUES
         room = parts.spool_room if large else None
         encode = partial(infer_response, asked, answered, call.headers.get("accept-encoding", ""), room)
         return await parts.decoder.in_thread_if(large, encode)
@@ -146,14 +156,15 @@ async def _statistics(name: str, parts: PartsDependency, version: str | None = N
 @router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
 async def _index(request: Request, parts: PartsDependency) -> JSONBytes:
     """Lists every version that is there, with its state, and the reason why one isn't served."""
-    ready = index_body(await _body(request, parts))
-    return JSONBytes(repository_index(parts.registry.snapshot, ready=ready))
+    wanted = await _body(request, parts, IndexRequest)
+    return JSONBytes(repository_index(parts.registry.snapshot, ready=wanted.ready))
 
 
 @router.post("/v2/repository/models/{name}/load", summary="Load a model now", name="v2_load")
 async def _load(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
     """Does what `POST /models/{name}/load` does; answers once it is done."""
-    version = load_body(await _body(request, parts))
+    wanted = await _body(request, parts, LoadRequest)
+    version = None if wanted.parameters is None else wanted.parameters.version
     parts.lifecycle.require_not_draining()
     await parts.watcher.apply(Change(name, version))
     return Response()
@@ -162,17 +173,19 @@ async def _load(name: str, request: Request, parts: PartsDependency, _admin: Adm
 @router.post("/v2/repository/models/{name}/unload", summary="Take a model out of service", name="v2_unload")
 async def _unload(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
     """Does what `POST /models/{name}/unload` does; answers once it is done."""
-    unload_body(await _body(request, parts))
+    await _body(request, parts, UnloadRequest)
     parts.lifecycle.require_not_draining()
     await parts.watcher.apply(Change(name, unload=True))
     return Response()
 
 
-async def _body(request: Request, parts: Parts) -> bytes:
+async def _body(request: Request, parts: Parts, kind: type[Document]) -> Document:
+    """Returns the document in a body, which may be empty."""
     headers, settings, share = headers_of(request.scope), parts.settings, Share(parts.request_room)
     try:
-        return await read_body(
+        body = await read_body(
             request.receive, headers, settings.request_timeout, min(SMALL_BYTES, settings.max_body_bytes), share
         )
     finally:
         share.resize(0)
+    return parsed(kind, load_json(body, SMALL_BYTES) if body.strip() else {})

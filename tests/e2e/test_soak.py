@@ -25,7 +25,7 @@ import pytest
 from benchmarks.service_parts.bodies import ARROW, records, rows_of
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
-from murho.service.protocols.binary import LENGTH_HEADER, encode_values
+from murho.service.protocols.infer_answers import LENGTH_HEADER, packed
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
 from tests.service.support import ROW
@@ -112,7 +112,7 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
     for name, cells in columns.items():
         values = np.array(cells, dtype=object if isinstance(cells[0], str) else None)
         datatype = {"O": "BYTES", "b": "BOOL"}.get(values.dtype.kind, "FP64")
-        blobs.append(encode_values(values, datatype))
+        blobs.append(packed(values))
         size = {"binary_data_size": len(blobs[-1])}
         inputs.append({"name": name, "shape": [TABLE_ROWS], "datatype": datatype, "parameters": size})
     outputs = [{"name": name, "parameters": {"binary_data": True}} for name in ("mean", "draws")]

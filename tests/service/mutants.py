@@ -31,8 +31,8 @@ import pyarrow.parquet
 from murho.model.errors import MurhoError
 from murho.service.predict.compression import decompressed
 from murho.service.predict.formats import reader_of
-from murho.service.protocols.requests import read_request
-from murho.service.protocols.scoring import read_scoring
+from murho.service.protocols.infer_requests import read_request
+from murho.service.protocols.invocations import ScoringCodec
 from murho.service.settings import Settings
 from tests.service.protocols.support import LENGTH, NUMBERS, row_tensors, text_bytes
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
@@ -392,6 +392,10 @@ def _inferred(body: bytes, mutant: Mutant) -> object:
     return read_request(body, length=mutant.length, model=CARS, settings=LIMITS)
 
 
+def _scored(body: bytes, _: Mutant) -> object:
+    return ScoringCodec().decode(body, {}, SCHEMA, LIMITS)
+
+
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 INFER = "/v2/models/cars/infer"
@@ -405,7 +409,7 @@ FORMS: dict[str, Form] = {
     "parquet": Form("/predict?samples=4", PARQUET, _parquet, (_decoded(PARQUET),)),
     "v2": Form(INFER, JSON, _v2, (_inferred,)),
     "v2-binary": Form(INFER, "application/octet-stream", _v2_binary, (_inferred,)),
-    "invocations": Form("/invocations", JSON, _invocations, (lambda body, _: read_scoring(body, SCHEMA, LIMITS),)),
+    "invocations": Form("/invocations", JSON, _invocations, (_scored,)),
 }
 
 

@@ -12,7 +12,7 @@ from murho.service.errors import QueueFullError
 from murho.service.http import routes as health
 from murho.service.http.middleware import LoopPauses
 from murho.service.predict import routes as predict
-from murho.service.protocols import invocations_routes as invocations
+from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 

@@ -9,7 +9,7 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murho.service.protocols.tensors import DATATYPES
+from murho.service.protocols.infer_requests import DTYPES
 from tests.service.protocols.support import LENGTH, error_of, outputs
 from tests.service.support import NAMES, ROW
 
@@ -30,7 +30,7 @@ SCALARS: st.SearchStrategy[Any] = (
     | st.integers(-(2**70), 2**70)
     | st.floats()
     | st.text(max_size=8)
-    | st.sampled_from([*NAMES, *DATATYPES, "x", "mean", "std", "draws", "samples"])
+    | st.sampled_from([*NAMES, *DTYPES, "x", "mean", "std", "draws", "samples"])
 )
 VALUES = st.recursive(
     SCALARS,
@@ -51,7 +51,7 @@ INPUTS = st.lists(
         optional={
             "name": NAMES_OF_INPUTS | VALUES,
             "shape": SHAPES,
-            "datatype": st.sampled_from(list(DATATYPES)) | VALUES,
+            "datatype": st.sampled_from(list(DTYPES)) | VALUES,
             "data": st.lists(SCALARS, max_size=6) | VALUES,
             "parameters": st.fixed_dictionaries({"binary_data_size": SIZES}) | VALUES,
         },
@@ -109,7 +109,7 @@ def hostile_rows(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     hostile = draw(st.sampled_from(inputs))
     del hostile["data"]
     hostile |= {
-        "datatype": draw(st.sampled_from(list(DATATYPES))),
+        "datatype": draw(st.sampled_from(list(DTYPES))),
         "shape": draw(st.just([1]) | st.lists(SIZES, min_size=1, max_size=2)),
         "parameters": {"binary_data_size": size},
     }

@@ -103,10 +103,10 @@ def with_cell(row: int, name: str, cell: object) -> list[dict[str, Any]]:
         ({"dataframe_split": []}, ["/dataframe_split"]),
         ({"dataframe_split": {"columns": NAMES, "data": []}}, ["/dataframe_split/data"]),
         ({"dataframe_split": {"columns": "a", "data": [[1]]}}, ["/dataframe_split/columns"]),
-        ({"dataframe_split": {"columns": ["a", "a"], "data": [[1, 2]]}}, ["/dataframe_split/columns/1"]),
+        ({"dataframe_split": {"columns": ["a", "a"], "data": [[1, 2]]}}, ["/dataframe_split/columns"]),
         ({"dataframe_split": {"columns": NAMES, "data": [CELLS, 3]}}, ["/dataframe_split/data/1"]),
         ({"dataframe_split": {"columns": NAMES, "data": [CELLS, CELLS[1:]]}}, ["/dataframe_split/data/1"]),
-        ({"dataframe_split": {"columns": NAMES, "rows": [CELLS]}}, ["/dataframe_split/rows"]),
+        ({"dataframe_split": {"columns": NAMES, "rows": [CELLS]}}, ["/dataframe_split/data", "/dataframe_split/rows"]),
         (
             {"dataframe_split": {"columns": NAMES, "data": [CELLS, [*CELLS[:4], True]]}},
             ["/dataframe_split/data/1/4"],

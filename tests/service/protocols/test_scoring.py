@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.service.errors import BadInputError
-from murho.service.protocols.scoring import read_scoring
+from murho.service.protocols.invocations import ScoringCodec
 from murho.service.settings import Settings
 from tests.service.support import NAMES, ROW, SCHEMA
 
@@ -31,7 +31,7 @@ SPLITS = st.fixed_dictionaries({}, optional={"columns": COLUMN_NAMES | VALUES, "
 @settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_any_document_is_read_or_refused_with_its_place(document: dict[str, Any]) -> None:
     try:
-        asked = read_scoring(orjson.dumps(document), SCHEMA, LIMITS)
+        asked = ScoringCodec().decode(orjson.dumps(document), {}, SCHEMA, LIMITS)
     except BadInputError as error:
         for problem in error.problems:
             assert not problem.pointer or problem.pointer.split("/")[1] in document
@@ -45,4 +45,4 @@ def test_a_hundred_thousand_columns_are_refused(twice: bool) -> None:
     names = [f"column {number}" for number in range(100_000)] + ["column 99999" if twice else "last"]
     body = orjson.dumps({"dataframe_split": {"columns": names, "data": [[1] * len(names)]}})
     with pytest.raises(BadInputError):
-        read_scoring(body, SCHEMA, LIMITS)
+        ScoringCodec().decode(body, {}, SCHEMA, LIMITS)

@@ -44,6 +44,9 @@ def test_the_answer_is_that_of_predict(service: Served) -> None:
     with triton.InferenceServerClient(f"127.0.0.1:{service.port}") as client:
         result = client.infer("bodies", inputs(), parameters={"samples": 8, "seed": 5, "coverage": 0.8})
         metadata = client.get_model_metadata("bodies")
+        listed = [triton.InferRequestedOutput("prediction", binary_data=False)]
+        as_json = client.infer("bodies", inputs(), outputs=listed, parameters={"samples": 8, "seed": 5})
+    assert as_json.get_output("prediction")["data"] == expected["prediction"]
     assert [text.decode() for text in result.as_numpy("prediction")] == expected["prediction"]
     for name in ("probabilities", "epistemic_std", "entropy", "epistemic_entropy"):
         np.testing.assert_array_equal(result.as_numpy(name), expected[name])

@@ -238,7 +238,7 @@ def refusals() -> dict[str, tuple[str, dict[str, Any]]]:
         "[400] /outputs/0/name: There is no output 'median'": ("cars", {"outputs": [output("median")]}),
         "[400] /outputs/0/parameters/classification": ("cars", {"outputs": [output("mean", class_count=3)]}),
         "[400] /outputs/1/name: The output 'mean' is there twice": ("cars", {"outputs": [output("mean")] * 2}),
-        "[400] /parameters/sample: There is no parameter": ("cars", {"parameters": {"sample": 3}}),
+        "[400] /parameters/sample: There is no key": ("cars", {"parameters": {"sample": 3}}),
         "[400] /parameters/sequence_id": ("cars", {"sequence_id": 7}),
         "[400] /parameters/priority": ("cars", {"priority": 2}),
         "[504] There was no answer within": ("cars", {"timeout": 1}),

@@ -1,0 +1,220 @@
+"""The answer to a request for inference: a JSON document, and behind it the outputs that were asked for as bytes.
+
+The outputs of a model are the fields of its answers (`model.predictive.prediction`), as one table of tensors. Requests,
+answers and metadata go over the table, and none of them knows whether a model predicts a number or a class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, Field
+
+from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
+from murho.service.predict.answers import encode_document
+from murho.service.predict.compression import accepted_coding
+from murho.service.tables.spool import response_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+    from starlette.responses import Response
+
+    from murho.model.predictive.prediction import AnswerField, PredictOptions
+    from murho.service.engine.jobs import ModelLike
+    from murho.service.predict.answers import Answered
+    from murho.service.protocols.infer_requests import InferAsked
+    from murho.service.tables.spool import SpoolRoom
+
+__all__ = [
+    "BYTES",
+    "LENGTH_BYTES",
+    "LENGTH_HEADER",
+    "InferResponse",
+    "Output",
+    "infer_response",
+    "outputs_of",
+    "packed",
+]
+
+LENGTH_HEADER = "Inference-Header-Content-Length"
+LENGTH_BYTES = 4
+"""Of each element of BYTES."""
+BYTES = "BYTES"
+Option: TypeAlias = Literal["percentiles", "thresholds", "samples"]
+OPTION_OF_AXIS: dict[Axis, Option] = {
+    Axis.LEVELS: "percentiles",
+    Axis.THRESHOLDS: "thresholds",
+    Axis.SAMPLES: "samples",
+}
+"""The option whose values, or whose number, an axis goes over."""
+EXAMPLES: dict[Option, str] = {"percentiles": "5,50,95", "thresholds": "20,30", "samples": "256"}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output of a model.
+
+    Attributes:
+        name: Its name.
+        field: The field of the answer.
+        classes: Names of the classes; None: the model predicts a number.
+        within: The field that it is a part of, such as Monte Carlo errors, which are computed only when asked for.
+    """
+
+    name: str
+    field: AnswerField = field(repr=False)
+    classes: tuple[str, ...] | None = None
+    within: AnswerField | None = None
+
+    @property
+    def datatype(self) -> str:
+        """Its datatype in the protocol; a class goes by its name."""
+        return {Unit.CLASS: BYTES, Unit.CLASS_SET: "BOOL"}.get(self.field.unit, "FP64")
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that its axes depend on."""
+        return tuple(OPTION_OF_AXIS[axis] for axis in self.field.axes if axis in OPTION_OF_AXIS)
+
+    @property
+    def include(self) -> Literal["draws", "mc_error"] | None:
+        """The part of a prediction that is only computed when it is asked for (`PredictOptions`)."""
+        if self.within is not None:
+            return "mc_error"
+        return "draws" if self.field.name == "draws" else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape in metadata: -1 for each size that depends on the request."""
+        return tuple(len(self.classes or ()) if axis is Axis.CLASSES else -1 for axis in self.field.axes)
+
+    @property
+    def on_request(self) -> bool:
+        """Whether it is there only if the request asks for it, or has an option that it needs."""
+        return self.include is not None or "thresholds" in self.options
+
+    def absence(self, options: PredictOptions) -> str | None:
+        """Returns why a request with these options can't have this output; None if it can."""
+        if not self.field.without_draws and not options.samples:
+            return "needs draws, and the parameter samples is 0."
+        missing = next((name for name in self.options if not getattr(options, name)), None)
+        return None if missing is None else f"needs the parameter {missing}, such as {EXAMPLES[missing]!r}."
+
+    def values(self, prediction: Any) -> NDArray[Any]:
+        """Its array of a prediction, `[B, …]`, which has it."""
+        source = prediction if self.within is None else getattr(prediction, self.within.name)
+        found: NDArray[Any] = getattr(source, self.field.name)
+        return np.array(self.classes, dtype=object)[found] if self.field.unit is Unit.CLASS else found
+
+
+def outputs_of(model: ModelLike) -> tuple[Output, ...]:
+    """Returns the outputs of a model, those first that are there by default."""
+    return _outputs(model.schema.target.classes)
+
+
+@lru_cache(maxsize=64)
+def _outputs(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
+    found = []
+    for each in NUMBER_FIELDS if classes is None else CLASS_FIELDS:
+        if each.parts:
+            found += [Output(f"{part.name}_{each.name}", part, classes, within=each) for part in each.parts]
+        else:
+            found.append(Output(each.name, each, classes))
+    return tuple(found)
+
+
+class OutputTensor(BaseModel):
+    """One output."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    parameters: dict[str, bool | int | float | str] | None = Field(
+        None, description="binary_data_size: bytes behind the JSON."
+    )
+    data: list[Any] | None = Field(None, description="The elements, row-major and flat.")
+
+
+class InferResponse(BaseModel):
+    """An answer."""
+
+    model_name: str
+    model_version: str
+    id: str | None = None
+    parameters: dict[str, bool | int | float | str]
+    outputs: list[OutputTensor]
+
+
+def infer_response(
+    asked: InferAsked, answered: Answered, accept_encoding: str, room: SpoolRoom | None = None
+) -> Response:
+    """Returns the answer; compressed, if the client accepts that. `room`: for a large one (`response_of`)."""
+    name, version = answered.model
+    head: dict[str, Any] = {"model_name": name, "model_version": version}
+    if asked.id is not None:
+        head["id"] = asked.id
+    head["parameters"] = _facts(answered)
+    described, blobs = [], []
+    for output, binary in asked.outputs:
+        values = output.values(answered.prediction)
+        part: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
+        if binary:
+            blobs.append(packed(values))
+            part["parameters"] = {"binary_data_size": len(blobs[-1])}
+        else:
+            part["data"] = values.ravel().tolist() if values.dtype == object else values.ravel()
+        described.append(part)
+    pieces: Iterable[bytes] = _document(head, described)
+    headers, media_type = {"vary": "accept-encoding"}, "application/json"
+    if blobs:
+        document, media_type = b"".join(pieces), "application/octet-stream"
+        headers[LENGTH_HEADER] = str(len(document))
+        pieces = [document, *blobs]
+    return response_of(pieces, room, headers, media_type, accepted_coding(accept_encoding))
+
+
+def packed(values: NDArray[Any]) -> bytes:
+    """Returns the elements in row-major order: numbers and truth values packed, or texts as BYTES."""
+    if values.dtype != object:
+        return np.ascontiguousarray(values, np.bool_ if values.dtype == np.bool_ else "<f8").tobytes()
+    texts = [text.encode() for text in values.ravel()]
+    return b"".join(part for text in texts for part in (len(text).to_bytes(LENGTH_BYTES, "little"), text))
+
+
+def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[bytes]:
+    before = orjson.dumps(head)[:-1] + b',"outputs":['
+    for output in outputs:
+        yield before
+        yield from encode_document(output)
+        before = b","
+    yield b"]}"
+
+
+def _facts(answered: Answered) -> dict[str, Any]:
+    """Returns what belongs to the whole answer, in the types that parameters of the protocol can have."""
+    prediction, options = answered.prediction, answered.options
+    facts: dict[str, Any] = {
+        "target": answered.target,
+        "samples": prediction.samples,
+        "seed": prediction.seed,
+        "calibrated": prediction.calibrated,
+        "percentiles": _listed(options.percentiles),
+    }
+    if prediction.classes is not None:
+        facts["classes"] = orjson.dumps(prediction.classes).decode()
+        facts["coverage"] = options.coverage
+    if options.thresholds:
+        facts["thresholds"] = _listed(options.thresholds)
+    if answered.warnings:
+        facts["warnings"] = orjson.dumps(answered.warnings).decode()
+    return facts
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:.17g}" if not value.is_integer() else f"{value:.0f}" for value in values)

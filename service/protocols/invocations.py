@@ -1,0 +1,190 @@
+"""`POST /invocations` and `GET /ping`: what MLflow's clients and SageMaker ask a scoring server.
+
+The default model answers. Exactly one key of a JSON body has the rows: `dataframe_split`
+(`{"columns": […], "data": [[…]]}`), `dataframe_records` (a list of objects), `instances` (records or a matrix) or
+`inputs` (records, a matrix, or columns). `params` has the options of `POST /predict`. CSV, Arrow, Parquet and npy are
+as there.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+from starlette.types import Receive, Scope
+
+from murho.service.errors import BadInputError
+from murho.service.http.responses import JSONBytes
+from murho.service.parts import Parts, PartsDependency
+from murho.service.predict.answers import answer_columns, answer_facts
+from murho.service.predict.codec import Asked, Codec
+from murho.service.predict.formats import CODECS, reader_of, writer_of
+from murho.service.predict.json_requests import load_json
+from murho.service.predict.options import check_options, predict_options
+from murho.service.predict.problems import pointer, refuse_unknown
+from murho.service.predict.routes import answer
+from murho.service.predict.rows import Inputs, parse_inputs
+from murho.service.protocols.documents import Strict, moved, parsed, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from murho.model.tables.schema import Schema
+    from murho.service.http.middleware import Found
+    from murho.service.predict.answers import Answered
+    from murho.service.settings import Settings
+
+__all__ = ["ScoringCodec", "ScoringRequest", "ScoringResponse", "find", "invoke", "router"]
+
+PATH = "/invocations"
+ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
+PIECE_ROWS = 256
+"""Rows encoded at once: objects take far more memory than numbers, and the encoder holds the interpreter's lock."""
+
+router = APIRouter(tags=["scoring"])
+
+
+class DataframeSplit(Strict):
+    """A data frame in pandas' split form."""
+
+    columns: list[str]
+    data: list[list[Any]] = Field(min_length=1)
+    index: Any = None
+
+
+class ScoringRequest(Strict):
+    """Rows under exactly one of four keys, and the options of `POST /predict`."""
+
+    dataframe_split: DataframeSplit | None = Field(None, description='{"columns": ["a"], "data": [[1]]}')
+    dataframe_records: list[Any] | None = Field(None, description='[{"a": 1}]')
+    instances: list[Any] | None = Field(None, description="Records, or a matrix.")
+    inputs: Any = Field(None, description="Records, a matrix, or columns.")
+    params: dict[str, Any] | None = None
+
+
+class ScoringResponse(BaseModel):
+    """One object a row, with the columns of `murho predict`, and what belongs to the whole answer."""
+
+    predictions: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows(Inputs):
+    """The rows of a request.
+
+    Attributes:
+        move: From pointers as `parse_inputs` has them to pointers into the body.
+    """
+
+    move: "Callable[[str], str]"
+
+    def pointer(self, row: int, feature: str) -> str:
+        """Returns the pointer to a cell in the form of the request."""
+        return self.move(Inputs.pointer(self, row, feature))
+
+
+class ScoringCodec(Codec):
+    """The codec of JSON as MLflow has it; see `Codec`."""
+
+    media_type = "application/json"
+
+    def decode(self, body: bytes, query: "Mapping[str, str]", schema: "Schema", settings: "Settings") -> Asked:
+        """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
+        refuse_unknown(list(query), "With a JSON body, options are in its params, not query parameters.")
+        request = parsed(ScoringRequest, load_json(body, settings.max_json_bytes, nan=True))
+        given = [key for key in ROWS if key in request.model_fields_set]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none of them"
+            raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
+        rows: Any = getattr(request, given[0])
+        try:
+            asked = check_options(request.params or {})
+            options = predict_options(asked, settings, schema.target)
+        except BadInputError as error:
+            raise moved(error, "/params{}".format) from None
+        if request.dataframe_split is not None:
+            rows, move = _split(request.dataframe_split)
+        else:
+            move = partial(_below, given[0])
+        try:
+            inputs = parse_inputs(rows, schema, settings.max_rows)
+        except BadInputError as error:
+            raise moved(error, move) from None
+        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, inputs.names, move), options, asked.timeout)
+
+    def encode(self, answered: "Answered") -> "Iterator[bytes]":
+        """Yields the answer in pieces: `predictions` has one object a row, with the columns of `murho predict`."""
+        columns = answer_columns(answered)
+        names, count = list(columns), len(answered.prediction)
+        before = b'{"predictions":['
+        for start in range(0, count, PIECE_ROWS):
+            cells = [values[start : start + PIECE_ROWS].tolist() for values in columns.values()]
+            rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+            yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
+            before = b","
+        yield b"]," + orjson.dumps(answer_facts(answered))[1:]
+
+    def headers(self, answered: "Answered") -> "Mapping[str, str]":  # noqa: ARG002 - the document has everything
+        """Returns no headers."""
+        return {}
+
+
+SCORING = ScoringCodec()
+
+
+def _below(key: str, place: str) -> str:
+    """Returns the pointer to a cell below another key than `inputs`."""
+    return place.replace("/inputs", f"/{key}", 1)
+
+
+def _split(split: DataframeSplit) -> "tuple[dict[str, list[Any]], Callable[[str], str]]":
+    """Returns the columns of a data frame, and from pointers to their cells those into the frame."""
+    names, width = split.columns, len(split.columns)
+    if len(set(names)) < width:
+        raise wrong(("dataframe_split", "columns"), "There is more than one column of a name.")
+    for index, row in enumerate(split.data):
+        if len(row) != width:
+            message = f"Expected a list of {width} cells, one for each column, not a list of {len(row)}."
+            raise wrong(("dataframe_split", "data", index), message)
+    positions = {pointer("inputs", name): index for index, name in enumerate(names)}
+
+    def move(place: str) -> str:
+        column, _, row = place.rpartition("/")
+        if column in positions:
+            return pointer("dataframe_split", "data", int(row), positions[column])
+        # A feature may have no column.
+        return pointer("dataframe_split", "columns", *([positions[place]] if place in positions else []))
+
+    return {name: list(cells) for name, cells in zip(names, zip(*split.data, strict=True), strict=True)}, move
+
+
+def _codecs(content_type: str, accept: str) -> "tuple[Codec, Codec]":
+    """Returns the codecs of a request and its answer, which is JSON unless another format is asked for."""
+    reader, writer = reader_of(content_type), writer_of(accept, CODECS[0])
+    return (SCORING if reader is CODECS[0] else reader), (SCORING if writer is CODECS[0] else writer)
+
+
+def find(path: str) -> "Found | None":
+    """Returns the route template and the answer of the path for scoring; None for any other path."""
+    return (PATH, invoke) if path == PATH else None
+
+
+async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
+    """Answers one request for scoring; takes and raises what `predict.routes.answer` does."""
+    return await answer(parts, scope, receive, codecs=_codecs)
+
+
+@router.get("/ping", summary="Ready, as /readyz", name="ping")
+async def _ping(parts: PartsDependency) -> JSONBytes:
+    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
+    parts.lifecycle.require_not_draining()
+    parts.registry.snapshot.require_models()
+    return JSONBytes({"status": "ready"})
+
+
+@router.post(PATH, summary="Predict in the forms of MLflow and SageMaker", name="invocations")
+async def _invoke(request: Request, parts: PartsDependency) -> Response:
+    """Answers `{"predictions": [{"mean": …, "std": …, …}]}`, one object a row."""
+    return await invoke(parts, request.scope, request.receive)
