@@ -1,8 +1,8 @@
 """The tables of the accuracy benchmarks, and their splits.
 
-The tables are not part of Murho. ``--data DIR`` names a directory with the folders ``uci``, ``tabular`` and ``co2``.
-The source of each file is given below, and in the message about a missing file. Splits are part of a benchmark:
-results are comparable only on the same splits.
+The tables are not part of Murho. ``--data DIR`` names a directory with the folders ``uci``, ``tabular`` and so on. The
+source of each file is given below, and in the message about a missing file. Splits are part of a benchmark: results are
+comparable only on the same splits.
 """
 
 from __future__ import annotations
@@ -14,20 +14,28 @@ import numpy as np
 import pyarrow
 import pyarrow.csv
 
+from benchmarks.runner import Task
 from murho.model.errors import OptionError
 from murho.model.tables.files import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    import argparse
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["SETS", "TABULAR", "UCI", "UCI_REPOSITORY", "DataSet", "Split", "chosen_sets", "read_set", "splits"]
+__all__ = ["CLASSES", "SETS", "TABULAR", "UCI", "DataSet", "Split", "add_data", "read_set", "split_task", "splits"]
 
 STANDARD_SPLITS, STANDARD_SEED = 20, 1
-UCI_REPOSITORY = "the UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/"
+REPOSITORY = "the UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/"
+SEABORN = "of https://github.com/mwaskom/seaborn-data"
+MUSHROOM = (
+    "class,cap_shape,cap_surface,cap_color,bruises,odor,gill_attachment,gill_spacing,gill_size,gill_color,stalk_shape,"
+    "stalk_root,stalk_surface_above_ring,stalk_surface_below_ring,stalk_color_above_ring,stalk_color_below_ring,"
+    "veil_type,veil_color,ring_number,ring_type,spore_print_color,population,habitat"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +51,8 @@ class DataSet:
         standard: Whether the splits are the standard UCI ones.
         hidden: Width of the hidden layer in the standard protocol.
         most_splits: Number of splits in the standard protocol.
-        header: Column names of a file of comma-separated texts without a header, where ``?`` is a missing cell; empty
-            for a table that `model.tables.files.read_table` reads.
+        header: Names of the columns of a file without a header, where ``?`` is a missing cell; empty for a table that
+            `model.tables.files.read_table` reads.
     """
 
     name: str
@@ -55,7 +63,7 @@ class DataSet:
     standard: bool = False
     hidden: int = 50
     most_splits: int = STANDARD_SPLITS
-    header: tuple[str, ...] = ()
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,99 +74,79 @@ class Split:
     test: NDArray[np.int64]
 
 
-def _uci(name: str, rows: int, target: str, number: str, more: str = "", **options: Any) -> DataSet:
-    source = f"{UCI_REPOSITORY}{number}, as CSV with a header{more}"
+def _by_name(*sets: DataSet) -> dict[str, DataSet]:
+    return {each.name: each for each in sets}
+
+
+def _uci(name: str, rows: int, target: str, number: str, **options: Any) -> DataSet:
+    source = f"{REPOSITORY}{number}, as CSV with a header"
     return DataSet(name, f"uci/{name}.csv", rows, target, source, standard=True, **options)
 
 
-UCI: dict[str, DataSet] = {
-    dataset.name: dataset
-    for dataset in (
-        _uci("energy", 768, "heating_load_Y1", "242 (Energy Efficiency)", ", without Y2"),
-        _uci(
-            "naval",
-            11_934,
-            "comp_decay_state",
-            "316 (Condition Based Maintenance)",
-            ", without turbine decay",
-        ),
-        _uci("power", 9_568, "PE", "294 (Combined Cycle Power Plant)", ", first sheet"),
-        _uci(
-            "protein",
-            45_730,
-            "RMSD",
-            "265 (Physicochemical Properties of Protein Tertiary Structure)",
-            ", RMSD last",
-            hidden=100,
-            most_splits=5,
-        ),
-        _uci("wine", 1_599, "quality", "186 (Wine Quality, red)"),
-        _uci("yacht", 308, "residuary_resistance", "243 (Yacht Hydrodynamics)"),
-    )
-}
+def _tabular(name: str, rows: int, target: str, source: str) -> DataSet:
+    return DataSet(name, f"tabular/{name}.csv", rows, target, source)
+
+
+def _classes(name: str, rows: int, target: str, source: str) -> DataSet:
+    more = ", as CSV with a header, missing cells empty and the target as the last column"
+    return DataSet(name, f"classification/{name}.csv", rows, target, f"{source}{more}")
+
+
+UCI = _by_name(
+    _uci("energy", 768, "heating_load_Y1", "242 (Energy Efficiency), without Y2"),
+    _uci("naval", 11_934, "comp_decay_state", "316 (Condition Based Maintenance), without turbine decay"),
+    _uci("power", 9_568, "PE", "294 (Combined Cycle Power Plant), first sheet"),
+    _uci("protein", 45_730, "RMSD", "265 (Protein Tertiary Structure), RMSD last", hidden=100, most_splits=5),
+    _uci("wine", 1_599, "quality", "186 (Wine Quality, red)"),
+    _uci("yacht", 308, "residuary_resistance", "243 (Yacht Hydrodynamics)"),
+)
 """The sets of the standard splits: Hernández-Lobato & Adams (2015), Gal & Ghahramani (2016)."""
 
-TABULAR: dict[str, DataSet] = {name: UCI[name] for name in ("energy", "power", "wine", "yacht")} | {
-    dataset.name: dataset
-    for dataset in (
-        DataSet(
-            "california",
-            "tabular/california.csv",
-            20_640,
-            "median_house_value",
-            "housing.csv of https://github.com/ageron/handson-ml2 (datasets/housing), as it is",
-        ),
-        DataSet(
-            "bike",
-            "tabular/bike.csv",
-            17_379,
-            "cnt",
-            f"hour.csv of {UCI_REPOSITORY}275 (Bike Sharing), without instant, dteday, casual and registered",
-        ),
-        DataSet(
-            "diamonds",
-            "tabular/diamonds.csv",
-            53_940,
-            "price",
-            "diamonds.csv of https://github.com/mwaskom/seaborn-data, as it is",
-        ),
-        DataSet(
-            "autompg",
-            "tabular/autompg.csv",
-            398,
-            "mpg",
-            "mpg.csv of https://github.com/mwaskom/seaborn-data, without the column name",
-        ),
-        DataSet(
-            "abalone",
-            "tabular/abalone.csv",
-            4_177,
-            "rings",
-            f"{UCI_REPOSITORY}1 (Abalone), as CSV with the header "
-            "sex,length,diameter,height,whole_weight,shucked_weight,viscera_weight,shell_weight,rings",
-        ),
-    )
-}
+ABALONE = "sex,length,diameter,height,whole_weight,shucked_weight,viscera_weight,shell_weight,rings"
+TABULAR = {name: UCI[name] for name in ("energy", "power", "wine", "yacht")} | _by_name(
+    _tabular("california", 20_640, "median_house_value", "housing.csv of https://github.com/ageron/handson-ml2"),
+    _tabular("bike", 17_379, "cnt", f"hour.csv of {REPOSITORY}275, without instant, dteday, casual and registered"),
+    _tabular("diamonds", 53_940, "price", f"diamonds.csv {SEABORN}, as it is"),
+    _tabular("autompg", 398, "mpg", f"mpg.csv {SEABORN}, without the column name"),
+    _tabular("abalone", 4_177, "rings", f"{REPOSITORY}1 (Abalone), as CSV with the header {ABALONE}"),
+)
 """The sets of the comparison with peers."""
 
-SETS = UCI | TABULAR
+CLASSES = _by_name(
+    _classes("wheat_seeds", 210, "variety", f"{REPOSITORY}236 (Seeds)"),
+    _classes("breast_cancer_recurrence", 286, "recurrence", f"{REPOSITORY}14 (Breast Cancer, Ljubljana)"),
+    _classes("haberman", 306, "survival", f"{REPOSITORY}43 (Haberman's Survival)"),
+    _classes("ecoli", 336, "site", f"{REPOSITORY}39 (Ecoli), without the names of the sequences"),
+    _classes("ionosphere", 351, "signal", f"{REPOSITORY}52 (Ionosphere)"),
+    _classes("banknote", 1_372, "kind", f"{REPOSITORY}267 (Banknote Authentication)"),
+    _classes("phoneme", 5_404, "sound", "OpenML, https://www.openml.org/d/1489 (phoneme)"),
+    DataSet(
+        "mushroom",
+        "mushroom/agaricus-lepiota.data",
+        8_124,
+        "class",
+        f"agaricus-lepiota.data of {REPOSITORY}73 (Mushroom), as it is",
+        header=MUSHROOM,
+    ),
+    _classes("mammography", 11_183, "calcification", "OpenML, https://www.openml.org/d/310 (mammography)"),
+    _classes("adult", 32_561, "income", f"adult.data of {REPOSITORY}2 (Adult)"),
+)
+"""The sets of the comparison of classifiers, the smallest first."""
+
+SETS = UCI | TABULAR | CLASSES
 
 
-def chosen_sets(names: str | None, known: Collection[str]) -> list[str]:
-    """Names of sets from a comma-separated list; all of ``known`` if there is no list.
+def add_data(parser: argparse.ArgumentParser, known: Collection[str], default: Collection[str] | None = None) -> None:
+    """Adds ``--data`` and ``--sets``, some names of ``known``."""
+    from pathlib import Path
 
-    Raises:
-        OptionError: A name is unknown.
-    """
-    if names is None:
-        return list(known)
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    for name in chosen:
-        if name not in known:
-            raise OptionError(f"--sets: {name!r} is none of {', '.join(known)}")
-    if not chosen:
-        raise OptionError(f"--sets: name at least one of {', '.join(known)}")
-    return chosen
+    from benchmarks.results import some_of
+
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folders uci, tabular, …")
+    chosen = list(known if default is None else default)
+    parser.add_argument(
+        "--sets", type=some_of(known), default=chosen, metavar="NAMES", help=f"some of {','.join(known)}"
+    )
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
@@ -171,24 +159,21 @@ def read_set(dataset: DataSet, data: Path) -> pa.Table:
     path = data / dataset.file
     if not path.exists():
         raise OptionError(f"{path} does not exist; make it from {dataset.source}")
-    table = _without_header(path, dataset.header) if dataset.header else read_table(path)
-    if dataset.target not in table.column_names:
-        raise OptionError(f"{path} has no column {dataset.target!r}; make it from {dataset.source}")
-    if table.num_rows != dataset.rows:
+    table = _without_header(path, dataset.header.split(",")) if dataset.header else read_table(path)
+    if dataset.target not in table.column_names or table.num_rows != dataset.rows:
         raise OptionError(
-            f"{path} has {table.num_rows} rows instead of {dataset.rows}, so its splits would be others; "
-            f"make it from {dataset.source}"
+            f"{path} must have {dataset.rows} rows, or its splits would be others, and the column {dataset.target!r}; "
+            f"it has {table.num_rows} and {', '.join(table.column_names)}; make it from {dataset.source}"
         )
     return table
 
 
-def _without_header(path: Path, header: tuple[str, ...]) -> pa.Table:
+def _without_header(path: Path, header: list[str]) -> pa.Table:
+    texts = dict.fromkeys(header, pyarrow.string())
     return pyarrow.csv.read_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(column_names=list(header)),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(header, pyarrow.string()), null_values=["?"], strings_can_be_null=True
-        ),
+        read_options=pyarrow.csv.ReadOptions(column_names=header),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=texts, null_values=["?"], strings_can_be_null=True),
     )
 
 
@@ -207,10 +192,12 @@ def splits(dataset: DataSet, rows: int, count: int) -> list[Split]:
     if not dataset.standard:
         orders = [np.random.default_rng(number).permutation(rows) for number in range(count)]
         return [Split(order[: int(0.8 * rows)], order[int(0.8 * rows) :]) for order in orders]
-    generator = np.random.RandomState(STANDARD_SEED)
-    training = round(0.9 * rows)
-    chosen = []
-    for _ in range(min(count, dataset.most_splits)):
-        order = generator.choice(range(rows), rows, replace=False)
-        chosen.append(Split(order[:training], order[training:]))
-    return chosen
+    generator, training = np.random.RandomState(STANDARD_SEED), round(0.9 * rows)
+    orders = [generator.choice(range(rows), rows, replace=False) for _ in range(min(count, dataset.most_splits))]
+    return [Split(order[:training], order[training:]) for order in orders]
+
+
+def split_task(data: Path, name: str, split: Split, options: Mapping[str, Any]) -> Task:
+    """A split of a set, for `benchmarks.runner.fit_job`."""
+    table = read_set(SETS[name], data)
+    return Task(table.take(split.training), table.take(split.test), SETS[name].target, options)

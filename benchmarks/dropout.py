@@ -4,158 +4,220 @@ On UCI sets: networks of one hidden layer of 50 units with a learned noise, on t
 dropout and the temperature of the KL are chosen on 20 % of the training rows, then both learn from all of them. Both
 are raw and single, so that posteriors are compared and nothing else: `benchmarks.uci` shows what `murho train` makes of
 these sets. On MNIST: the networks of `benchmarks.mnist`, with dropout on at prediction.
+
+Dropout as a posterior (Gal & Ghahramani 2016): each weight vector is the means with units left out at random, the
+weights from unit i are ``z_i m_i`` with ``z_i ~ Bernoulli(1 - p)``. Its divergence from the prior ``N(0, s^2)`` is
+``(1 - p) |M|^2 / (2 s^2)`` plus what does not depend on M (their equation 7 and appendix). Dropout comes before every
+layer, and it stays on at prediction: a mask is a draw.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-import time
-from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import nn
 
-from benchmarks.command_line import add_output, mean_and_error, positive, shown
-from benchmarks.datasets import UCI, chosen_sets, read_set, splits
-from benchmarks.dropout_parts.bayes_posterior import (
-    TEMPERATURES,
-    bayes_options,
-    bayes_predictive,
-    choose_temperature,
-    fit_bayes,
-)
-from benchmarks.dropout_parts.dropout_posterior import RATES, DropoutRecipe, choose_rate, fit_dropout
-from benchmarks.dropout_parts.images import image_systems
-from benchmarks.dropout_parts.predictive_scores import FAR, LEVELS, away_from_data, predictive_scores
-from benchmarks.dropout_parts.regression_rows import rows_of_split
-from benchmarks.results import facts, table, write_json
-from murho.model.errors import MurhoError
+from benchmarks import mnist
+from benchmarks.datasets import UCI, add_data, read_set, splits
+from benchmarks.mnist_networks import VALIDATION, doubt, drawn_answers, noise_images, point_answers, rotated, scores
+from benchmarks.results import Report, add_counts, command, table
+from benchmarks.runner import grouped, mean
+from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.numbers import HomoscedasticNoise
+from murho.model.bbb.priors import EmpiricalBayesPrior
+from murho.model.bbb.rows import Rows
+from murho.model.distributions.mixtures import Mixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
+    from typing import TypeAlias
 
+    import pyarrow as pa
     from torch import Tensor
 
-    from benchmarks.dropout_parts.regression_rows import RegressionRows
-    from murho.model.distributions.mixtures import Mixture
+    from benchmarks.datasets import Split
 
-__all__ = ["main"]
+    Answers: TypeAlias = Callable[[Tensor], Mixture]
+    """Rows ``[B, D]``, standardised, to their predictive: one Gaussian for each draw."""
+    Fit: TypeAlias = Callable[[float, Tensor, Tensor, int, int], Answers]
+    """From what is chosen, features, targets, epochs and seed."""
 
-DRAWS = 100
-SYSTEMS = ("dropout", "bayes")
+__all__ = ["SYSTEMS", "fit_bayes", "fit_dropout", "main", "measure"]
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    options = _options(arguments)
-    torch.set_num_threads(options.threads)
-    report: dict[str, Any] = {"facts": facts(), "sets": {}}
-    try:
-        names = chosen_sets(options.sets, UCI)
-        for name in names:
-            data = read_set(UCI[name], options.data)
-            found: dict[str, list[dict[str, Any]]] = {system: [] for system in SYSTEMS}
-            for number, split in enumerate(splits(UCI[name], data.num_rows, options.splits)):
-                rows = rows_of_split(data, UCI[name].target, split, seed=number)
-                for system, run in zip(SYSTEMS, (_dropout, _bayes), strict=True):
-                    began = time.process_time()
-                    scores = run(rows, options.epochs, number)
-                    found[system].append({**scores, "seconds": time.process_time() - began})
-                    print(f"{name}, split {number}: {system} {scores['chosen']}", file=sys.stderr, flush=True)
-            report["sets"][name] = found
-    except MurhoError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(_render(report["sets"]))
-    if options.mnist:
-        report["mnist"] = image_systems(options)
-        print(_render_images(report["mnist"]))
-    options.output.mkdir(parents=True, exist_ok=True)
-    write_json(options.output / "dropout.json", report)
-    return 0
+HIDDEN, DRAWS, BATCH, LEARNING_RATE = 50, 100, 64, 0.01
+FAR = (1.0, 8.0)
+"""Rows are moved away from the mean of the training rows: this many times as far as they are."""
 
 
-def _dropout(rows: RegressionRows, epochs: int, seed: int) -> dict[str, Any]:
-    rate, tried = choose_rate(rows, RATES, DropoutRecipe(RATES[0], epochs=epochs, seed=seed), DRAWS)
-    posterior = fit_dropout(DropoutRecipe(rate, epochs=epochs, seed=seed), *rows.training)
-    return _scored(rows, lambda features: posterior.predictive(features, DRAWS, seed), rate, tried, seed)
+def fit_dropout(rate: float, features: Tensor, targets: Tensor, epochs: int, seed: int) -> Answers:
+    """Minimises the free energy of a posterior by dropout; Adam, along a cosine to zero."""
+    torch.manual_seed(seed)
+    first, second = nn.Linear(features.shape[1], HIDDEN), nn.Linear(HIDDEN, 1)
+    nn.init.kaiming_normal_(first.weight)
+    network = nn.Sequential(nn.Dropout(rate), first, nn.ReLU(), nn.Dropout(rate), second)
+    log_noise = torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.Adam([*network.parameters(), log_noise], lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * math.ceil(len(features) / BATCH))
+    for _ in range(epochs):
+        for rows in torch.randperm(len(features)).split(BATCH):
+            error = (targets[rows] - network(features[rows]).squeeze(1)) / log_noise.exp()
+            squares = first.weight.square().sum() + second.weight.square().sum()
+            # The weights M of Gal & Ghahramani are divided by 1 - p here, so that a mask keeps the mean.
+            loss = 0.5 * error.square().mean() + log_noise + squares / (2.0 * (1.0 - rate) * len(features))
+            optimiser.zero_grad()
+            loss.sum().backward()
+            optimiser.step()
+            schedule.step()
+
+    @torch.no_grad()
+    def answers(rows: Tensor) -> Mixture:
+        torch.manual_seed(seed)
+        means = torch.stack([network(rows).squeeze(1) for _ in range(DRAWS)]).double()
+        return Mixture(means, log_noise.detach().double().exp().view(1, 1))
+
+    return answers
 
 
-def _bayes(rows: RegressionRows, epochs: int, seed: int) -> dict[str, Any]:
-    hidden, options = DropoutRecipe(0.0).hidden, bayes_options(1.0, epochs, seed)
-    temperature, tried = choose_temperature(rows, TEMPERATURES, hidden, options, DRAWS)
-    fitted = fit_bayes(hidden, replace(options, temperature=temperature), *rows.training)
-    return _scored(rows, lambda features: bayes_predictive(fitted, features, DRAWS, seed), temperature, tried, seed)
+def fit_bayes(temperature: float, features: Tensor, targets: Tensor, epochs: int, seed: int) -> Answers:
+    """Bayes by Backprop of the same network; a few rows are looked at and decide nothing."""
+    network = BayesianNetwork(Architecture(features.shape[1], (HIDDEN,), 1), torch.Generator().manual_seed(seed))
+    options = FitOptions(epochs=epochs, patience=None, temperature=temperature, seed=seed)
+    likelihood, shown = HomoscedasticNoise(1), Rows(features[:20], targets[:20])
+    fitted = fit(network, likelihood, EmpiricalBayesPrior(), Rows(features, targets), shown, options)
+
+    @torch.no_grad()
+    def answers(rows: Tensor) -> Mixture:
+        generator = torch.Generator().manual_seed(seed)
+        outputs = fitted.network(rows, generator, DRAWS)[0, :, 0].view(DRAWS, len(rows))
+        learned: Any = fitted.likelihood
+        return Mixture(outputs.double(), learned.noise(outputs).double())
+
+    return answers
 
 
-def _scored(
-    rows: RegressionRows, answers: Callable[[Tensor], Mixture], chosen: float, tried: Mapping[float, float], seed: int
-) -> dict[str, Any]:
-    features, targets = rows.test
+SYSTEMS: dict[str, tuple[Fit, tuple[float, ...]]] = {
+    "dropout": (fit_dropout, (0.001, 0.005, 0.01, 0.05, 0.1)),
+    "Bayes by Backprop": (fit_bayes, (1.0, 0.3, 0.1)),
+}
+"""Posterior → its fit, and the rates or temperatures to choose from: those of Gal & Ghahramani and a lower one."""
+
+
+def measure(read: pa.Table, target: str, split: Split, system: str, epochs: int, seed: int) -> Report:
+    """Scores of a posterior on a split of a table whose columns are all numbers.
+
+    Returns:
+        ``chosen``; ``log_likelihood``, nats per row, and ``rmse`` in the target's unit; shares within the central bands
+        of ``50`` to ``95`` %; ``entropy 1`` and ``entropy 8``, the mean differential entropy of the predictives of the
+        rows, and of rows so many times as far from the mean row, nats, standardised.
+    """
+    frame = read.to_pandas().astype(np.float64)
+    known = frame.iloc[split.training]
+    scale = known[target].std(ddof=0)
+    standard = ((frame - known.mean()) / known.std(ddof=0).replace(0.0, 1.0)).astype(np.float32)
+    targets = torch.from_numpy(standard.pop(target).to_numpy())
+    inputs = torch.from_numpy(standard.to_numpy())
+    training, test = ((inputs[rows], targets[rows]) for rows in (split.training, split.test))
+    judges = np.zeros(len(split.training), dtype=bool)
+    judges[np.random.default_rng(seed).permutation(len(judges))[: round(0.2 * len(judges))]] = True
+    judging = torch.from_numpy(judges)
+    fit_it, values = SYSTEMS[system]
+
+    def judged(value: float) -> float:
+        tried = fit_it(value, training[0][~judging], training[1][~judging], epochs, seed)
+        return float(tried(training[0][judging]).log_density(training[1][judging].double()).mean())
+
+    chosen = max(values, key=judged)
+    answers, observed = fit_it(chosen, *training, epochs, seed), test[1].double()
+    predictive = answers(test[0])
+    rank = torch.special.ndtr(predictive.normal_score(observed))
+    error = predictive.moments()[0] - observed
     return {
-        **predictive_scores(answers(features), targets, rows.scale),
-        "entropy": {str(factor): value for factor, value in away_from_data(answers, features, seed).items()},
         "chosen": chosen,
-        "tried": {str(value): score for value, score in tried.items()},
+        "log_likelihood": float(predictive.log_density(observed).mean()) - math.log(scale),
+        "rmse": float(error.square().mean().sqrt()) * scale,
+        **{str(level): float(((rank - 0.5).abs() <= level / 200.0).double().mean()) for level in (50, 80, 90, 95)},
+        **{f"entropy {factor:g}": _entropy(answers(test[0] * factor), seed) for factor in FAR},
     }
 
 
-def _render(sets: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
-    rows, coverage = [], []
-    for name, found in sets.items():
-        for system, runs in found.items():
-            entropies = [mean_and_error([run["entropy"][str(factor)] for run in runs])[0] for factor in FAR]
-            chosen = ", ".join(f"{run['chosen']:g}" for run in runs)
-            cells = [shown([run[score] for run in runs]) for score in ("log_likelihood", "rmse", "coverage_error")]
-            rows.append([name, system, *cells, *(f"{entropy:.2f}" for entropy in entropies)])
-            shares = [mean_and_error([run[f"coverage_{level}"] for run in runs])[0] for level in LEVELS]
-            coverage.append([name, system, *(f"{100.0 * share:.1f}" for share in shares), chosen])
-    head = ["set", "posterior", "log-likelihood", "RMSE", "|coverage error|"]
-    head += [f"entropy x{factor:g}" for factor in FAR]
-    parts = ["Entropy: nats, standardised, of test rows that are this many times as far from the mean row"]
-    parts += [
-        table(head, rows),
-        "",
-        table(["set", "posterior", *(f"{level} %" for level in LEVELS), "chosen"], coverage),
-    ]
-    return "\n".join([*parts, ""])
+def _entropy(predictive: Mixture, seed: int) -> float:
+    """Mean differential entropy: minus the mean log density of own draws, one of each component."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = predictive.means + predictive.noise * torch.empty_like(predictive.means).normal_(generator=generator)
+    return -float(torch.stack([predictive.log_density(values).mean() for values in drawn]).mean())
 
 
-def _render_images(found: Mapping[str, Mapping[str, Any]]) -> str:
-    rows = [
-        [
-            name,
-            f"{100 * scores['error']:.2f}",
-            f"{scores['log_loss']:.4f}",
-            f"{scores['ece']:.4f}",
-            *(f"{scores['entropy'][kind]:.3f}" for kind in ("digits", "turned", "noise")),
-            *(f"{scores['mutual_information'][kind]:.3f}" for kind in ("digits", "turned", "noise")),
-        ]
-        for name, scores in found.items()
-    ]
-    head = ["MNIST", "test error %", "log loss", "ECE", "entropy: digits", "turned 60", "noise"]
-    return table([*head, "mutual information: digits", "turned 60", "noise"], rows)
+COLUMNS = {
+    "log-likelihood": mean("log_likelihood"),
+    "RMSE": mean("rmse"),
+    **{f"{level} %": mean(str(level), 100.0) for level in (50, 80, 90, 95)},
+    "entropy": mean("entropy 1"),
+    "8 times as far": mean("entropy 8"),
+    "chosen": mean("chosen"),
+}
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.dropout", description="Dropout beside Bayes by Backprop."
+def images(options: argparse.Namespace) -> Report:
+    """Scores and doubt of three posteriors on the test images; fits of `benchmarks.mnist` are used again."""
+    given = {**vars(options), "epochs": options.mnist_epochs, "validation": VALIDATION, "images": None}
+    run = mnist.Run(argparse.Namespace(**given))
+    point = run.point("dropout", options.width)[0]
+    systems = {
+        "dropout, off at prediction": partial(point_answers, point),
+        "dropout as a posterior": partial(point_answers, point, draws=64),
+        "Bayes by Backprop": partial(drawn_answers, run.bayes(options.width)[0]),
+    }
+    some, found, rows = run.test[:2000], Report(), []
+    kinds = {"digits": some, "turned by 60": rotated(some, 60.0), "noise": noise_images(len(some))}
+    for name, answers in systems.items():
+        of = scores(answers, run.test)
+        doubts = {kind: doubt(answers, shown) for kind, shown in kinds.items()}
+        found[name] = of | {kind: (each["entropy"], each["information"]) for kind, each in doubts.items()}
+        cells = [f"{entropy:.2f} ({information:.2f})" for entropy, information in (found[name][kind] for kind in kinds)]
+        rows.append([name, f"{100 * (1 - of['accuracy']):.2f}", f"{of['log_loss']:.4f}", f"{of['ece']:.4f}", *cells])
+    headers = ["MNIST; entropy (mutual information)", "test error %", "log loss", "ECE", *kinds]
+    print(f"\n{table(headers, rows)}")
+    return found
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    add_data(parser, UCI, ("energy", "yacht"))
+    add_counts(
+        parser,
+        splits=(3, "standard splits of a set"),
+        epochs=(200, "of the UCI networks"),
+        width=(400, "of the MNIST networks"),
+        mnist_epochs=(120, "of Bayes by Backprop"),
+        point_epochs=(40, "of the dropout network"),
+        threads=(torch.get_num_threads(), "of the fits"),
     )
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folders uci and mnist")
-    parser.add_argument("--sets", default="energy,yacht", metavar="NAMES", help=f"some of {','.join(UCI)}")
-    parser.add_argument("--splits", type=positive, default=3, metavar="N", help="standard splits of a set (default 3)")
-    parser.add_argument("--epochs", type=positive, default=200, metavar="N", help="of the UCI networks (default 200)")
-    parser.add_argument("--mnist", action=argparse.BooleanOptionalAction, default=True, help="the networks of MNIST")
-    parser.add_argument("--width", type=positive, default=400, metavar="N", help="of the MNIST networks (default 400)")
-    parser.add_argument("--mnist-epochs", type=positive, default=120, metavar="N", help="of Bayes by Backprop")
-    parser.add_argument("--point-epochs", type=positive, default=40, metavar="N", help="of the dropout network")
-    parser.add_argument("--threads", type=positive, default=torch.get_num_threads(), metavar="N", help="of the fits")
+    parser.add_argument("--no-mnist", dest="mnist", action="store_false", help="without the networks of MNIST")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the MNIST networks")
-    add_output(parser)
-    return parser.parse_args(arguments)
 
+
+def run(options: argparse.Namespace) -> Report:
+    """Fits and prints."""
+    torch.set_num_threads(options.threads)
+    lines: dict[str, list[Report]] = {}
+    for name in options.sets:
+        read = read_set(UCI[name], options.data)
+        for number, split in enumerate(splits(UCI[name], read.num_rows, options.splits)):
+            for system in SYSTEMS:
+                report = measure(read, UCI[name].target, split, system, options.epochs, number)
+                lines.setdefault(f"{name}, {system}", []).append(report)
+    print(grouped("nats; entropies standardised", COLUMNS, lines))
+    return {"sets": lines, **({"mnist": images(options)} if options.mnist else {})}
+
+
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

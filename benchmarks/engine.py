@@ -1,4 +1,4 @@
-"""Time and accuracy of Murho's answers, beside seven libraries with the same network and posterior.
+"""`python -m benchmarks.engine`: time and accuracy of answers, beside libraries with the same posterior.
 
 Each system is a process of its own, in an environment of its own. The processes take turns: in every round each of them
 answers for a short while, so that other load on the machine affects all of them alike. Murho answers by its public
@@ -9,206 +9,217 @@ percentiles too. Murho keeps the draws of a seed; calls with new draws are timed
 
 from __future__ import annotations
 
-import argparse
+import statistics
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from benchmarks.command_line import (
-    add_cache,
-    add_output,
-    add_rounds,
-    add_systems,
-    numbers,
-    pairs,
-    positive,
-)
-from benchmarks.engine_parts.cells import Cell, Rates, measure, too_large
-from benchmarks.engine_parts.memory import memory_of_a_call, memory_of_a_file
-from benchmarks.engine_parts.report import (
-    best_peer_table,
-    memory_table,
-    murho_table,
-    peers_table,
-    with_rates,
-    written,
-)
-from benchmarks.peers import Library, Peer, peers_of
-from benchmarks.peers.engine_task import ACTIVATION, INPUTS, EngineTask
-from benchmarks.peers.network_task import NOISE
-from benchmarks.results import facts, table, write_json
-from benchmarks.systems import System, peer_systems
+from benchmarks.peers import Peer, peers_of
+from benchmarks.peers.murho_predictions import posterior_of
+from benchmarks.peers.networks import EngineTask, shown_rows
+from benchmarks.processes import SystemProcess, Turns, add_cache
+from benchmarks.results import Report, add_counts, add_names, command, numbers, positive, table
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.torch_engine import TorchEngine, forward
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    import argparse
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["main", "murho_systems"]
+    from numpy.typing import NDArray
+
+__all__ = ["best_of", "deviations", "disagreement", "exact_answers", "main", "measure", "too_large"]
 
 PEERS = peers_of("engine")
-MURHO = Library("murho_predictions")
-NETS = "1x50,2x64,2x256"
-BATCHES = "1,32,1000"
-SAMPLES = "256"
+NOISES = ("fixed", "heteroscedastic", "mixture")
+MURHO = {f"Murho, {noise}": Peer("engine", f"Murho, {noise}", "", "murho_predictions") for noise in NOISES}
+REFERENCE = "Murho, fixed"
+"""The system with known noise, as in the peers."""
 SECONDS = 0.2
 """Length of a system's turn in a round; a call that takes longer is made once."""
-EXPLANATION = """
-Medians of the rounds; ratios are to Murho's whole answer with kept draws, in the same round. "draws anew": a new seed
-in each call, because peers make new draws in each call; "mean and std": the answer without percentiles; "three
-thresholds too": with exceedance as well. A peer's line is mean and std alone; "percentiles too": with draws of an
-observation and their percentiles, by a sort.
-first: seconds of the first call, which compiles, or makes the draws that are kept; it is in no median.
-s.e.: deviation of mean and std from an independent Monte Carlo run, root mean square over rows, in standard errors.
-"first" and "s.e." are those of the worst batch."""
+DRAW_BYTES, HIDDEN_BYTES = 2**30, 2**31
+"""Larger draws are left out, and peers that hold more of a layer's values under all draws at once."""
+REFERENCE_DRAWS = 4096
+"""Murho's draws of another seed, by which mean and std of all systems are judged."""
+LARGEST_ERROR = 4.0
+"""Most standard errors at which a mean or a std still agrees."""
+EXPLANATION = """Medians of the rounds, ms; ratios are to Murho's whole answer with kept draws, in the same round.
+"call" is the whole answer of Murho (mean, both parts of the std, three percentiles), mean and std alone of a peer;
+"percentiles": with draws of an observation and their percentiles, by a sort. A first call is in no median.
+s.e.: deviation of mean and std from 4,096 draws of another seed, root mean square over rows, in standard errors.
+exact: largest deviation from double precision for the same draws, relative to the larger of value and std."""
 
 
-def murho_systems() -> list[System]:
-    """Murho with known noise, as in the peers, and with both kinds of learned noise."""
-    known = Peer("engine", "murho", "Murho", MURHO, keeps_draws=True)
-    learned = (
-        replace(known, name=f"murho-{noise}", title=f"Murho, {noise}", options={"noise": noise})
-        for noise in ("heteroscedastic", "mixture")
-    )
-    return [System(peer) for peer in (known, *learned)]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    options = _options(arguments)
-    torch.set_num_threads(options.threads)
-    peers, missing = peer_systems((PEERS[name] for name in options.systems), options.cache)
-    for name, reason in missing.items():
-        print(f"{name} is left out: {reason}", flush=True)
-    report: dict[str, Any] = {
-        "benchmark": "engine",
-        **facts(),
-        "rounds": options.rounds,
-        "seconds_a_turn": SECONDS,
-        "inputs": INPUTS,
-        "activation": ACTIVATION,
-        "noise": NOISE,
-        "requirements": {system.name: list(system.peer.library.packages) for system in peers},
-        "left_out": missing,
-        "cells": [],
+def measure(task: EngineTask, names: Sequence[str], options: argparse.Namespace) -> list[Report]:
+    """All systems on one network, a report for each S and B: ``systems``, name → numbers, and more."""
+    systems = MURHO | {name: PEERS[name] for name in names}
+    tasks = {name: replace(task, noise=name.partition(", ")[2]) for name in MURHO}
+    tasks |= dict.fromkeys(names, task)
+    start = {
+        name: partial(SystemProcess, systems[name], tasks[name], cache=options.cache, threads=task.threads)
+        for name in systems
     }
-    machine = report["machine"]
-    print(f"{machine['processor']}, {machine['cores']} cores; threads: {options.threads}; commit {report['commit']}")
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "engine.json"
-    _speed(options, [*murho_systems(), *peers], report, path)
-    if options.memory:
-        _memory(options, report)
-    write_json(path, report)
-    return 0
-
-
-def _speed(options: argparse.Namespace, systems: list[System], report: dict[str, Any], path: Path) -> None:
-    titles, rates = {system.name: system.peer.title for system in systems}, Rates()
-    print(EXPLANATION)
-    raw: list[dict[str, Any]] = []
-    for hidden in options.nets:
-        task = EngineTask(hidden, threads=options.threads)
-        wanted = [Cell(samples, batch) for samples in options.samples for batch in options.batches]
+    found = []
+    with Turns(start) as turns:
         for samples in options.samples:
-            if reason := too_large(None, task, Cell(samples, 1)):
-                print(f"\n{_layers(hidden)}, S = {samples} is left out: {reason}", flush=True)
-        cells = [cell for cell in wanted if too_large(None, task, cell) is None]
-        measured = measure(task, systems, cells, rounds=options.rounds, seconds=SECONDS, rates=rates)
-        ready: list[dict[str, Any]] = []
-        for cell, results, left_out in measured:
-            ready.append(written(task, cell, results, left_out))
-            report["cells"] = [with_rates(one, rates) for one in (*raw, *ready)]
-            report["rates"] = {"product_flops": rates.product, "copy_bytes": rates.copy}
-            write_json(path, report)
-            if cell.batch != options.batches[-1]:
-                continue
-            print(f"\n{_layers(hidden)}, S = {cell.samples}")
-            same_samples = [one for one in ready if one["samples"] == cell.samples]
-            print(peers_table(same_samples, titles), flush=True)
-            for name, reason in {name: why for one in same_samples for name, why in one["left_out"].items()}.items():
-                print(f"{name} is left out where it has no number: {reason}", flush=True)
-        raw += ready
-    if not raw:
-        return
-    if best := best_peer_table(report["cells"], titles):
-        print(f"\nMurho beside the fastest that agrees:\n{best}")
-    print(f"\nMurho alone. The machine's best: {rates.product / 1e9:.0f} GFLOP/s (float32 products of 2048 x 2048),")
-    print(f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: time over a copy of all draws;")
-    print("after forward: share of the call after the network's forward pass; then the largest deviations from double")
-    print("precision, relative to the larger of value and std.")
-    print(murho_table(report["cells"], titles))
+            for batch in options.batches:
+                without = [name for name, peer in systems.items() if too_large(peer, task, samples, batch)]
+                answers = turns.ask((batch, samples, SECONDS), rounds=options.rounds, without=without)
+                judged = {name: _judged(tasks[name], samples, batch, replies) for name, replies in answers.items()}
+                found.append(
+                    {
+                        "net": f"{len(task.hidden)}x{task.hidden[0]}",
+                        "samples": samples,
+                        "batch": batch,
+                        "systems": judged,
+                        "left_out": [*without, *turns.failed],
+                    }
+                )
+    return found
 
 
-def _memory(options: argparse.Namespace, report: dict[str, Any]) -> None:
-    tasks = [EngineTask(hidden, threads=options.threads) for hidden in options.nets]
-    cells = [
-        {
-            "net": _name(task.hidden),
-            "samples": samples,
-            "batch": batch,
-            "draw_bytes": 4 * samples * task.parameters,
-            "memory_bytes": memory_of_a_call(task, batch, samples),
-        }
-        for task in tasks
-        for samples in options.samples
-        for batch in options.batches
-        if too_large(None, task, Cell(samples, batch)) is None
-    ]
-    print(
-        "\nMemory of one call that makes its draws, above a process that has imported all modules and holds the rows."
-    )
-    print(memory_table(cells), flush=True)
-    report["memory"] = cells
-    hidden, samples = options.nets[0], options.samples[0]
-    file = memory_of_a_file(EngineTask(hidden), options.rows, samples)
-    report["file"] = {"net": _name(hidden), **file}
-    print(f"\nmurho predict, {_layers(hidden)}, S = {samples}, Parquet to Parquet")
-    headers = ["rows", "seconds", "rows a second", "MiB above one row's", "peak, MiB"]
-    line = [f"{options.rows:,}", f"{file['seconds']:.1f}", f"{file['rows_a_second']:,.0f}"]
-    print(table(headers, [[*line, f"{file['memory'] / 2**20:.0f}", f"{file['peak'] / 2**20:.0f}"]]), flush=True)
+def too_large(peer: Peer, task: EngineTask, samples: int, batch: int) -> bool:
+    """Whether a system is left out of a case."""
+    hidden = 4 * samples * batch * max(task.hidden)
+    return 4 * samples * task.parameters > DRAW_BYTES or (peer.stacked and hidden > HIDDEN_BYTES)
 
 
-def _name(hidden: tuple[int, ...]) -> str:
-    return f"{len(hidden)}x{hidden[0]}"
+def _judged(task: EngineTask, samples: int, batch: int, replies: Sequence[Report]) -> Report:
+    """Milliseconds of each kind of call in each round, and how far the answers are from the truth."""
+    rows, ours = task.rows_of(batch)[shown_rows(batch)], "draws anew" in replies[0]["times"]
+    answers = [reply["answers"] for reply in replies]
+    draws = samples if ours else samples * len(answers)
+    errors = disagreement(answers, draws, exact_answers(task, rows, REFERENCE_DRAWS, seed=1))
+    report: Report = {
+        "ms": {kind: [1e3 * reply["times"][kind] for reply in replies] for kind in replies[0]["times"]},
+        "first_ms": {kind: 1e3 * seconds for kind, seconds in replies[-1]["first"].items()},
+        "errors": errors,
+        "agrees": max(errors) <= LARGEST_ERROR,
+    }
+    return report | ({"deviation": deviations(answers[-1], exact_answers(task, rows, samples))} if ours else {})
 
 
-def _layers(hidden: tuple[int, ...]) -> str:
-    return f"{INPUTS}-{'-'.join(map(str, hidden))}-1"
+def exact_answers(
+    task: EngineTask, rows: NDArray[np.float32], samples: int, seed: int = 0
+) -> Mapping[str, NDArray[Any]]:
+    """Murho's answer for rows ``[B, D]`` from the draws of a seed, all in double precision."""
+    posterior = posterior_of(task, engine="torch")
+    draws = posterior.draws.first(samples, seed)
+    outputs = forward(draws.double(), torch.from_numpy(rows).double())
+    plan = posterior.target.plan(PredictOptions(samples=samples), None, posterior.device)
+    widening = torch.zeros(len(rows), dtype=torch.bool)
+    return TorchEngine(posterior.target).answer(plan, outputs, draws.members, widening)
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.engine",
-        description="Time and accuracy of Murho's answers, beside libraries with the same network and posterior.",
-    )
-    add_systems(parser, PEERS)
-    parser.add_argument(
-        "--nets", type=_nets, default=_nets(NETS), metavar="LxW", help=f"layers x width (default {NETS})"
-    )
-    for name, default, what in (("batches", BATCHES, "rows a call"), ("samples", SAMPLES, "draws")):
-        parser.add_argument(
-            f"--{name}",
-            type=numbers,
-            default=numbers(default),
-            metavar="N,N",
-            help=f"{what} (default {default})",
-        )
-    add_rounds(parser, 5)
-    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="threads of each system (default 1)")
-    parser.add_argument("--memory", action="store_true", help="measure memory as well, and `murho predict` on a file")
-    parser.add_argument(
-        "--rows", type=positive, default=1_000_000, metavar="N", help="rows of that file (default 1000000)"
-    )
-    add_output(parser)
-    add_cache(parser)
-    return parser.parse_args(arguments)
+def deviations(answer: Mapping[str, Any], exact: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Kind of answer → largest ``|answer - exact| / max(|exact|, std)``."""
+    largest = {}
+    for name in ("mean", "std", "percentiles"):
+        values = exact[name]
+        scale = np.maximum(np.abs(values), exact["std"][:, None] if values.ndim == 2 else exact["std"])
+        largest[name] = float((np.abs(np.asarray(answer[name]) - values) / scale).max())
+    return largest
+
+
+def disagreement(
+    answers: Sequence[Mapping[str, Any]], draws: int, reference: Mapping[str, NDArray[Any]]
+) -> tuple[float, float]:
+    """Deviations of mean and std of the function values from those of `REFERENCE_DRAWS` draws.
+
+    Args:
+        answers: ``mean`` and ``epistemic_std``, ``[B]`` each, of one or more calls.
+        draws: Number of draws of all calls together; calls with the same draws count once.
+        reference: The same of the reference.
+
+    Returns:
+        Root mean squares over the rows of the differences of the means, and of the logarithms of the stds, in standard
+        errors of a Gaussian: about 1, and rarely above 3, if the two agree.
+    """
+    means, stds = (np.array([each[name] for each in answers], dtype=np.float64) for name in ("mean", "epistemic_std"))
+    mean = means.mean(axis=0)
+    std = np.sqrt((stds**2 + means**2).mean(axis=0) - mean**2)
+    share = 1.0 / draws + 1.0 / REFERENCE_DRAWS
+    of_mean = (mean - reference["mean"]) / (reference["epistemic_std"] * np.sqrt(share))
+    of_std = np.log(std / reference["epistemic_std"]) / np.sqrt(0.5 * share)
+    return float(np.sqrt(np.mean(of_mean**2))), float(np.sqrt(np.mean(of_std**2)))
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Median of the rounds' ratios."""
+    return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+
+
+def _systems_table(cells: Sequence[Report]) -> str:
+    rows = []
+    for cell in cells:
+        reference = cell["systems"].get(REFERENCE)
+        for name, of in cell["systems"].items():
+            for kind, ms in of["ms"].items():
+                to = f"{ratio(ms, reference['ms']['call']):.3g}" if reference else "-"
+                errors = [f"{error:.1f}" for error in of["errors"]] if kind == "call" else ["", ""]
+                first = f"{of['first_ms'][kind]:.3g}"
+                exact = f"{max(of['deviation'].values()):.0e}" if kind == "call" and "deviation" in of else ""
+                line = [f"{name}, {kind}", str(cell["batch"]), f"{statistics.median(ms):.3g}", to, first]
+                rows.append([*line, *errors, exact])
+    return table(["system, kind of call", "B", "ms", "ratio", "first call", "mean, s.e.", "std, s.e.", "exact"], rows)
+
+
+def best_of(cell: Mapping[str, Any], theirs: str, ours: str) -> tuple[str, float]:
+    """The fastest peer that agrees, and how many times as long as Murho its calls take."""
+    peers = {name: of["ms"][theirs] for name, of in cell["systems"].items() if name in PEERS and of["agrees"]}
+    best = min(peers, key=lambda name: statistics.median(peers[name]))
+    return best, ratio(peers[best], cell["systems"][REFERENCE]["ms"][ours])
+
+
+def _best_table(cells: Sequence[Report]) -> str:
+    rows = []
+    for cell in cells:
+        agree = any(name in PEERS and of["agrees"] for name, of in cell["systems"].items())
+        if agree and REFERENCE in cell["systems"]:
+            ms = statistics.median(cell["systems"][REFERENCE]["ms"]["call"])
+            pairs = [best_of(cell, *kinds) for kinds in (("percentiles", "call"), ("call", "mean and std"))]
+            both = [text for name, times in pairs for text in (name, f"{times:.2g}")]
+            rows.append([cell["net"], str(cell["samples"]), str(cell["batch"]), f"{ms:.3g}", *both])
+    headers = ["network", "S", "B", "Murho, ms", "percentiles: fastest", "times as long", "mean, std: fastest"]
+    return table([*headers, "times as long"], rows)
 
 
 def _nets(text: str) -> list[tuple[int, ...]]:
-    return [(width,) * layers for layers, width in pairs("network", "layers x width, such as 2x64")(text)]
+    return [
+        (positive(width),) * positive(layers) for layers, _, width in (name.partition("x") for name in text.split(","))
+    ]
 
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    nets = "1x50,2x64,2x256"
+    add_names(parser, systems=PEERS)
+    parser.add_argument("--nets", type=_nets, default=_nets(nets), metavar="LxW", help=f"layers x width ({nets})")
+    parser.add_argument("--batches", type=numbers, default=[1, 32, 1000], metavar="N,N", help="rows a call (1,32,1000)")
+    parser.add_argument("--samples", type=numbers, default=[256], metavar="N,N", help="draws (256)")
+    add_counts(parser, rounds=(5, "turns of each system"), threads=(1, "of each system"))
+    add_cache(parser)
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Measures and prints."""
+    torch.set_num_threads(options.threads)
+    print(EXPLANATION)
+    tasks = [EngineTask(hidden, options.threads) for hidden in options.nets]
+    cells: list[Report] = []
+    for task in tasks:
+        found = measure(task, options.systems, options)
+        print(f"\n{task.inputs}-{'-'.join(map(str, task.hidden))}-1\n{_systems_table(found)}", flush=True)
+        cells += found
+    print(f"\nMurho beside the fastest that agrees:\n{_best_table(cells)}")
+    return {"cells": cells}
+
+
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

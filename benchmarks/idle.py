@@ -12,70 +12,56 @@ scale for each input (scikit-learn). The true function and the noise of each tab
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.command_line import add_output, positive, shown, some_of
-from benchmarks.distributions import crps_of_normals
-from benchmarks.results import facts, table, write_json
-from murho.model.evaluation.judging import evaluate_table
-from murho.model.runtime import use_threads_for_fitting
-from murho.model.training.candidates import Reporter
-from murho.model.training.options import make_options
-from murho.model.training.train import train
+from benchmarks.results import Report, add_counts, add_names, command
+from benchmarks.runner import Task, add_fits, fit_job, fits_of, geometric, grouped, mean
+from benchmarks.scores import crps_of_normals
+from benchmarks.spread_parts import friedman
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import argparse
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["TABLES", "MadeTable", "gaussian_process_crps", "main", "make", "measure", "render"]
+    from murho.model.training.train import Trained
+
+    Generator: TypeAlias = np.random.Generator
+    Maker: TypeAlias = Callable[[Generator, Generator, int], tuple[dict[str, NDArray[Any]], NDArray[np.float64], float]]
+    """From generators of the world and of the rows, and a number of rows, to features, function and noise."""
+
+__all__ = ["TABLES", "gaussian_process_crps", "main", "make", "task"]
 
 FRESH = 2_000
-COVERAGE = "90"
-CHOICES = ("keep", "auto")
+COLUMNS = {
+    "CRPS keep": mean("keep.crps"),
+    "auto": mean("crps"),
+    "GP": mean("gp"),
+    "auto / keep": geometric("crps", "keep.crps"),
+    "auto / GP": geometric("crps", "gp"),
+    "90 % bands cover": mean("calibrated.coverage.90", 100.0),
+    "CRPS printed / true": geometric("printed.crps", "crps"),
+    "features left out, fewest": mean("fewest_unread"),
+    "most": mean("most_unread"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class MadeTable:
-    """Rows of a made-up table.
-
-    Attributes:
-        columns: The features, ``[N]`` each: numbers, or categories as text.
-        function: The true mean of the target, ``[N]``.
-        target: The target, ``[N]``.
-    """
-
-    columns: Mapping[str, NDArray[Any]]
-    function: NDArray[np.float64]
-    target: NDArray[np.float64]
-
-    @property
-    def rows(self) -> pa.Table:
-        """Features, and the target as ``y``."""
-        return pa.table({**self.columns, "y": self.target})
-
-
-def _numbers(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def _numbers(values: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     return {f"x{number}": column for number, column in enumerate(values.T)}
 
 
-def _friedman(_: np.random.Generator, generator: np.random.Generator, rows: int) -> Any:
+def _friedman(_: Generator, generator: Generator, rows: int) -> Any:
     x = generator.random((rows, 10))
-    function = 10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3] + 5.0 * x[:, 4]
-    return _numbers(x), function, 1.0
+    return _numbers(x), friedman(x), 1.0
 
 
-def _categories(world: np.random.Generator, generator: np.random.Generator, rows: int) -> Any:
+def _categories(world: Generator, generator: Generator, rows: int) -> Any:
     levels = world.integers(3, 9, 15)
     x = generator.standard_normal((rows, 15))
     category = np.column_stack([generator.integers(0, count, rows) for count in levels])
@@ -93,21 +79,21 @@ def _categories(world: np.random.Generator, generator: np.random.Generator, rows
     return _numbers(x) | named, function, 0.3
 
 
-def _hundred(_: np.random.Generator, generator: np.random.Generator, rows: int) -> Any:
+def _hundred(_: Generator, generator: Generator, rows: int) -> Any:
     x = generator.standard_normal((rows, 100))
     return _numbers(x), np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + x[:, 3], 0.5
 
 
-def _nothing(_: np.random.Generator, generator: np.random.Generator, rows: int) -> Any:
+def _nothing(_: Generator, generator: Generator, rows: int) -> Any:
     return _numbers(generator.standard_normal((rows, 40))), np.zeros(rows), 1.0
 
 
-def _all(_: np.random.Generator, generator: np.random.Generator, rows: int) -> Any:
+def _all(_: Generator, generator: Generator, rows: int) -> Any:
     x = 0.6 * generator.standard_normal((rows, 1)) + 0.8 * generator.standard_normal((rows, 20))
     return _numbers(x), x.sum(axis=1) / np.sqrt(20.0), 1.0
 
 
-TABLES: Mapping[str, tuple[Callable[[np.random.Generator, np.random.Generator, int], Any], int]] = {
+TABLES: Mapping[str, tuple[Maker, int]] = {
     "Friedman": (_friedman, 200),
     "categories": (_categories, 160),
     "hundred": (_hundred, 300),
@@ -117,137 +103,91 @@ TABLES: Mapping[str, tuple[Callable[[np.random.Generator, np.random.Generator, i
 """Name → maker of the table, and its rows."""
 
 
-def make(name: str, seed: int) -> tuple[MadeTable, MadeTable]:
-    """The training rows and `FRESH` further rows of a table."""
+def make(name: str, seed: int) -> tuple[pa.Table, pa.Table]:
+    """The training rows and `FRESH` further rows of a table: the features, and the target as ``y``."""
     maker, count = TABLES[name]
-    made = []
+    key, made = (seed, list(TABLES).index(name)), []
     for part, rows in enumerate((count, FRESH)):
-        key = (seed, list(TABLES).index(name))
         generator = np.random.default_rng((*key, 1 + part))
         columns, function, noise = maker(np.random.default_rng((*key, 0)), generator, rows)
-        made.append(MadeTable(columns, function, function + noise * generator.standard_normal(rows)))
+        made.append(pa.table({**columns, "y": function + noise * generator.standard_normal(rows)}))
     return made[0], made[1]
 
 
-def measure(name: str, seed: int, choice: str) -> dict[str, Any]:
-    """Train on a table.
+def task(name: str, seed: int, choice: str, budget: float | None = None) -> Task:
+    """A table; ``choice`` is the value of ``--idle-features``.
 
-    Args:
-        name: Name of the table.
-        seed: Seed of table and training.
-        choice: Value of ``--idle-features``.
-
-    Returns:
-        The CRPS that the training prints, the true one, the coverage of calibrated 90 % bands on fresh rows, and how
-        many features each member does without: the least and the most of any member.
+    The report gets the features that the members do without, and of ``keep`` the CRPS of the Gaussian process.
     """
     rows, fresh = make(name, seed)
-    with use_threads_for_fitting("cpu"):
-        trained = train(rows.rows, "y", make_options({"seed": seed, "idle_features": choice}), reporter=Reporter())
-    report = evaluate_table(trained.posterior, fresh.rows)
-    unread = [len(names) for names in trained.evidence.chosen.candidate.unread] or [0]
-    return {
-        "printed": trained.spec.metrics["crps"],
-        "crps": report["crps"],
-        "coverage": (report["calibrated"] or report["raw"])["coverage"][COVERAGE],
-        "fewest_unread": min(unread),
-        "most_unread": max(unread),
-    }
+
+    def also(trained: Trained) -> Report:
+        unread = [len(names) for names in trained.evidence.chosen.candidate.unread] or [0]
+        process = {"gp": gaussian_process_crps(rows, fresh)} if choice == "keep" else {}
+        return {"fewest_unread": min(unread), "most_unread": max(unread), **process}
+
+    return Task(rows, fresh, "y", {"seed": seed, "idle_features": choice, "budget": budget}, also)
 
 
-def gaussian_process_crps(name: str, seed: int) -> float:
+def gaussian_process_crps(rows: pa.Table, fresh: pa.Table) -> float:
     """CRPS on fresh rows of a Gaussian process with a length scale for each input and learned noise."""
+    from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    rows, fresh = make(name, seed)
-    inputs, asked = _one_hot(rows, rows), _one_hot(fresh, rows)
-    mean, scale = inputs.mean(axis=0), inputs.std(axis=0) + 1e-9
-    middle, spread = rows.target.mean(), rows.target.std()
+    known, asked = (part.to_pandas() for part in (rows, fresh))
+    one_hot = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
+    texts = make_column_selector(dtype_exclude="number")
+    encoder = make_pipeline(make_column_transformer((one_hot, texts), remainder="passthrough"), StandardScaler())
+    inputs = encoder.fit_transform(known.drop(columns="y"))
     kernel = ConstantKernel() * RBF(np.full(inputs.shape[1], 3.0), (0.1, 1e4)) + WhiteKernel(0.3)
+    process = GaussianProcessRegressor(kernel, n_restarts_optimizer=1, normalize_y=True, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        process = GaussianProcessRegressor(kernel, n_restarts_optimizer=1, random_state=0)
-        process.fit((inputs - mean) / scale, (rows.target - middle) / spread)
-    found, std = process.predict((asked - mean) / scale, return_std=True)
-    return crps_of_normals(found * spread + middle, std * spread, fresh.target)
+        process.fit(inputs, known["y"])
+    mean, std = process.predict(encoder.transform(asked.drop(columns="y")), return_std=True)
+    return crps_of_normals(mean, std, asked["y"].to_numpy())
 
 
-def _one_hot(made: MadeTable, training: MadeTable) -> NDArray[np.float64]:
-    parts = []
-    for name, column in made.columns.items():
-        known = training.columns[name]
-        parts.append(
-            column[:, None] if known.dtype.kind == "f" else (column[:, None] == np.unique(known)).astype(float)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    add_fits(parser)
+    add_counts(parser, seeds=(3, "seeds 0 to N - 1"))
+    add_names(parser, tables=TABLES)
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Fits and prints."""
+    jobs = [
+        fit_job(
+            f"idle-{name}-{seed}-{choice}-{options.budget}",
+            f"{name} {choice}",
+            task,
+            name,
+            seed,
+            choice,
+            options.budget,
         )
-    return np.concatenate(parts, axis=1)
-
-
-def render(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """The table, one line for each made-up table.
-
-    Args:
-        runs: Name of the table → for each seed the returned values of `measure` by ``--idle-features``, and the CRPS of
-            the Gaussian process.
-    """
-    headers = ["table", "seeds", "CRPS keep", "auto", "GP", "auto / keep", "auto / GP"]
-    headers += ["90 % bands cover", "CRPS printed / true", "features left out"]
-    lines = []
-    for name, results in runs.items():
-        auto, keep = [one["auto"] for one in results], [one["keep"] for one in results]
-        processes = [one["gaussian process"] for one in results]
-        crps = [one["crps"] for one in auto]
-        left_out = [one[end] for one in auto for end in ("fewest_unread", "most_unread")]
-        lines.append(
-            [
-                name,
-                str(len(results)),
-                f"{np.mean([one['crps'] for one in keep]):.3f}",
-                f"{np.mean(crps):.3f}",
-                f"{np.mean(processes):.3f}",
-                f"{_ratio(crps, [one['crps'] for one in keep]):.2f}",
-                f"{_ratio(crps, processes):.2f}",
-                shown([100.0 * one["coverage"] for one in auto]),
-                f"{_ratio([one['printed'] for one in auto], crps):.2f}",
-                f"{min(left_out)} to {max(left_out)}",
-            ]
-        )
-    return table(headers, lines)
-
-
-def _ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Geometric mean of the ratios."""
-    return float(np.exp(np.mean(np.log(np.divide(values, others)))))
-
-
-def _measured(name: str, seed: int) -> dict[str, Any]:
-    return {choice: measure(name, seed, choice) for choice in CHOICES} | {
-        "gaussian process": gaussian_process_crps(name, seed),
-        "seed": seed,
+        for name in options.tables
+        for seed in range(options.seeds)
+        for choice in ("keep", "auto")
+    ]
+    lines = fits_of(jobs, options)
+    beside = {
+        name: [
+            auto | {"keep": keep, "gp": keep["gp"]}
+            for auto, keep in zip(lines[f"{name} auto"], lines[f"{name} keep"], strict=True)
+        ]
+        for name in options.tables
     }
+    print(grouped("table", COLUMNS, beside))
+    return {"runs": lines}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.idle", description=str(__doc__).splitlines()[0])
-    parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="seeds 0 to N - 1 (default 3)")
-    parser.add_argument("--tables", type=some_of(TABLES, "table"), default=list(TABLES), help="default all")
-    add_output(parser)
-    options = parser.parse_args(arguments)
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.tables}
-    tasks = [(name, seed) for name in options.tables for seed in range(options.seeds)]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for (name, seed), result in zip(tasks, pool.map(_measured, *zip(*tasks, strict=True)), strict=True):
-            runs[name].append(result)
-            print(f"{name}, seed {seed}: {result}", file=sys.stderr, flush=True)
-    print(render(runs))
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "idle.json"
-    write_json(path, {"benchmark": "idle", **facts(), "runs": runs})
-    print(f"wrote {path}")
-    return 0
-
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

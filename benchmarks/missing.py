@@ -8,135 +8,90 @@ rows: at most 1 %.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.command_line import add_options
-from benchmarks.datasets import SETS, TABULAR, Split, chosen_sets, read_set, splits
-from benchmarks.fits import Job, fit_all, sources, timed_fit
-from benchmarks.results import facts, table, write_json
-from murho.model.errors import MurhoError
-from murho.model.evaluation.judging import judge_columns
-from murho.model.runtime import use_threads_for_fitting
-from murho.model.tables.schema_inference import columns_from_table, target_from_table
+from benchmarks.datasets import SETS, TABULAR, Split, add_data, read_set, splits
+from benchmarks.results import Report, command
+from benchmarks.runner import Task, add_fits, fit_job, fits_of, grouped, mean
+from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import argparse
+    from pathlib import Path
 
-__all__ = ["blanked", "jobs_of", "main", "measure_blanked", "render"]
+    from murho.model.training.train import Trained
 
-DEFAULT_SETS = "yacht,autompg,energy,abalone,california"
+__all__ = ["blanked", "main", "task"]
+
+DEFAULT_SETS = ("yacht", "autompg", "energy", "abalone", "california")
 MOST_ROWS = {"abalone": 2_000, "california": 3_000}
 MOST_TEST_ROWS = 1_500
-SHARES = (0.0, 0.1, 0.2)
-BUDGET = 20.0
+SHARES = (0, 10, 20)
 TRAINING_SEED, TEST_SEED = 0, 1
+COLUMNS = {
+    "raw 90 %": mean("raw.coverage.90", 100.0),
+    "calibrated 90 %": mean("calibrated.coverage.90", 100.0),
+    "width": mean("calibrated.width.90"),
+    "CRPS": mean("crps"),
+    "called unlike, %": mean("alarms", 100.0),
+}
 
 
-def blanked(rows: pa.Table, target: str, share: float, seed: int) -> pa.Table:
+def blanked(rows: pa.Table, target: str, per_cent: int, seed: int) -> pa.Table:
     """The table with a share of its cells missing, at random, except those of the target."""
-    generator = np.random.default_rng(seed)
-    columns = {}
+    generator, columns = np.random.default_rng(seed), {}
     for name in rows.column_names:
         column = rows.column(name)
-        gone = pa.array(generator.random(rows.num_rows) < share)
+        gone = pa.array(generator.random(rows.num_rows) < per_cent / 100.0)
         columns[name] = column if name == target else pc.if_else(gone, pa.scalar(None, column.type), column)
     return pa.table(columns)
 
 
-def jobs_of(name: str, read: pa.Table, budget: float) -> list[Job]:
-    """One job with complete training rows, and one for each share with blanked ones."""
-    (split,) = splits(SETS[name], read.num_rows, 1)
-    split = Split(split.training[: MOST_ROWS.get(name)], split.test[:MOST_TEST_ROWS])
-    jobs = [Job(f"missing-{name}-test", name, split, {"budget": budget})]
-    return jobs + [
-        Job(f"missing-{name}-all-{round(100 * share)}", name, split, {"budget": budget}) for share in SHARES if share
-    ]
+def task(data: Path, name: str, split: Split, learned: int, asked: int, budget: float) -> Task:
+    """A split with so many per cent of the training and of the test cells blanked.
 
-
-def measure_blanked(job: Job, data: Path) -> dict[str, Any]:
-    """Fits once and scores the test rows with each share of blanked cells.
-
-    Returns:
-        ``shares``: a share in percent → ``coverage`` (raw and calibrated, of the 90 % band), ``width``, ``crps`` and
-        ``alarms``, the share of rows called unlike the training rows. And ``rmse``, ``crps``, ``nll`` and ``seconds``.
+    The report gets ``alarms``, the share of rows called unlike the training rows.
     """
-    dataset = SETS[job.dataset]
-    read = read_set(dataset, data)
-    training, test = (read.take(rows) for rows in (job.split.training, job.split.test))
-    *_, where = job.name.split("-")
-    shares = SHARES if where == "test" else (int(where) / 100.0,)
-    if where != "test":
-        training = blanked(training, dataset.target, shares[0], TRAINING_SEED)
-    posterior, seconds = timed_fit(training, dataset.target, job.options)
-    truth = target_from_table(test, dataset.target)
-    of_shares = {}
-    with use_threads_for_fitting("cpu"):
-        for share in shares:
-            columns = columns_from_table(blanked(test, dataset.target, share, TEST_SEED), posterior.schema)
-            report = judge_columns(posterior, columns, truth).report()
-            alarms = {
-                warning.row for warning in posterior.input_warnings(columns) if "is missing" not in warning.message
-            }
-            of_shares[str(round(100 * share))] = {
-                "coverage": {kind: report[kind]["coverage"]["90"] for kind in ("raw", "calibrated") if report[kind]},
-                "width": (report["calibrated"] or report["raw"])["width"]["90"],
-                "alarms": len(alarms) / len(truth),
-                **{name: report[name] for name in ("rmse", "crps", "nll")},
-            }
-    first = next(iter(of_shares.values()))
-    return {"shares": of_shares, "seconds": seconds, **{name: first[name] for name in ("rmse", "crps", "nll")}}
+    table, target = read_set(SETS[name], data), SETS[name].target
+    training = blanked(table.take(split.training), target, learned, TRAINING_SEED)
+    test = blanked(table.take(split.test), target, asked, TEST_SEED)
+
+    def alarms(trained: Trained) -> Report:
+        warnings = trained.posterior.input_warnings(columns_from_table(test, trained.posterior.schema))
+        rows = {warning.row for warning in warnings if "is missing" not in warning.message}
+        return {"alarms": len(rows) / test.num_rows}
+
+    return Task(training, test, target, {"budget": budget}, alarms)
 
 
-def render(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table with one line per set, place and share.
-
-    Args:
-        runs: Name of a job → its report.
-    """
-    rows = []
-    for job, report in runs.items():
-        _, name, where = job.split("-")[:3]
-        for share, scores in report["shares"].items():
-            raw, calibrated = (100.0 * scores["coverage"].get(kind, np.nan) for kind in ("raw", "calibrated"))
-            cells = [f"{raw:.1f}", f"{calibrated:.1f}", f"{scores['width']:.4g}", f"{scores['crps']:.4g}"]
-            rows.append([name, where, f"{share} %", *cells, f"{100.0 * scores['alarms']:.2f}"])
-    return table(["set", "rows", "blanked", "raw 90 %", "calibrated 90 %", "width", "CRPS", "called unlike, %"], rows)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    add_data(parser, TABULAR, DEFAULT_SETS)
+    add_fits(parser)
+    parser.set_defaults(budget=20.0)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.missing", description=str(__doc__).splitlines()[0])
-    add_options(parser, TABULAR)
-    parser.add_argument("--budget", type=float, default=BUDGET, metavar="SECONDS", help=f"of a fit (default {BUDGET})")
-    options = parser.parse_args(arguments)
-    try:
-        names = chosen_sets(options.sets or DEFAULT_SETS, TABULAR)
-        jobs = [job for name in names for job in jobs_of(name, read_set(SETS[name], options.data), options.budget)]
-        reports = fit_all(
-            jobs,
-            options.data,
-            options.output / "fits",
-            workers=options.jobs,
-            fresh=options.fresh,
-            measured=measure_blanked,
-        )
-    except MurhoError as error:
-        print(error, file=sys.stderr)
-        return 1
-    runs = {job.name: reports[job.name] for job in jobs}
-    print(render(runs))
-    path = Path(options.output) / "missing.json"
-    write_json(path, {"benchmark": "missing", **facts(), "sources": sources(), "runs": runs})
-    print(f"wrote {path}")
-    return 0
+def run(options: argparse.Namespace) -> Report:
+    """Fits and prints."""
+    jobs = []
+    for name in options.sets:
+        (split,) = splits(SETS[name], read_set(SETS[name], options.data).num_rows, 1)
+        split = Split(split.training[: MOST_ROWS.get(name)], split.test[:MOST_TEST_ROWS])
+        for learned, asked in [(0, share) for share in SHARES] + [(share, share) for share in SHARES if share]:
+            line = f"{name}, {'all' if learned else 'test'}, {asked} % blanked"
+            given = (options.data, name, split, learned, asked, options.budget)
+            jobs.append(fit_job(f"missing {line}, {options.budget:g} s", line, task, *given))
+    lines = fits_of(jobs, options)
+    print(grouped("set, rows", COLUMNS, lines))
+    return {"runs": lines}
 
+
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

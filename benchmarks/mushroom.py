@@ -2,143 +2,289 @@
 
 The mushroom bandit of Blundell et al. (2015): to eat or to leave 50,000 mushrooms, one after the other, and to learn
 from what was eaten which ones are poisonous. Beside it the wheel bandit of Riquelme et al. (2018), where linear agents
-fail. Prints the cumulative regret against an oracle that knows the expected rewards, and draws it. Finished runs are
-kept in ``OUTPUT/bandits``.
+fail. Prints the cumulative regret against an oracle that knows the expected rewards. Finished runs are
+kept in ``OUTPUT/bandits.jsonl``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from contextlib import ExitStack
+import time
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
-from benchmarks.bandit_parts.agents import AGENTS
-from benchmarks.bandit_parts.problems import FILE, mushrooms, read_mushrooms, wheel
-from benchmarks.bandit_parts.report import figure, render, summary
-from benchmarks.bandit_parts.runs import finished_run, peer_agent, run
-from benchmarks.command_line import add_cache, add_output, positive, some_of
-from benchmarks.figures import save
+from benchmarks.datasets import CLASSES, read_set
 from benchmarks.peers import peers_of
-from benchmarks.processes import NO_LIMIT, SystemProcess
-from benchmarks.results import facts, write_json
-from benchmarks.systems import peer_systems
-from murho.model.errors import MurhoError
+from benchmarks.processes import ProcessError, SystemProcess, add_cache
+from benchmarks.results import Kept, Report, add_counts, add_names, command, mean_and_error, table
+from murho.model.python.bandits import BanditOptions, ThompsonSampling, decisions_until_update
+from murho.model.runtime import use_threads_for_fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import TypeAlias
 
-    from benchmarks.bandit_parts.problems import Problem
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
-__all__ = ["DELTAS", "main"]
+    Agent: TypeAlias = "Callable[[Problem, int], NDArray[np.int64]]"
+    """From a problem and a seed to the chosen arms, ``[T]``."""
+
+__all__ = ["AGENTS", "Problem", "curve_of", "linear_thompson", "main", "mushrooms", "one_hot", "wheel"]
 
 DELTAS = (0.5, 0.7, 0.9, 0.95)
 PROBLEMS = ("mushroom", *(f"wheel-{delta:g}" for delta in DELTAS))
+EDIBLE, POISONED = 5.0, -35.0
+SAFE, FAIR, PRIZE, NOISE = 1.2, 1.0, 50.0, 0.01
+PRECISION, SHAPE, RATE = 0.25, 6.0, 6.0
+"""Linear agents: prior precision of a weight over that of the noise; shape and rate of the noise variance's inverse
+gamma prior: those of Riquelme et al. (2018), appendix C."""
+CURVE_POINTS = 500
+"""Points of a kept curve of cumulative regret; its last one is the whole regret."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the tables, draws the figures and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mushroom", description=str(__doc__).splitlines()[0])
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """T decisions between A arms.
+
+    Attributes:
+        contexts: What an agent knows before a decision, ``[T, D]``.
+        rewards: What it gets for each arm, if it chooses it, ``[T, A]``.
+        expected: Expectation of these rewards, ``[T, A]``.
+        context_length: Typical length of a context.
+        reward_range: Limits of all rewards, which agents may know.
+    """
+
+    contexts: NDArray[np.float32]
+    rewards: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    context_length: float
+    reward_range: tuple[float, float]
+
+    def regret(self, arms: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Expected reward of the best arm minus that of the chosen one, for each decision, ``[T]``."""
+        chosen = np.take_along_axis(self.expected, arms[:, None], axis=1)[:, 0]
+        return np.asarray(self.expected.max(axis=1) - chosen)
+
+    def options(self, seed: int) -> BanditOptions:
+        """Murho's defaults, with what is known of contexts and rewards."""
+        low, high = self.reward_range
+        return BanditOptions(lowest_reward=low, highest_reward=high, context_length=self.context_length, seed=seed)
+
+
+def one_hot(read: pa.Table) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """A column for each letter of each attribute, ``[N, 117]``, and whether each mushroom is poisonous, ``[N]``."""
+    cells = {name: np.array([cell or "?" for cell in read[name].to_pylist()]) for name in read.column_names}
+    poisonous = cells.pop("class") == "p"
+    columns = [column == letter for column in cells.values() for letter in np.unique(column)]
+    return np.array(columns, dtype=np.float32).T, poisonous
+
+
+def mushrooms(features: NDArray[np.float32], poisonous: NDArray[np.bool_], decisions: int, seed: int) -> Problem:
+    """Leave (arm 0) or eat (arm 1) mushrooms drawn with replacement (Blundell et al. 2015, section 5.3).
+
+    Eating an edible one gives 5, eating a poisonous one -35 or 5, each with probability one half, and leaving 0.
+    """
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(len(features), size=decisions)
+    lucky = generator.random(decisions) < 0.5
+    bad, nothing = poisonous[rows], np.zeros(decisions)
+    eaten = np.where(bad & ~lucky, POISONED, EDIBLE)
+    expected = np.where(bad, 0.5 * (EDIBLE + POISONED), EDIBLE)
+    rewards, means = (np.stack((nothing, of), axis=1) for of in (eaten, expected))
+    return Problem(features[rows], rewards, means, context_length=22.0**0.5, reward_range=(POISONED, EDIBLE))
+
+
+def wheel(delta: float, decisions: int, seed: int) -> Problem:
+    """Five arms, and contexts uniform in the unit disc (Riquelme et al. 2018, section 5.4).
+
+    Within radius delta the first arm is the best: it gives 1.2 everywhere, the others 1. Beyond it one of the others
+    gives 50, another one in each quadrant. All have noise of standard deviation 0.01.
+    """
+    generator = np.random.default_rng([seed, round(1000 * delta)])
+    radius, angle = np.sqrt(generator.random(decisions)), 2.0 * np.pi * generator.random(decisions)
+    contexts = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=1)
+    expected = np.full((decisions, 5), FAIR)
+    expected[:, 0] = SAFE
+    outer = np.flatnonzero(radius > delta)
+    expected[outer, 1 + 2 * (contexts[outer, 0] <= 0.0) + (contexts[outer, 1] <= 0.0)] = PRIZE
+    rewards = expected + generator.normal(scale=NOISE, size=expected.shape)
+    return Problem(contexts.astype(np.float32), rewards, expected, context_length=0.5**0.5, reward_range=(0.0, 52.0))
+
+
+def murho(problem: Problem, seed: int, epsilon: float | None = None) -> NDArray[np.int64]:
+    """Decides in batches by a draw of Murho's posterior, and sees the rewards of the chosen arms alone after each.
+
+    With ``epsilon`` it decides by the mu-only networks, or at random with this probability.
+    """
+    (decisions, arms), chosen = problem.rewards.shape, []
+    agent = ThompsonSampling(problem.contexts.shape[1], arms, problem.options(seed))
+    generator, first = np.random.default_rng([seed, 3]), 0
+    while first < decisions:
+        batch = slice(first, min(decisions, first + decisions_until_update(first)))
+        contexts = problem.contexts[batch]
+        if epsilon is None:
+            taken = agent.choose(contexts)
+        else:
+            explores = generator.random(len(contexts)) < epsilon
+            best = agent.expected_rewards(contexts).argmax(axis=1)
+            taken = np.where(explores, generator.integers(arms, size=len(contexts)), best)
+        agent.learn(contexts, taken, np.take_along_axis(problem.rewards[batch], taken[:, None], axis=1)[:, 0])
+        chosen.append(taken)
+        first = batch.stop
+    return np.concatenate(chosen)
+
+
+def linear_thompson(problem: Problem, seed: int, sigma: float | None = None) -> NDArray[np.int64]:
+    """Thompson sampling by an exact Bayesian linear regression of each arm's rewards; learns after every decision.
+
+    The function value of a context under a draw of the weights is Gaussian, ``N(x mu, s^2 x C x)`` with the posterior
+    covariance ``s^2 C``. It is drawn as such, and C is updated by the rule of Sherman and Morrison: both are exact.
+
+    Args:
+        problem: The problem.
+        seed: Seed of the draws.
+        sigma: Known standard deviation of the rewards, with a prior standard deviation of 5 for every weight; None: the
+            variance of the rewards is learned.
+    """
+    generator = np.random.default_rng([seed, 1])
+    decisions, arms = problem.rewards.shape
+    rows = np.hstack([problem.contexts, np.ones((decisions, 1), dtype=np.float32)]).astype(np.float64)
+    inputs = rows.shape[1]
+    covariance = np.tile(np.eye(inputs) / (PRECISION if sigma is None else (sigma / 5.0) ** 2), (arms, 1, 1))
+    moments, means = np.zeros((arms, inputs)), np.zeros((arms, inputs))
+    squares, counts = np.zeros(arms), np.zeros(arms)
+    chosen = np.zeros(decisions, dtype=np.int64)
+    for number, row in enumerate(rows):
+        directions = covariance @ row
+        spread = np.maximum(directions @ row, 0.0)
+        variance = np.full(arms, (sigma or 0.0) ** 2)
+        if sigma is None:
+            rate = np.maximum(RATE + 0.5 * (squares - (means * moments).sum(axis=1)), 1e-9)
+            variance = rate / generator.gamma(SHAPE + 0.5 * counts)
+        arm = int(np.argmax(means @ row + np.sqrt(variance * spread) * generator.normal(size=arms)))
+        chosen[number], reward = arm, problem.rewards[number, arm]
+        direction = directions[arm]
+        covariance[arm] -= np.outer(direction, direction) / (1.0 + row @ direction)
+        moments[arm] += reward * row
+        means[arm] = covariance[arm] @ moments[arm]
+        squares[arm] += reward**2
+        counts[arm] += 1.0
+    return chosen
+
+
+def uniform(problem: Problem, seed: int) -> NDArray[np.int64]:
+    """Chooses at random."""
+    decisions, arms = problem.rewards.shape
+    return np.asarray(np.random.default_rng([seed, 2]).integers(arms, size=decisions))
+
+
+AGENTS: dict[str, tuple[str, Agent]] = {
+    "murho": ("Murho, Thompson sampling", murho),
+    "linear": ("linear Thompson sampling", linear_thompson),
+    "linear-known-noise": ("linear Thompson sampling, noise 5", partial(linear_thompson, sigma=5.0)),
+    "greedy": ("greedy, the same network", partial(murho, epsilon=0.0)),
+    "epsilon-1": ("ε-greedy 1 %, the same network", partial(murho, epsilon=0.01)),
+    "epsilon-5": ("ε-greedy 5 %, the same network", partial(murho, epsilon=0.05)),
+    "uniform": ("uniform", uniform),
+}
+"""Name on the command line → title and agent."""
+PEERS = peers_of("bandit")
+KNOWN = (*AGENTS, *PEERS)
+
+
+def played(name: str, problem: Problem, seed: int, cache: Path) -> NDArray[np.int64]:
+    """The arms that an agent or a peer chooses."""
+    if name in AGENTS:
+        with use_threads_for_fitting("cpu"):
+            return AGENTS[name][1](problem, seed)
+    with SystemProcess(PEERS[name], None, cache=cache) as process:
+        arms: NDArray[np.int64] = process.ask((problem.contexts, problem.rewards, problem.reward_range, seed))
+    return arms
+
+
+def curve_of(regret: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cumulative regret after evenly spaced numbers of decisions, at most `CURVE_POINTS`, the last one included."""
+    points = min(CURVE_POINTS, len(regret))
+    ends = np.round(np.linspace(0, len(regret), points + 1)[1:]).astype(int) - 1
+    return np.asarray(regret.cumsum()[ends])
+
+
+def measured(options: argparse.Namespace) -> dict[str, dict[str, list[Report]]]:
+    """Problem → agent → its runs, one for each seed; a peer whose environment can't be made is left out, and named."""
+    kept = Kept(options.output / "bandits.jsonl")
+    found: dict[str, dict[str, list[Report]]] = {name: {} for name in options.problems}
+    poisons = one_hot(read_set(CLASSES["mushroom"], options.data)) if "mushroom" in options.problems else None
+    for name, agent, seed in product(options.problems, options.agents, range(options.seeds)):
+        delta = name.partition("-")[2]
+        make = partial(wheel, float(delta)) if poisons is None or delta else partial(mushrooms, *poisons)
+        problem = make(options.decisions, seed)
+        key, of = f"{name}-{agent}-{seed}-{options.decisions}", asdict(problem.options(seed))
+        report = None if options.fresh else kept.get(key, of)
+        if report is None and not options.only_finished:
+            began = time.perf_counter()
+            try:
+                regret = problem.regret(played(agent, problem, seed, options.cache))
+            except ProcessError as error:
+                print(f"without {agent}: {error}", file=sys.stderr)
+                continue
+            share = float((problem.expected.max(axis=1) - problem.expected.mean(axis=1)).sum())
+            about = {"uniform": share, "curve": curve_of(regret).tolist(), "seconds": time.perf_counter() - began}
+            report = {"regret": float(regret.sum()), **about}
+            kept.put(key, of, report)
+            print(f"{key}: regret {report['regret']:,.0f} of {share:,.0f} for uniform", file=sys.stderr, flush=True)
+        if report is not None:
+            found[name].setdefault(agent, []).append(report)
+    return found
+
+
+def render(runs: Mapping[str, Sequence[Report]]) -> str:
+    """A line an agent; the better of the linear agents is the mark."""
+    regrets = {name: np.array([run["regret"] for run in of]) for name, of in runs.items()}
+    linear = min((of.mean() for name, of in regrets.items() if name.startswith("linear")), default=np.nan)
+    rows = []
+    for name, of in regrets.items():
+        mean, error = mean_and_error(of.tolist())
+        share = 100.0 * mean / np.mean([run["uniform"] for run in runs[name]])
+        line = [title_of(name), str(len(of)), f"{mean:,.0f} ± {error:,.0f}", f"{of.min():,.0f} to {of.max():,.0f}"]
+        seconds = np.mean([run["seconds"] for run in runs[name]])
+        rows.append([*line, f"{share:.2f}", f"{mean / linear:.2f}", f"{seconds:.0f}"])
+    headers = ["agent", "seeds", "regret ± s.e.", "range", "% of uniform", "to linear", "s a seed"]
+    return table(headers, rows)
+
+
+def title_of(agent: str) -> str:
+    """Its title."""
+    return AGENTS[agent][0] if agent in AGENTS else PEERS[agent].title
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    from pathlib import Path
+
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folder mushroom")
-    known = (*AGENTS, *peers_of("bandit"))
-    parser.add_argument(
-        "--problems",
-        type=some_of(PROBLEMS, "problem"),
-        default=PROBLEMS,
-        metavar="NAMES",
-        help=f"some of {','.join(PROBLEMS)} (default all)",
-    )
-    parser.add_argument(
-        "--agents",
-        type=some_of(known, "agent"),
-        default=known,
-        metavar="NAMES",
-        help=f"some of {','.join(known)} (default all)",
-    )
-    parser.add_argument("--seeds", type=positive, default=10, metavar="N", help="seeds 0 to N - 1 (default 10)")
-    parser.add_argument("--decisions", type=positive, default=50_000, metavar="T", help="default 50000")
-    kept = parser.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--fresh", action="store_true", help="ignore finished runs on disk, as after a change of the code"
-    )
-    kept.add_argument("--only-finished", action="store_true", help="show the finished runs on disk, and run nothing")
+    add_names(parser, problems=PROBLEMS, agents=KNOWN)
+    add_counts(parser, seeds=(10, "seeds 0 to N - 1"), decisions=(50_000, "T"))
+    parser.add_argument("--fresh", action="store_true", help="ignore finished runs, as after a change of the code")
+    parser.add_argument("--only-finished", action="store_true", help="show the finished runs, and run nothing")
     add_cache(parser)
-    add_output(parser)
-    options = parser.parse_args(arguments)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a second thread gains nothing on such networks
-    try:
-        makers = {name: _maker(name, options.data, options.decisions) for name in options.problems}
-        measured = _measure(makers, options)
-    except MurhoError as error:
-        print(error, file=sys.stderr)
-        return 1
-    finally:
-        torch.set_num_threads(threads)
-    titles = {name: title for name, (title, _) in AGENTS.items()}
-    titles |= {name: peer.title for name, peer in peers_of("bandit").items()}
-    options.output.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {}
-    for name, runs in measured.items():
-        report[name] = {agent: summary(finished) for agent, finished in runs.items()}
-        print(f"\n{render(f'{name}, {options.decisions:,} decisions', report[name], titles)}")
-        path = options.output / f"{name}.png"
-        save(figure(f"{name}: cumulative regret", runs, titles, options.decisions), path)
-        print(f"drew {path}")
-    path = options.output / "bandits.json"
-    write_json(path, {"benchmark": "mushroom", **facts(), "decisions": options.decisions, "problems": report})
-    print(f"wrote {path}")
-    return 0
 
 
-def _maker(name: str, data: Path, decisions: int) -> Callable[[int], Problem]:
-    """The function from a seed to a problem."""
-    if name == "mushroom":
-        features, poisonous = read_mushrooms(data / FILE)
-        return partial(mushrooms, features, poisonous, decisions)
-    return partial(wheel, float(name.removeprefix("wheel-")), decisions)
+def run(options: argparse.Namespace) -> Report:
+    """Plays and prints."""
+    found = measured(options)
+    for name, runs in found.items():
+        print(f"\n{name}, {options.decisions:,} decisions\n{render(runs) if runs else 'nothing'}")
+    return {"problems": found}
 
 
-def _measure(
-    makers: dict[str, Callable[[int], Problem]], options: argparse.Namespace
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Problem → agent → its runs, one for each seed; peers whose environment can't be made are left out, and named."""
-    wanted = [peer for name, peer in peers_of("bandit").items() if name in options.agents and not options.only_finished]
-    systems, missing = peer_systems(wanted, options.cache)
-    for name, reason in missing.items():
-        print(f"without {name}: {reason}", file=sys.stderr)
-    folder = options.output / "bandits"
-    measured: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in makers}
-    with ExitStack() as stack:
-        agents = {name: agent for name, (_, agent) in AGENTS.items()}
-        for system in systems:
-            command = system.command(json.dumps(dict(system.peer.options)))
-            process = SystemProcess(system.name, command, limit=NO_LIMIT)
-            agents[system.name] = peer_agent(stack.enter_context(process))
-        for (problem, make), name in product(makers.items(), options.agents):
-            for seed in range(options.seeds):
-                made = make(seed)
-                done = None if options.fresh else finished_run(name, made, seed, folder)
-                if done is None and name in agents and not options.only_finished:
-                    done = run(name, made, seed, folder, agents[name])
-                    print(_line(done), file=sys.stderr, flush=True)
-                if done is not None:
-                    measured[problem].setdefault(name, []).append(done)
-    return measured
-
-
-def _line(done: dict[str, Any]) -> str:
-    return (
-        f"{done['problem']} {done['agent']} seed {done['seed']}: regret {done['regret']:,.0f} of "
-        f"{done['uniform']:,.0f} for uniform, {done['seconds']:.0f} s"
-    )
-
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,204 +1,101 @@
-"""Runs the peers of the benchmarks on tables in their own environments, and saves their scores by peer and set.
+"""Peers on splits of tables: their tasks, and the scores of their answers.
 
-What a task and its scores are is said by `Trials`: here those of quantiles, in `benchmarks.class_runs` of classes.
+All peers hold back the same 15 % of the training rows, for early stopping and for the conformal correction of numbers
+or the calibration of classes, Beta calibration for two and matrix scaling for more (`probmetrics`).
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
+import pyarrow.compute as pc
 
-from benchmarks.datasets import read_set, splits
-from benchmarks.distributions import (
+from benchmarks.datasets import SETS, Split, read_set
+from benchmarks.peers import CALIBRATOR, PEERS, Peer
+from benchmarks.peers.tables import Answer, Features, Predictive, TableTask
+from benchmarks.processes import SystemProcess, add_cache
+from benchmarks.runner import Job
+from benchmarks.scores import (
     LEVELS,
-    conformal_additive,
-    conformal_scaled,
+    class_report,
+    conformal_quantiles,
     crps_of_normals,
     normal_quantiles,
     quantile_scores,
 )
-from benchmarks.environments import environment
-from benchmarks.peers.table_task import Answer, Features, Predictive, TableTask
-from benchmarks.processes import NO_LIMIT, SystemProcess
-from benchmarks.results import facts, write_json
-from benchmarks.systems import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import Self
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from benchmarks.datasets import DataSet, Split
-    from benchmarks.peers import Peer
+    from benchmarks.results import Report
 
 __all__ = [
-    "INNER_SHARE",
-    "MakeTrials",
-    "QuantileTrials",
-    "Trials",
-    "features_and_target",
+    "add_cache",
     "features_of",
     "inner_rows",
-    "kept_runs",
-    "run_peer",
-    "score",
-    "start",
+    "known_rows",
+    "measure_peer",
+    "number_scores",
+    "peer_job",
     "task_of",
 ]
 
 INNER_SHARE = 0.15
-"""Share of the training rows that peers hold back for early stopping and conformal correction."""
 
 
-class Trials(Protocol):
-    """The splits of a set as tasks for a peer, and the scores of its answers."""
-
-    def open(self, peer: Peer, cache: Path, stack: ExitStack) -> None:
-        """Starts what scoring needs besides the peer; the stack ends it."""
-        ...
-
-    def task(self, number: int) -> str:
-        """The task of a split, packed."""
-        ...
-
-    def scores(self, number: int, answer: str) -> dict[str, Any]:
-        """Scores of a peer's packed answer."""
-        ...
-
-    def line(self, run: Mapping[str, Any]) -> str:
-        """The scores in short."""
-        ...
+def peer_job(
+    name: str, split_name: str, data: Path, dataset: str, split: Split, cache: Path, seed: int = 0
+) -> Job | None:
+    """The measurement of a peer on a split; None for a peer without a script or with more rows than it takes."""
+    peer = next(peer for peer in PEERS if peer.name == name)
+    if not peer.script or (peer.most_rows is not None and len(split.training) > peer.most_rows):
+        return None
+    arguments = (peer, data, dataset, split, cache, seed)
+    return Job(f"{name}-{split_name}", name, measure_peer, arguments, peer.requirements)
 
 
-MakeTrials: TypeAlias = "Callable[[pa.Table, DataSet, Sequence[Split]], Trials]"
-"""Makes the tasks of a table and its splits."""
+def measure_peer(peer: Peer, data: Path, dataset: str, split: Split, cache: Path, seed: int) -> Report:
+    """Fits a peer to a split's training rows and scores its test rows; ``seed`` is the number of the split."""
+    table, target = read_set(SETS[dataset], data), SETS[dataset].target
+    classes = peer.benchmark == "classes"
+    if classes:
+        split = known_rows(table, target, split)
+    task, truth = task_of(table, target, split, seed, classes=classes)
+    with SystemProcess(peer, None, cache=cache) as process:
+        reply = process.ask(task)
+    answer: Answer = reply["answer"]
+    report: Report = {"rows": len(truth), "seconds": round(reply["seconds"], 2), "rounds": answer.rounds}
+    if not classes:
+        return report | number_scores(answer, task.target[task.inner], truth)
+    with SystemProcess(CALIBRATOR, None, cache=cache) as process:
+        calibrated = process.ask((answer.inner, task.target[task.inner], answer.base))["answer"]
+    return report | {"raw": class_report(answer.raw, truth), "calibrated": class_report(calibrated, truth)}
 
 
-def kept_runs(peer: Peer, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
-    """Saved scores by split; empty if they were made with other packages."""
-    path = _path(peer, dataset, results)
-    if not path.exists():
-        return {}
-    kept = orjson.loads(path.read_bytes())
-    if kept.get("requirements") != peer.requirements:
-        return {}
-    return {run["split"]: run for run in kept["runs"]}
+def known_rows(table: pa.Table, target: str, split: Split) -> Split:
+    """The split without test rows of a class that no training row has, which no system can name."""
+    known = pc.unique(table[target].take(split.training))
+    return Split(split.training, split.test[np.asarray(pc.is_in(table[target].take(split.test), value_set=known))])
 
 
-def run_peer(
-    peer: Peer,
-    dataset: DataSet,
-    data: Path,
-    count: int,
-    *,
-    results: Path,
-    cache: Path,
-    rerun: bool = False,
-    say: Callable[[str], None],
-    trials: MakeTrials | None = None,
-) -> dict[int, dict[str, Any]]:
-    """Scores of a peer on the first splits of a set; measures those that are not saved yet.
-
-    The scores of each split are saved as soon as it is finished.
-
-    Args:
-        peer: A peer of a benchmark on tables.
-        dataset: The set.
-        data: The data directory.
-        count: Number of splits.
-        results: Directory of the saved scores.
-        cache: Directory of the environments.
-        rerun: Whether to ignore saved scores.
-        say: Called with a line for each finished split.
-        trials: Makes the tasks of a table and its splits; by default `QuantileTrials`.
-
-    Returns:
-        Split → its scores; empty if the set has more training rows than the peer's `most_rows`.
-
-    Raises:
-        ProcessError: The script failed. Splits that were finished before stay saved.
-        PeerEnvironmentError: The environment can't be made.
-    """
-    table = read_set(dataset, data)
-    all_splits = splits(dataset, table.num_rows, count)
-    if peer.most_rows is not None and len(all_splits[0].training) > peer.most_rows:
-        return {}
-    runs = {} if rerun else kept_runs(peer, dataset.name, results)
-    if wanted := [number for number in range(len(all_splits)) if number not in runs]:
-        given = (trials or QuantileTrials.of)(table, dataset, all_splits)
-        with ExitStack() as stack:
-            process = stack.enter_context(start(peer, f"{peer.name} on {dataset.name}", cache))
-            given.open(peer, cache, stack)
-            for number in wanted:
-                reply = process.ask({"task": given.task(number)})
-                scores = given.scores(number, reply["answer"])
-                runs[number] = {"split": number, **scores, "seconds": round(reply["seconds"], 2)}
-                _write(peer, dataset.name, results, runs)
-                told = f"{runs[number]['seconds']:.0f} s, {runs[number]['rounds']:.3g} rounds"
-                say(f"{dataset.name} {peer.name} split {number}: {given.line(runs[number])}, {told}")
-    return {number: runs[number] for number in range(len(all_splits))}
-
-
-def start(peer: Peer, name: str, cache: Path) -> SystemProcess:
-    """Starts a peer's script in its environment; the process is a context manager.
-
-    Args:
-        peer: The peer.
-        name: For messages.
-        cache: Directory of the environments.
-    """
-    system = System(peer, environment(peer.library.module, peer.library.packages, cache=cache))
-    return SystemProcess(name, system.command(json.dumps(dict(peer.options))), limit=NO_LIMIT)
-
-
-@dataclass(frozen=True, slots=True)
-class QuantileTrials:
-    """Numbers, predicted by quantiles or Normals; see `Trials`.
-
-    Attributes:
-        features: Of all rows of the table.
-        target: Of all rows.
-        splits: All splits.
-    """
-
-    features: Features
-    target: NDArray[np.float64]
-    splits: Sequence[Split]
-
-    @classmethod
-    def of(cls, table: pa.Table, dataset: DataSet, splits: Sequence[Split]) -> Self:
-        """The tasks of a table."""
-        return cls(*features_and_target(table, dataset.target), splits)
-
-    def open(self, peer: Peer, cache: Path, stack: ExitStack) -> None:
-        """Nothing else is needed."""
-
-    def task(self, number: int) -> str:
-        """The task of a split, packed."""
-        return task_of(self.features, self.target, self.splits[number], number).packed()
-
-    def scores(self, number: int, answer: str) -> dict[str, Any]:
-        """The scores of `score`."""
-        split = self.splits[number]
-        return score(Answer.unpacked(answer), self.target, split, inner_rows(len(split.training), number))
-
-    def line(self, run: Mapping[str, Any]) -> str:
-        """CRPS and RMSE."""
-        raw = "     -" if run["raw"] is None else f"{run['raw']['crps']:.4g}"
-        return f"CRPS raw {raw} conformal {run['calibrated']['crps']:.4g}, RMSE {run['rmse']:.4g}"
-
-
-def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray[np.float64]]:
-    """Features and target for peers; see `features_of`."""
-    return features_of(table, target), np.array([float(cell) for cell in table[target].to_pylist()])
+def task_of(
+    table: pa.Table, target: str, split: Split, seed: int, *, classes: bool = False
+) -> tuple[TableTask, NDArray[Any]]:
+    """The task of a split, and the targets of its test rows: numbers, or numbers of classes."""
+    cells = np.array([str(cell) for cell in table[target].to_pylist()])
+    values: NDArray[Any] = np.unique(cells[split.training], return_inverse=True)[1] if classes else cells.astype(float)
+    truth: NDArray[Any]
+    if classes:
+        training, truth = values.reshape(-1), np.searchsorted(np.unique(cells[split.training]), cells[split.test])
+    else:
+        training, truth = values[split.training], values[split.test]
+    features, levels = features_of(table, target), np.array(LEVELS) / 100.0
+    inner = inner_rows(training if classes else np.zeros(0, dtype=np.int64), len(training), seed)
+    return TableTask(features.take(split.training), training, inner, features.take(split.test), levels, seed), truth
 
 
 def features_of(table: pa.Table, target: str) -> Features:
@@ -225,77 +122,42 @@ def features_of(table: pa.Table, target: str) -> Features:
     )
 
 
-def inner_rows(rows: int, split: int) -> NDArray[np.bool_]:
-    """Mask of the training rows that are held back, ``[N]``: 15 % of them, the same for every peer."""
+def inner_rows(labels: NDArray[np.int64], rows: int, split: int) -> NDArray[np.bool_]:
+    """Mask of the training rows that are held back, ``[N]``: 15 % of them, the same for every peer.
+
+    One row of each class is never held back; without classes, labels are empty.
+    """
+    order = np.random.default_rng([split, rows]).permutation(rows)
+    first: Any = np.unique(labels[order], return_index=True)[1] if len(labels) else []
     held_back = np.zeros(rows, dtype=bool)
-    held_back[np.random.default_rng([split, rows]).permutation(rows)[: round(INNER_SHARE * rows)]] = True
+    held_back[np.delete(order, first)[: round(INNER_SHARE * rows)]] = True
     return held_back
 
 
-def task_of(features: Features, target: NDArray[np.float64], split: Split, number: int) -> TableTask:
-    """The task of a peer for a split: training rows, test rows without targets, levels and seed."""
-    return TableTask(
-        training=Features(features.numbers[split.training], features.categories[split.training]),
-        target=target[split.training],
-        inner=inner_rows(len(split.training), number),
-        test=Features(features.numbers[split.test], features.categories[split.test]),
-        levels=np.array(LEVELS) / 100.0,
-        seed=number,
-    )
-
-
-def score(answer: Answer, target: NDArray[np.float64], split: Split, inner: NDArray[np.bool_]) -> dict[str, Any]:
-    """Scores of an answer.
+def number_scores(answer: Answer, inner_truth: NDArray[np.float64], truth: NDArray[np.float64]) -> Report:
+    """Scores of an answer of numbers.
 
     Returns:
-        ``rows``; ``rmse``; ``raw`` and ``calibrated``, each the scores of `quantile_scores`, ``raw`` None for a peer
-        without a distribution of its own; ``crps_closed`` for Normals, otherwise None; ``rounds``.
+        ``rmse``; ``raw`` and ``calibrated``, each the scores of `quantile_scores`, ``raw`` None for a peer without a
+        distribution of its own; ``crps_closed`` for Normals.
     """
-    truth, inner_truth = target[split.test], target[split.training][inner]
-    raw, base, held_back = answer.raw, answer.base, answer.inner
-    if base.std is not None and held_back.std is not None:
-        corrected = conformal_scaled(held_back.mean, held_back.std, inner_truth, base.mean, base.std)
-    elif base.quantiles is not None and held_back.quantiles is not None:
-        corrected = conformal_additive(held_back.quantiles, inner_truth, base.quantiles)
+    raw: Predictive | None = answer.raw
+    base, held_back = answer.base, answer.inner
+    if base.std is not None:
+        errors = (inner_truth - held_back.mean) / held_back.std
+        repeated = np.repeat(errors[:, None], len(LEVELS), axis=1)
+        corrected = conformal_quantiles(repeated, base.mean[:, None], base.std[:, None])
     else:
-        raise AssertionError("an answer has quantiles or standard deviations")
-    normals = raw is not None and raw.quantiles is None and raw.std is not None
-    return {
-        "rows": len(truth),
-        "rmse": float(np.sqrt(np.mean((truth - (base if raw is None else raw).mean) ** 2))),
-        "raw": None if raw is None else quantile_scores(_quantiles(raw), truth),
-        "crps_closed": crps_of_normals(raw.mean, raw.std, truth)
-        if normals and raw is not None and raw.std is not None
-        else None,
+        corrected = conformal_quantiles(inner_truth[:, None] - held_back.quantiles, base.quantiles)
+    mean = base.mean if raw is None else raw.mean
+    report: Report = {
+        "rmse": float(np.sqrt(np.mean((truth - mean) ** 2))),
+        "raw": None,
         "calibrated": quantile_scores(corrected, truth),
-        "rounds": answer.rounds,
     }
-
-
-def _quantiles(predictive: Predictive) -> NDArray[np.float64]:
-    if predictive.quantiles is not None:
-        return predictive.quantiles
-    if predictive.std is None:
-        raise AssertionError("an answer has quantiles or standard deviations")
-    return normal_quantiles(predictive.mean, predictive.std)
-
-
-def _path(peer: Peer, dataset: str, results: Path) -> Path:
-    return results / f"{peer.name}-{dataset}.json"
-
-
-def _write(peer: Peer, dataset: str, results: Path, runs: dict[int, dict[str, Any]]) -> None:
-    results.mkdir(parents=True, exist_ok=True)
-    about = facts()
-    kept = {
-        "peer": peer.name,
-        "set": dataset,
-        "requirements": peer.requirements,
-        "created": about["created"],
-        "machine": about["machine"],
-        "runs": [runs[number] for number in sorted(runs)],
-    }
-    path = _path(peer, dataset, results)
-    temporary = path.with_suffix(".part")
-    write_json(temporary, kept)
-    temporary.replace(path)
+    if raw is not None and raw.quantiles is not None:
+        report["raw"] = quantile_scores(raw.quantiles, truth)
+    elif raw is not None and raw.std is not None:
+        report["raw"] = quantile_scores(normal_quantiles(raw.mean, raw.std), truth)
+        report["crps_closed"] = crps_of_normals(raw.mean, raw.std, truth)
+    return report

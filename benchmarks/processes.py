@@ -1,153 +1,193 @@
-"""Starts the processes that are measured: systems that answer requests, and scripts that run to their end."""
+"""The processes that are measured: peers in environments of their own, which take turns, and our own scripts.
+
+A peer may need other versions of the same libraries, or dozens of other libraries. So each has a virtual environment
+with pinned packages below a cache directory, and its part of a benchmark runs there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
+import platform
+import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from benchmarks.results import ROOT
+from benchmarks.results import ROOT, Report
 from murho.model.errors import MurhoError
+from scripts.install import torch_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import argparse
+    from collections.abc import Callable, Container, Mapping, Sequence
     from typing import Self
 
-__all__ = ["NO_LIMIT", "ProcessError", "SystemProcess", "run_script"]
+    from benchmarks.peers import Peer
 
-THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-)
+__all__ = ["ProcessError", "SystemProcess", "Turns", "add_cache", "environment", "murho_command", "run_script", "train"]
+
+DEFAULT_CACHE = Path("~/.cache/murho-benchmarks").expanduser()
+STAMP = "requirements.stamp"
+"""File with the requirements; written last, so that it marks a complete environment."""
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 XLA_ON_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-LIMIT = 900.0
-"""Seconds after which a process without an answer is ended."""
-NO_LIMIT = threading.TIMEOUT_MAX
-"""The limit for processes whose answers may take hours."""
 LAST_LINES = 15
 
 
 class ProcessError(MurhoError):
-    """A process failed; the message ends with the last lines of its stderr."""
+    """A process failed, or an environment can't be made; the message ends with the last lines that were said."""
 
 
-def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, Any]:
-    """Runs a script of `benchmarks` in this environment to its end.
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--cache``, the directory of the peers' environments."""
+    said = f"for the peers' environments (default {DEFAULT_CACHE})"
+    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, metavar="DIR", help=said)
+
+
+def environment(name: str, requirements: Sequence[str], cache: Path) -> Path:
+    """The Python of a virtual environment with the given packages; makes the environment if it is missing.
+
+    Nothing is installed if the stamp of an earlier call lists the same requirements for the same Python. Otherwise the
+    directory is removed and made again. Two processes must not make the same environment at the same time.
 
     Args:
-        script: Name of the module.
-        arguments: Arguments of its command line.
+        name: Name of the environment, a directory below ``cache``.
+        requirements: Pinned packages, as ``package==version``. ``torch`` is installed first, on Linux in its CPU build
+            if there is one: the package index's own has gigabytes for CUDA.
+        cache: Directory of the environments.
+
+    Raises:
+        ProcessError: The environment can't be made, for example without a network.
+    """
+    directory = cache.expanduser() / name
+    python, stamp = directory / "bin" / "python", directory / STAMP
+    wanted = "\n".join([f"python {platform.python_version()}", *sorted(requirements)]) + "\n"
+    if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return python
+    print(f"environment {name}: installing {', '.join(requirements)}", file=sys.stderr, flush=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    _run(name, [sys.executable, "-m", "venv", str(directory)])
+    pip = [str(python), "-m", "pip", "install", "--quiet"]
+    for torch in (each.partition("==")[2] for each in requirements if each.startswith("torch==")):
+        sources = torch_sources(torch, "cpu", platform.system(), os.environ.get("TORCH_INDEX_URL"))
+        for source in sources:
+            with contextlib.suppress(ProcessError):
+                _run(name, [*pip, *source.options, source.requirement])
+                break
+    _run(name, [*pip, *requirements])
+    stamp.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _run(name: str, words: Sequence[str]) -> None:
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)  # noqa: S603 - pip and venv
+    if done.returncode:
+        lines = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:])
+        raise ProcessError(f"environment {name} can't be made; it needs the network once; its last lines:\n{lines}")
+
+
+def run_script(*words: str, given: bytes = b"") -> Report:
+    """Runs a module of this environment to its end.
+
+    Args:
+        words: Name of the module and arguments of its command line.
         given: Its stdin.
 
     Returns:
-        The JSON object in the last line of its stdout.
+        The JSON object in the last line of its stdout; empty without such a line.
 
     Raises:
-        ProcessError: The script failed.
+        ProcessError: It failed.
     """
-    done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, "-m", f"benchmarks.{script}", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONUTF8": "1"},
-        input=given,
-        capture_output=True,
-        check=False,
+    done = subprocess.run(  # noqa: S603 - our own module
+        [sys.executable, "-m", *words], cwd=ROOT, input=given, capture_output=True, check=False
     )
     if done.returncode:
-        raise ProcessError(_ended(script.rpartition(".")[2], done.returncode, done.stderr))
-    last: dict[str, Any] = orjson.loads(done.stdout.splitlines()[-1])
-    return last
+        raise ProcessError(_ended(words[0], done.returncode, done.stderr))
+    *_, last = [b"", *done.stdout.splitlines()]
+    found: Report = orjson.loads(last) if last.startswith(b"{") else {}
+    return found
+
+
+def murho_command(*words: str) -> Report:
+    """Runs `murho` with its arguments; ``peak`` memory, bytes, ``processor`` seconds and ``modules`` of the process."""
+    return run_script("benchmarks.murho_command", *words)
+
+
+def train(table: Path, target: str, root: Path, name: str, *options: str) -> None:
+    """Runs ``murho train`` into a directory of checkpoints."""
+    print(f"training {name} …", file=sys.stderr, flush=True)
+    where = ("--target", target, "--name", name, "--checkpoints", str(root))
+    murho_command("train", str(table), *where, *options)
 
 
 class SystemProcess:
-    """A system in a process of its own; a context manager that ends the process.
+    """A peer, or Murho described as one, in a process of its own; a context manager that ends the process.
 
     Attributes:
-        name: Name of the system, for messages.
         ready: The first answer of the process, when it was ready.
     """
 
-    def __init__(self, name: str, command: Sequence[str], *, threads: int = 1, limit: float = LIMIT) -> None:
+    def __init__(self, peer: Peer, task: object, *, cache: Path, threads: int = 1) -> None:
         """Starts the process, and waits until it is ready.
 
         Args:
-            name: Name of the system.
-            command: Command line: the Python of its environment and arguments for `benchmarks.peers.exchange.drive`.
+            peer: The peer; without packages it runs in this environment.
+            task: What its script gets first.
+            cache: Directory of the environments.
             threads: Number of threads; XLA takes all cores unless this is 1.
-            limit: Most seconds for any answer.
 
         Raises:
-            ProcessError: The process ended, or did not answer in time.
+            ProcessError: Its environment can't be made, or the process ended.
         """
-        self.name, self._limit = name, limit
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        variables = os.environ | dict.fromkeys(THREADS, str(threads)) | ON_THE_CPU | {"PYTHONUTF8": "1"}
-        if threads == 1:
-            variables["XLA_FLAGS"] = XLA_ON_ONE_THREAD
+        python = environment(peer.script, peer.packages, cache) if peer.packages else Path(sys.executable)
+        self._name, self._errors = peer.name, tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        variables = os.environ | dict.fromkeys(THREADS, str(threads)) | {"JAX_PLATFORMS": "cpu"}
         self._process = subprocess.Popen(  # noqa: S603 - our own script
-            command,
+            [str(python), "-m", f"benchmarks.peers.{peer.script}", peer.benchmark, peer.name],
             cwd=ROOT,
-            env=variables,
+            env=variables | ({"XLA_FLAGS": XLA_ON_ONE_THREAD} if threads == 1 else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
         )
         try:
-            self.ready = self._answer()
+            self.ready = self.ask(task)
         except BaseException:
             self.close()
             raise
 
-    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, request: object) -> Any:
         """Sends a request, and returns the answer.
 
         Raises:
-            ProcessError: The process ended, or did not answer in time.
+            ProcessError: The process ended.
         """
-        if self._process.stdin is None:
-            raise AssertionError("stdin is a pipe")
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._process.stdin.write(orjson.dumps(request) + b"\n")
-            self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        if self._process.stdout is None:
-            raise AssertionError("stdout is a pipe")
-        watch = threading.Timer(self._limit, self._process.kill)
-        watch.start()
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("both are pipes")
         try:
-            for line in self._process.stdout:
-                if line.startswith(b"{"):  # libraries print to stdout too
-                    answer: dict[str, Any] = orjson.loads(line)
-                    return answer
-        finally:
-            watch.cancel()
-        status = self._process.wait()
-        self._errors.seek(0)
-        raise ProcessError(_ended(self.name, status, self._errors.read()))
+            pickle.dump(request, stdin)
+            stdin.flush()
+            return pickle.load(stdout)  # noqa: S301 - our own script
+        except (BrokenPipeError, EOFError):
+            status = self._process.wait()
+            self._errors.seek(0)
+            raise ProcessError(_ended(self._name, status, self._errors.read())) from None
 
     def close(self) -> None:
         """Ends the process."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-        try:
-            self._process.wait(timeout=10.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate(timeout=10.0)
+        self._process.kill()
+        self._process.wait()
         self._errors.close()
 
     def __enter__(self) -> Self:
@@ -155,6 +195,62 @@ class SystemProcess:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Turns:
+    """Systems of which one works at a time, so that other load affects all alike; a context manager that ends them.
+
+    A system that failed once gets no further requests.
+
+    Attributes:
+        ready: System → its first answer, for all that became ready.
+        failed: System → reason of its failure.
+    """
+
+    def __init__(self, start: Mapping[str, Callable[[], SystemProcess]]) -> None:
+        """Takes the systems: name → function that starts its process; entering the context starts them."""
+        self._start, self._stack = start, ExitStack()
+        self._processes: dict[str, SystemProcess] = {}
+        self.ready: dict[str, Any] = {}
+        self.failed: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            # One at a time, so that they do not slow each other down.
+            for name, start in self._start.items():
+                try:
+                    self._processes[name] = self._stack.enter_context(start())
+                    self.ready[name] = self._processes[name].ready
+                except ProcessError as error:
+                    self.failed[name] = str(error)
+                    print(f"{name} is left out: {error}", file=sys.stderr, flush=True)
+            self._stack = self._stack.pop_all()  # all are started: they end with this context
+        return self
+
+    def ask(self, request: object, *, rounds: int, without: Container[str] = ()) -> dict[str, list[Any]]:
+        """Sends the request to each system in turn, and waits for its answer, in every round.
+
+        Args:
+            request: The request.
+            rounds: Number of rounds.
+            without: Systems to leave out.
+
+        Returns:
+            System → its answers, one per round; without systems that failed in this or an earlier call.
+        """
+        answers: dict[str, list[Any]] = {}
+        for _ in range(rounds):
+            for name, process in self._processes.items():
+                if name in self.failed or name in without:
+                    continue
+                try:
+                    answers.setdefault(name, []).append(process.ask(request))
+                except ProcessError as error:
+                    self.failed[name] = str(error)
+        return {name: replies for name, replies in answers.items() if name not in self.failed}
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 def _ended(name: str, status: int, errors: bytes) -> str:

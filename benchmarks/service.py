@@ -1,316 +1,342 @@
-"""The service under load, beside bare servers and beside LitServe and MLServer around the same `Posterior`.
+"""`python -m benchmarks.service`: the service under load, beside a bare FastAPI route, LitServe and MLServer.
 
-``python -m benchmarks.service`` starts every server as a process on loopback, and a load generator in another one. The
-servers take turns; those whose turn it is not are held, so that they take no processor. Measured are
+Every server is a process of its own on loopback, and so is wrk, which makes the load (``apt-get install wrk``). Servers
+take turns; those whose turn it is not are held (SIGSTOP), so that they take no processor. Ratios are of the same round;
+medians of the rounds are shown. Measured are
 
-- ``rates``: one row with 32 connections, and with one;
-- ``latency``: one connection, beside `Posterior.predict` alone and a bare route; answers at half the load;
-- ``big``: 1,000 rows as JSON, 100,000 rows x 16 as Arrow: the share of the time that is not `Posterior.predict`;
-- ``mixed``: requests with different options, and with a new seed each;
-- ``overload``: three times what the service can do.
+- ``rates``: one row, 32 connections, with one and two workers, beside the route with one and peers with as many;
+- ``latency``: one connection beside `Posterior.predict` alone and the route; and requests at random times at half load;
+- ``overload``: three times what the service can do;
+- ``ends``: a killed worker, and SIGTERM, under load: requests without an answer;
+- ``memory``: of two workers beside one, with ten models.
 
 Without ``--checkpoints``, the demo (``examples/cars.csv``) is trained first.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
-import subprocess
+import signal
+import statistics
 import sys
 import tempfile
-from contextlib import ExitStack
+import threading
+import time
+from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import orjson
 
-from benchmarks.command_line import add_cache, add_output, add_rounds, positive, some_of
-from benchmarks.environments import PeerEnvironmentError, environment
-from benchmarks.processes import ProcessError
-from benchmarks.results import ROOT, facts, write_json
-from benchmarks.service_parts.bodies import (
-    ARROW,
-    Requests,
-    arrow_table,
-    http,
-    mixed,
-    oip_body,
-    records,
-    rows_of,
-    stored,
-)
-from benchmarks.service_parts.claims import claims_of
-from benchmarks.service_parts.measures import Bench, middle
-from benchmarks.service_parts.overload import overload
-from benchmarks.service_parts.report import claims_table, overload_lines, rates, ratio, servers_table
-from benchmarks.service_parts.servers import BARE, PEERS, RunningServer, bare, murho, peer, running
+from benchmarks.peers import Peer
+from benchmarks.processes import ProcessError, SystemProcess, add_cache, train
+from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of
+from benchmarks.results import ROOT, Report, add_counts, add_names, command, numbers, table
+from benchmarks.servers import PEERS, Server, murho, peer, running
 from murho.model.checkpoint.checkpoint import find_checkpoint
-from murho.model.errors import MurhoError, OptionError
-from murho.model.tables.schema import Schema
+from murho.model.runtime import available_processors
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["claims_of", "demo", "main", "measure_rate"]
 
-MEASURES = ("rates", "latency", "big", "mixed", "overload")
-SAMPLES = 256
-WIDE_FEATURES = 16
-WIDE_SAMPLES = 64
-DISTINCT = 64
-"""Different rows that requests for one row go round."""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    chosen = _options(arguments)
-    # As `murho` does for itself: threads that spin while they wait would slow the peers and the engine alone.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    path: Path = chosen.output / "service.json"
-    try:
-        kept = _kept(path) if chosen.kept_peers else {}
-        with tempfile.TemporaryDirectory() as directory:
-            measured = _measure(chosen, kept, Path(directory))
-    except MurhoError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    claims = claims_of(measured)
-    print(f"\n{claims_table(claims)}")
-    chosen.output.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"benchmark": "service", **facts(), **measured, "claims": claims})
-    print(f"\nnumbers: {path}")
-    return 0
+MEASURES = ("rates", "latency", "overload", "ends", "memory")
+CONNECTIONS, SAMPLES = 32, 256
+WARM_UP = 1.0
+"""Seconds of load before every turn that count for nothing: a held process comes back."""
+CROWD = 2000
+"""Connections of a load at random times: together they can send at any rate."""
+SETTLING = 5.0
+"""Seconds at the beginning of the overload in which the queue fills; they count for nothing."""
+PROBE_EVERY, WAIT_FOR_RECOVERY, RECOVERED = 0.05, 60.0, 5.0
+"""The service has recovered when a request takes less than so many times what it took before."""
+MODELS = 10
+ROUTE = "FastAPI route"
 
 
-def _kept(path: Path) -> dict[str, float]:
-    """The peers' rates to a bare FastAPI route, as an earlier run has measured them."""
-    try:
-        peers: dict[str, float] = orjson.loads(path.read_bytes())["peers_to_fastapi"]
-    except (OSError, orjson.JSONDecodeError, KeyError):
-        raise OptionError(f"--kept-peers: {path} has no peers of an earlier run; run without it once") from None
-    return peers
-
-
-def _measure(chosen: argparse.Namespace, kept: dict[str, float], directory: Path) -> dict[str, Any]:
-    checkpoints = _checkpoints(chosen, directory)
-    version = find_checkpoint(checkpoints, chosen.model, None)
-    schema = Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"], "schema")
-    rows = rows_of(records(schema, DISTINCT))
-    bodies = {"mlserver": [oip_body(schema, row) for row in rows]}
-    plain = [orjson.dumps({"inputs": [row], "samples": SAMPLES}) for row in rows]
-    systems = [] if chosen.kept_peers else chosen.systems
-    measured: dict[str, Any] = {
-        "rounds": chosen.rounds,
-        "seconds": chosen.seconds,
-        "peers_to_fastapi": kept,
-        "left_out": {},
-    }
-    with ExitStack() as stack:
-        bench = stack.enter_context(Bench(chosen.rounds, chosen.seconds))
-        servers: dict[str, RunningServer] = {}
-        settings = {"log_level": "info", "default_model": chosen.model}
-        ours = stack.enter_context(running(murho(checkpoints, chosen.model, **settings), plain[0]))
-        servers["murho"] = ours
-        status, content = ours.post(plain[0])
-        if status != 200:
-            raise ProcessError(f"Murho answered {status}: {content[:500]!r}")
-        ours.hold()
-        answer = directory / "answer.json"
-        answer.write_bytes(content)
-        for kind in BARE:
-            servers[kind] = stack.enter_context(running(bare(kind, version, answer), plain[0]))
-            servers[kind].hold()
-        for name in systems:
-            try:
-                python = environment(name, PEERS[name], cache=chosen.cache)
-                first = bodies.get(name, plain)[0]
-                servers[name] = stack.enter_context(running(peer(name, python, version), first))
-                servers[name].hold()
-            except (PeerEnvironmentError, ProcessError) as error:
-                measured["left_out"][name] = str(error)
-                print(f"{name} is left out: {error}", flush=True)
-        requests = {
-            name: stored([http(one.server.path, body) for body in bodies.get(name, plain)], directory / f"{name}.http")
-            for name, one in servers.items()
-        }
-        for name in chosen.measures:
-            MEASURE[name](bench, servers, requests, measured, _Subject(chosen, checkpoints, schema, rows, directory))
-    return measured
-
-
-class _Subject:
-    """What is asked about: the checkpoints, and rows of the demo."""
-
-    def __init__(
-        self, chosen: argparse.Namespace, checkpoints: Path, schema: Schema, rows: list[dict[str, Any]], directory: Path
-    ) -> None:
-        self.chosen, self.checkpoints, self.schema = chosen, checkpoints, schema
-        self.rows, self.directory = rows, directory
-
-    def version(self, name: str) -> str:
-        """The directory of a model's version."""
-        return str(find_checkpoint(self.checkpoints, name, None))
-
-
-def _rates(
-    bench: Bench,
-    servers: dict[str, RunningServer],
-    requests: dict[str, Requests],
-    measured: dict[str, Any],
-    _: _Subject,
-) -> None:
-    everybody = list(servers.values())
-    measured["rates"] = bench.rates(everybody, requests)
-    measured["one_connection"] = bench.rates(everybody, requests, connections=1)
-    titles = {name: one.server.title for name, one in servers.items()}
-    print(f"\n{servers_table(titles, measured['rates'], measured['one_connection'])}", flush=True)
-    for name in PEERS:
-        if name in measured["rates"]:
-            bare_rates = rates(measured["rates"]["fastapi"])
-            measured["peers_to_fastapi"][name] = ratio(rates(measured["rates"][name]), bare_rates)
-
-
-def _latency(
-    bench: Bench,
-    servers: dict[str, RunningServer],
-    requests: dict[str, Requests],
-    measured: dict[str, Any],
-    subject: _Subject,
-) -> None:
-    if "rates" not in measured:
-        raise OptionError("--measures: latency needs rates")
-    columns = {name: [value] for name, value in subject.rows[0].items()}
-    offline = {"model": subject.version(subject.chosen.model), "columns": columns, "samples": SAMPLES}
-    measured["one_row"] = bench.beside_the_engine(servers["murho"], requests["murho"], offline)
-    capacity = middle(rates(measured["rates"]["murho"]))
-    measured["half_load"] = bench.at_half_load(servers["murho"], requests["murho"], capacity)
-
-
-def _big(
-    bench: Bench, servers: dict[str, RunningServer], _: dict[str, Requests], measured: dict[str, Any], subject: _Subject
-) -> None:
-    many = records(subject.schema, subject.chosen.json_rows)
-    ours, path = servers["murho"], servers["murho"].server.path
-    offline = {"model": subject.version(subject.chosen.model), "columns": many, "samples": SAMPLES}
-    for name, inputs in (("json_records", rows_of(many)), ("json_columns", many)):
-        body = orjson.dumps({"inputs": inputs, "samples": SAMPLES})
-        request = stored([http(path, body)], subject.directory / f"{name}.http")
-        measured[name] = bench.beside_the_engine(ours, request, offline)
-    wide = Path(subject.version("wide"))
-    schema = Schema.from_json(orjson.loads((wide / "model.json").read_bytes())["schema"], "schema")
-    table = arrow_table(schema, subject.chosen.arrow_rows)
-    file = subject.directory / "wide.arrow"
-    file.write_bytes(table)
-    request = stored(
-        [http(f"/models/wide/predict?samples={WIDE_SAMPLES}", table, ARROW, ARROW)], file.with_suffix(".http")
-    )
-    offline = {"model": str(wide), "table": str(file), "samples": WIDE_SAMPLES}
-    measured["arrow"] = bench.beside_the_engine(ours, request, offline)
-
-
-def _mixed(
-    bench: Bench, servers: dict[str, RunningServer], _: dict[str, Requests], measured: dict[str, Any], subject: _Subject
-) -> None:
-    ours = servers["murho"]
-    for name, new_seeds in (("mixed", False), ("new_seeds", True)):
-        bodies = [orjson.dumps(request) for request in mixed(subject.rows, new_seeds=new_seeds)]
-        requests = stored([http(ours.server.path, body) for body in bodies], subject.directory / f"{name}.http")
-        measured[name] = bench.rates([ours], {"murho": requests})["murho"]
-
-
-def _overload(
-    bench: Bench,
-    servers: dict[str, RunningServer],
-    _: dict[str, Requests],
-    measured: dict[str, Any],
-    subject: _Subject,
-) -> None:
-    body = orjson.dumps({"inputs": subject.rows[:1], "samples": SAMPLES})
-    ours, count = servers["murho"], subject.chosen.overload_rows
-    around = subject.rows * (count // len(subject.rows) + 2)
-    bodies = [orjson.dumps({"inputs": around[at : at + count], "samples": SAMPLES}) for at in range(DISTINCT)]
-    requests = stored([http(ours.server.path, one) for one in bodies], subject.directory / "overload.http")
-    measured["overload"] = overload(bench, ours, requests, body, subject.chosen.overload_seconds) | {"rows": count}
-    print(f"\n{overload_lines(measured['overload'])}", flush=True)
-
-
-MEASURE = {"rates": _rates, "latency": _latency, "big": _big, "mixed": _mixed, "overload": _overload}
-
-
-def _checkpoints(chosen: argparse.Namespace, directory: Path) -> Path:
-    """A directory with the demo and, for wide tables, a model of made-up numbers.
-
-    Raises:
-        ProcessError: A training failed.
-    """
+def demo(checkpoints: Path | None, model: str, directory: Path) -> Path:
+    """A directory with the demo alone: a copy, or trained now; returns it."""
     root = directory / "checkpoints"
-    if chosen.checkpoints is None:
+    if checkpoints is None:
         cars = ROOT / "examples" / "cars.csv"
-        config = cars.with_suffix(".toml")
-        print("training the demo ...", file=sys.stderr, flush=True)
-        _train(cars, "Miles_per_Gallon", root, chosen.model, "--config", str(config))
+        train(cars, "Miles_per_Gallon", root, model, "--config", str(cars.with_suffix(".toml")))
     else:
-        version = find_checkpoint(chosen.checkpoints, chosen.model, None)
-        shutil.copytree(version, root / chosen.model / version.name)
-    if "big" in chosen.measures:
-        rng = np.random.default_rng(0)
-        numbers = rng.standard_normal((600, WIDE_FEATURES))
-        target = numbers[:, 0] + np.sin(numbers[:, 1]) + 0.3 * rng.standard_normal(len(numbers))
-        names = [*(f"x{number}" for number in range(WIDE_FEATURES)), "y"]
-        made_up = directory / "wide.csv"
-        np.savetxt(made_up, np.column_stack([numbers, target]), delimiter=",", header=",".join(names), comments="")
-        fit = ("--epochs", "3", "--hidden", "64,64", "--noise", "heteroscedastic")
-        _train(made_up, "y", root, "wide", *fit)
+        version = find_checkpoint(checkpoints, model, None)
+        shutil.copytree(version, root / model / version.name)
     return root
 
 
-def _train(table: Path, target: str, root: Path, name: str, *options: str) -> None:
-    command = [sys.executable, "-m", "murho", "train", str(table), "--target", target, "--name", name]
-    done = subprocess.run(  # noqa: S603 - our own command
-        [*command, "--checkpoints", str(root), *options], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise ProcessError(f"murho train ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+def ours(workers: int) -> str:
+    """Title of Murho with so many workers."""
+    return f"Murho, {workers} worker{'s' if workers > 1 else ''}"
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=(__doc__ or "").split("\n\n")[0])
+class Bench:
+    """What the measures share.
+
+    Attributes:
+        options: Of the command.
+        servers: Title → server, all held.
+        root: Directory of the checkpoints.
+        version: Directory of the demo's version.
+        offline: `Posterior.predict` alone, in a process of its own.
+        found: What was measured.
+    """
+
+    def __init__(self, options: argparse.Namespace, directory: Path, stack: ExitStack) -> None:
+        self.options, self.directory, self.stack, self.found = options, directory, stack, Report()
+        self.root = demo(options.checkpoints, options.model, directory)
+        self.version = find_checkpoint(self.root, options.model, None)
+        self.schema = schema_of(self.version)
+        plain = bodies_of(self.schema, 1, SAMPLES)
+        self.servers: dict[str, Server] = {}
+        for workers in options.workers:
+            self._start(ours(workers), *murho(self.root, options.model, workers), plain)
+        tensors = [oip_body(self.schema, row) for row in rows_of(records(self.schema, len(plain)))]
+        for name in options.systems if "rates" in options.measures else ():
+            for workers in options.workers:
+                try:
+                    bodies = tensors if name == "mlserver" else plain
+                    self._start(f"{name}, {workers}", *peer(name, self.version, workers, options.cache), bodies)
+                except ProcessError as error:
+                    print(f"{name} with {workers} is left out: {error}", flush=True)
+        answer = directory / "answer.json"
+        with self.first.turn():
+            answer.write_bytes(self.first.post(plain[0])[1])
+        words = [sys.executable, "-m", "benchmarks.bare_server", "--model", str(self.version), "--answer", str(answer)]
+        self._start(ROUTE, "/predict", words, plain)
+        script = Peer("offline", "Posterior.predict", "", "posterior_rows")
+        threads = available_processors()
+        self.offline = stack.enter_context(SystemProcess(script, None, cache=options.cache, threads=threads))
+
+    def _start(self, title: str, path: str, words: Sequence[str], bodies: Sequence[bytes]) -> None:
+        self.servers[title] = self.stack.enter_context(running(path, words, bodies))
+        self.servers[title].signal(signal.SIGSTOP)
+
+    @property
+    def first(self) -> Server:
+        """Murho with the fewest workers."""
+        return self.servers[ours(self.options.workers[0])]
+
+    def rates(self) -> None:
+        """All servers in turn with 32 connections."""
+        rounds: dict[str, list[Report]] = {title: [] for title in self.servers}
+        for _ in range(self.options.rounds):
+            for title, server in self.servers.items():
+                rounds[title].append(measure_rate(server, CONNECTIONS, self.options.seconds))
+        self.found["rates"] = rounds
+        lines = []
+        for title, of in rounds.items():
+            loop, every = (1e6 * _middle(of, name) for name in ("loop", "processor"))
+            line = [title, f"{_middle(of, 'rate'):,.0f}", f"{_ratio(of, rounds[ROUTE]):.2f}"]
+            line += [f"{1e3 * _middle(of, level):.1f}" for level in ("p50", "p99")]
+            lines.append([*line, f"{loop:.0f}, {every:.0f}", str(sum(each["not_200"] + each["lost"] for each in of))])
+        headers = ["one row, S = 256, 32 connections", "requests/s", "to the route", "median, ms", "p99, ms"]
+        print(f"\n{table([*headers, 'processor, us: loop, all', 'not 200'], lines)}", flush=True)
+
+    def latency(self) -> None:
+        """One connection, beside the engine and the route; and half the load."""
+        columns = {name: values[:1] for name, values in records(self.schema, 1).items()}
+        rounds, half = [], []
+        for _ in range(self.options.rounds):
+            engine = self.offline.ask((str(self.version), columns, SAMPLES, self.options.seconds / 2.0))
+            alone, bare = (
+                measure_rate(server, 1, self.options.seconds) for server in (self.first, self.servers[ROUTE])
+            )
+            rounds.append({"latency": alone["p50"], "engine": engine, "route": bare["p50"]})
+            capacity = measure_rate(self.first, CONNECTIONS, 1.0)["rate"]
+            half.append(measure_rate(self.first, 64, max(2.0, self.options.seconds), capacity / 2.0))
+        self.found |= {"one_connection": rounds, "half_load": half}
+
+    def overload(self) -> None:
+        """Three times what the service can do, in requests of many rows."""
+        server, seconds = self.first, self.options.overload_seconds
+        small, server.bodies = server.bodies, bodies_of(self.schema, self.options.overload_rows, SAMPLES)
+        with server.turn():
+            server.load(connections=CONNECTIONS, seconds=WARM_UP)
+            capacity = server.load(connections=CONNECTIONS, seconds=5.0)["rate"]
+            usual = server.load(connections=1, seconds=1.0)["p50"]
+            probes = [_Probe(server, "/healthz", None), _Probe(server, server.path, server.bodies[0])]
+            for probe in probes:
+                probe.start()
+            server.load(connections=CROWD, seconds=SETTLING, rate=3.0 * capacity)
+            begin, memory = time.monotonic(), [server.memory()]
+            done = server.load(connections=CROWD, seconds=seconds, rate=3.0 * capacity)
+            end, memory = time.monotonic(), [*memory, server.memory()]
+            health, asked = probes
+            recovery = asked.recovered(end, RECOVERED * usual)
+            for probe in probes:
+                probe.done.set()
+                probe.join()
+        server.bodies = small
+        refusals = [took for when, took, status in asked.asked if begin <= when <= end and status not in (0, 200)]
+        self.found["overload"] = done | {
+            "capacity": capacity,
+            "refusal": statistics.median(refusals) if refusals else None,
+            "healthz": max(took for when, took, _ in health.asked if begin <= when <= end),
+            "memory": memory,
+            "recovery": recovery,
+        }
+        print(
+            f"\n{seconds:.0f} s at three times {capacity:,.0f} requests of {self.options.overload_rows} rows a second: "
+            f"{done['requests'] - done['not_200']:,} answers, {done['not_200']:,} refusals, {done['lost']} lost, "
+            f"{done['refused_connections']} connections refused; memory {memory[0] / 2**20:.0f} to "
+            f"{memory[1] / 2**20:.0f} MiB",
+            flush=True,
+        )
+
+    def ends(self) -> None:
+        """A worker is killed, and the service is told to end, each amid load."""
+        for name, number in (("killed_worker", signal.SIGKILL), ("sigterm", signal.SIGTERM)):
+            workers = max(self.options.workers)
+            if name == "killed_worker" and workers == 1:
+                continue
+            with running(*murho(self.root, self.options.model, workers), self.first.bodies) as server:
+                goal = server.processes()[-1] if name == "killed_worker" else server.process.pid
+                timer = threading.Timer(1.0 + self.options.seconds / 2.0, os.kill, (goal, number))
+                timer.start()
+                self.found[name] = server.load(connections=CONNECTIONS, seconds=max(2.0, self.options.seconds))
+                timer.join()
+
+    def memory(self) -> None:
+        """Services with ten models, after some load."""
+        many = self.directory / "ten"
+        for number in range(MODELS):
+            shutil.copytree(self.version, many / f"{self.options.model}{number or ''}" / self.version.name)
+        found = {}
+        for workers in self.options.workers:
+            with running(*murho(many, self.options.model, workers), self.first.bodies) as server:
+                server.load(connections=CONNECTIONS, seconds=WARM_UP)
+                found[str(workers)] = server.memory()
+        self.found["memory"] = found
+
+
+def measure_rate(server: Server, connections: int, seconds: float, rate: float | None = None) -> Report:
+    """A turn of a held server; ``loop`` and ``processor`` are processor seconds a request."""
+    with server.turn():
+        server.load(connections=connections, seconds=WARM_UP, rate=rate)
+        before = server.processor()
+        done = server.load(connections=connections, seconds=seconds, rate=rate)
+        loop, every = np.subtract(server.processor(), before) / max(1, done["requests"])
+    return done | {"loop": float(loop), "processor": float(every)}
+
+
+class _Probe(threading.Thread):
+    """Asks a path again and again; keeps when it asked, how long the answer took, and its status (0: none)."""
+
+    def __init__(self, server: Server, path: str, body: bytes | None) -> None:
+        super().__init__(daemon=True)
+        self._server, self._path, self._body = server, path, body
+        self.asked: list[tuple[float, float, int]] = []
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        while not self.done.is_set():
+            connection = HTTPConnection("127.0.0.1", self._server.port, timeout=WAIT_FOR_RECOVERY)
+            with closing(connection), suppress(OSError, HTTPException):
+                while not self.done.wait(PROBE_EVERY):
+                    begin, status = time.monotonic(), 0
+                    try:
+                        headers = {"content-type": "application/json"} if self._body else {}
+                        connection.request("POST" if self._body else "GET", self._path, self._body, headers)
+                        response = connection.getresponse()
+                        response.read()
+                        status = response.status
+                    finally:
+                        self.asked.append((begin, time.monotonic() - begin, status))
+
+    def recovered(self, end: float, usual: float) -> float | None:
+        """Seconds from the end of the load to the answer to a request that took no longer than usual; None: never."""
+        while time.monotonic() < end + WAIT_FOR_RECOVERY:
+            for begin, took, status in list(self.asked):
+                if begin >= end and status == 200 and took <= usual:
+                    return begin + took - end
+            time.sleep(PROBE_EVERY)
+        return None
+
+
+def _middle(rounds: Sequence[Report], name: str) -> float:
+    return float(statistics.median(each[name] for each in rounds))
+
+
+def _ratio(one: Sequence[Report], other: Sequence[Report]) -> float:
+    """The median of the rounds' ratios of rates; both of the same round saw the same other load on the machine."""
+    pairs = zip(one, other, strict=True)
+    return float(statistics.median(top["rate"] / max(1e-9, bottom["rate"]) for top, bottom in pairs))
+
+
+def claims_of(found: Report) -> list[list[str]]:
+    """A line for everything that was measured: the claim, the value, the aim, and whether it is met."""
+    claims: list[list[str]] = []
+
+    def claim(said: str, value: float, aim: float, form: str = "{:.2f}", *, most: bool = True) -> None:
+        met = value <= aim if most else value >= aim
+        aimed = f"at {'most' if most else 'least'} {form.format(aim)}"
+        claims.append([said, form.format(value), aimed, "yes" if met else "no"])
+
+    rates = found.get("rates", {})
+    for workers, aim in ((1, 0.5), (2, 0.7)):
+        if ours(workers) not in rates:
+            continue
+        many = f"32 connections, {workers} worker{'s' * (workers > 1)}"
+        claim(f"{many}: to the FastAPI route", _ratio(rates[ours(workers)], rates[ROUTE]), aim, most=False)
+        if beside := [rates[f"{name}, {workers}"] for name in PEERS if f"{name}, {workers}" in rates]:
+            ratio = min(_ratio(rates[ours(workers)], theirs) for theirs in beside)
+            claim(f"{many}: to the better of LitServe and MLServer with as many", ratio, 2.5, most=False)
+    if rounds := found.get("one_connection"):
+        value = statistics.median(each["latency"] / (each["engine"] + each["route"]) for each in rounds)
+        claim("1 connection: latency, to Posterior.predict and the route together", value, 1.4)
+        claim("half the load: p99 to the median", statistics.median(d["p99"] / d["p50"] for d in found["half_load"]), 4)
+    if over := found.get("overload"):
+        claim("3 x overload: answers, to what it can do", over["rate"] / over["capacity"], 0.9, most=False)
+        claim("3 x overload: median time of a refusal, ms", 1e3 * (over["refusal"] or float("nan")), 20, "{:.0f}")
+        claim("3 x overload: requests without an answer", over["lost"], 0, "{:.0f}")
+        claim("3 x overload: memory at the end to the beginning", over["memory"][1] / over["memory"][0], 1.05)
+        claim("3 x overload: /healthz, slowest, ms", 1e3 * over["healthz"], 100, "{:.0f}")
+        recovery = float("inf") if over["recovery"] is None else over["recovery"]
+        claim("3 x overload: as fast as before after, s", recovery, 1.0)
+    if "killed_worker" in found:
+        claim("a worker is killed: requests without an answer", found["killed_worker"]["lost"], CONNECTIONS, "{:.0f}")
+    if "sigterm" in found:
+        claim("SIGTERM: requests without an answer", found["sigterm"]["lost"], 0, "{:.0f}")
+    if {"1", "2"} <= found.get("memory", {}).keys():
+        claim("10 models: memory of two workers to one", found["memory"]["2"] / found["memory"]["1"], 1.5)
+    return claims
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
     parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="with the demo (default: it is trained)")
     parser.add_argument("--model", default="cars", help="name of the checkpoint (default cars)")
-    parser.add_argument(
-        "--systems",
-        type=some_of(PEERS, "system"),
-        default=list(PEERS),
-        metavar="NAMES",
-        help=f"some of {','.join(PEERS)}, besides Murho and the bare servers (default all; '' none)",
+    add_names(parser, systems=PEERS, measures=MEASURES)
+    parser.add_argument("--workers", type=numbers, default=[1, 2], metavar="N,…", help="of every server (default 1,2)")
+    add_counts(
+        parser,
+        rounds=(5, "turns of a server"),
+        seconds=(3, "of a turn"),
+        overload_seconds=(60, "of the overload"),
+        overload_rows=(32, "a request of it"),
     )
-    parser.add_argument(
-        "--measures",
-        type=some_of(MEASURES, "measure"),
-        default=list(MEASURES),
-        metavar="NAMES",
-        help=f"some of {','.join(MEASURES)} (default all)",
-    )
-    parser.add_argument(
-        "--kept-peers", action="store_true", help="the peers' ratios as service.json in --output has them; no peer runs"
-    )
-    add_rounds(parser, 5)
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="of a server's turn (default 3)")
-    parser.add_argument(
-        "--overload-seconds", type=float, default=60.0, metavar="S", help="of the overload (default 60)"
-    )
-    parser.add_argument(
-        "--overload-rows", type=positive, default=32, metavar="N", help="in a request of the overload (default 32)"
-    )
-    parser.add_argument("--json-rows", type=positive, default=1_000, metavar="N", help="as JSON (default 1000)")
-    parser.add_argument("--arrow-rows", type=positive, default=100_000, metavar="N", help="as Arrow (default 100000)")
-    add_output(parser)
     add_cache(parser)
-    return parser.parse_args(arguments)
 
+
+def run(options: argparse.Namespace) -> Report:
+    """Measures and prints."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        bench = Bench(options, Path(name), stack)
+        for measure in options.measures:
+            getattr(bench, measure)()
+    claims = claims_of(bench.found)
+    if claims:
+        print(f"\n{table(['claim', 'measured', 'aim', 'met'], claims)}")
+    return bench.found | {"claims": claims}
+
+
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,63 +3,73 @@
 For each feature, the rows are sorted by it and split twice. *gap*: the middle third is the test set. *tail*: the outer
 sixths are the test set (Foong et al. 2019, in-between uncertainty; Ober & Rasmussen 2019). Features with fewer than 10
 different values are left out, because a third of the rows would share one value. Sets of more than 10,000 rows are cut
-to 10,000, drawn with seed 0. All features take hours; ``--features N`` takes N of a set, evenly spaced. Scores are
-averaged over the splits of a set, then over sets. The aim is a raw 95 % coverage of at least 0.90 over the sets.
+to 10,000, drawn with seed 0. All features take hours; ``--features N`` takes N of a set, evenly spaced. The aim is a
+raw 95 % coverage of at least 0.90 over the sets. A peer gets the same splits, and counts with the better of its raw and
+its conformal answer.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.command_line import add_cache, add_options, positive, some_of
-from benchmarks.datasets import SETS, UCI, Split, chosen_sets, read_set
-from benchmarks.fits import Job, fit_all, sources
-from benchmarks.results import facts, table, write_json
-from benchmarks.shift_peers import PEERS, Beside, peer_reports, render_beside
-from murho.model.errors import MurhoError
+from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task
+from benchmarks.peer_runs import add_cache, peer_job
+from benchmarks.peers import peers_of
+from benchmarks.results import Kept, Report, add_counts, command, positive, some_of, table
+from benchmarks.runner import Cell, add_fits, fit_job, fits_of, grouped, mean, reports_of, values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import argparse
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["SHIFTS", "jobs_of", "main", "render", "shifted_splits"]
+__all__ = ["SHIFTS", "main", "render_beside", "shifted_splits", "splits_of"]
 
 SHIFTS = ("gap", "tail")
 MOST_ROWS = 10_000
 FEWEST_VALUES = 10
-SEED = 0
+BEHIND = 1.1
+"""Ratio of the CRPS from which a split is counted as behind."""
 
 
-def shifted_splits(values: NDArray[np.float64], rows: NDArray[np.int64]) -> dict[str, Split]:
+def _lowest(reports: Sequence[Report]) -> str:
+    return f"{100.0 * min(values(reports, 'raw.coverage.95')):.1f}"
+
+
+COLUMNS: dict[str, Cell] = {
+    "raw 95 %": mean("raw.coverage.95", 100.0),
+    "lowest": _lowest,
+    "raw 90 %": mean("raw.coverage.90", 100.0),
+    "calibrated 95 %": mean("calibrated.coverage.95", 100.0),
+    "RMSE": mean("rmse"),
+    "CRPS": mean("crps"),
+}
+
+
+def shifted_splits(feature: NDArray[np.float64], rows: NDArray[np.int64]) -> dict[str, Split]:
     """The two splits along a feature.
 
     Args:
-        values: Values of the feature, ``[N]``; ties stay in the order of the table.
+        feature: Its values, ``[N]``; ties stay in the order of the table.
         rows: Row numbers of these values in the table, ``[N]``.
 
     Returns:
         ``gap`` and ``tail``.
     """
-    order = rows[np.argsort(values, kind="stable")]
-    third, sixth = len(order) // 3, len(order) // 6
-    middle = slice(third, len(order) - third)
-    inside = slice(sixth, len(order) - sixth)
-    outside = np.concatenate([order[:sixth], order[len(order) - sixth :]])
-    return {
-        "gap": Split(np.concatenate([order[: middle.start], order[middle.stop :]]), order[middle]),
-        "tail": Split(order[inside], outside),
-    }
+    order = rows[np.argsort(feature, kind="stable")]
+    places, third, sixth = np.arange(len(order)), len(order) // 3, len(order) // 6
+    middle = (places >= third) & (places < len(order) - third)
+    inside = (places >= sixth) & (places < len(order) - sixth)
+    return {"gap": Split(order[~middle], order[middle]), "tail": Split(order[inside], order[~inside])}
 
 
-def jobs_of(name: str, read: pa.Table, most: int | None = None, most_rows: int = MOST_ROWS) -> list[Job]:
-    """Jobs for both splits along each continuous feature of a set, or along `most` of them, evenly spaced.
+def splits_of(name: str, read: pa.Table, most: int | None = None, most_rows: int = MOST_ROWS) -> dict[str, Split]:
+    """``SHIFT-SET-FEATURE`` → split, along each continuous feature of a set, or along ``most`` of them, evenly spaced.
 
     Args:
         name: Name of the set.
@@ -69,26 +79,20 @@ def jobs_of(name: str, read: pa.Table, most: int | None = None, most_rows: int =
     """
     rows = np.arange(read.num_rows)
     if len(rows) > most_rows:
-        rows = np.sort(np.random.default_rng(SEED).choice(rows, most_rows, replace=False))
-    columns = {
-        feature: _numbers_of(read[feature].to_pylist())[rows]
-        for feature in read.column_names
-        if feature != SETS[name].target
+        rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
+    columns = {each: _numbers(read[each].to_pylist())[rows] for each in read.column_names if each != SETS[name].target}
+    known = {each: ~np.isnan(column) for each, column in columns.items()}
+    chosen = [each for each, column in columns.items() if len(np.unique(column[known[each]])) >= FEWEST_VALUES]
+    if most is not None and most < len(chosen):
+        chosen = [chosen[len(chosen) * number // most] for number in range(most)]
+    return {
+        f"{shift}-{name}-{each}": split
+        for each in chosen
+        for shift, split in shifted_splits(columns[each][known[each]], rows[known[each]]).items()
     }
-    known = {feature: ~np.isnan(values) for feature, values in columns.items()}
-    features = [
-        feature for feature, values in columns.items() if len(np.unique(values[known[feature]])) >= FEWEST_VALUES
-    ]
-    if most is not None and most < len(features):
-        features = [features[len(features) * number // most] for number in range(most)]
-    return [
-        Job(f"{shift}-{name}-{feature}", name, split, {})
-        for feature in features
-        for shift, split in shifted_splits(columns[feature][known[feature]], rows[known[feature]]).items()
-    ]
 
 
-def _numbers_of(cells: Sequence[str | None]) -> NDArray[np.float64]:
+def _numbers(cells: Sequence[str | None]) -> NDArray[np.float64]:
     """A column as numbers, NaN for missing cells; all NaN if it holds texts."""
     try:
         return np.array([np.nan if cell in (None, "") else float(cell) for cell in cells], dtype=np.float64)
@@ -96,112 +100,61 @@ def _numbers_of(cells: Sequence[str | None]) -> NDArray[np.float64]:
         return np.full(len(cells), np.nan)
 
 
-def render(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """A table with one line per set and shift, then means over sets.
-
-    Args:
-        runs: Shift → set → reports of its splits.
-    """
-    rows = []
-    for shift, of_shift in runs.items():
-        means = []
-        for name, reports in of_shift.items():
-            if not reports:
-                continue
-            numbers = _numbers(reports)
-            means.append(numbers)
-            rows.append([shift, name, str(len(reports)), *_cells(numbers)])
-        if len(means) > 1:
-            overall = {key: float(np.mean([numbers[key] for numbers in means])) for key in means[0]}
-            cells = [cell if index < 4 else "-" for index, cell in enumerate(_cells(overall))]
-            rows.append([shift, "mean of sets", "", *cells])
-    headers = ["shift", "set", "splits", "raw 95 %", "lowest", "raw 90 %", "calibrated 95 %", "RMSE", "CRPS"]
-    return table(headers, rows)
-
-
-def _numbers(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    raw = [report["raw"]["coverage"] for report in reports]
-    calibrated = [(report["calibrated"] or report["raw"])["coverage"]["95"] for report in reports]
-    return {
-        "raw 95": float(np.mean([coverage["95"] for coverage in raw])),
-        "lowest": float(min(coverage["95"] for coverage in raw)),
-        "raw 90": float(np.mean([coverage["90"] for coverage in raw])),
-        "calibrated 95": float(np.mean(calibrated)),
-        "rmse": float(np.mean([report["rmse"] for report in reports])),
-        "crps": float(np.mean([report["crps"] for report in reports])),
-    }
-
-
-def _cells(numbers: Mapping[str, float]) -> list[str]:
-    shares = [f"{100.0 * numbers[key]:.1f}" for key in ("raw 95", "lowest", "raw 90", "calibrated 95")]
-    return [*shares, f"{numbers['rmse']:.4g}", f"{numbers['crps']:.4g}"]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.shift", description=str(__doc__).splitlines()[0])
-    add_options(parser, SETS, default=",".join(UCI))
-    parser.add_argument("--features", type=positive, metavar="N", help="features of a set (default all)")
-    parser.add_argument("--rows", type=positive, default=MOST_ROWS, metavar="N", help=f"of a set (default {MOST_ROWS})")
-    parser.add_argument(
-        "--shifts",
-        type=some_of(SHIFTS, "shift"),
-        default=list(SHIFTS),
-        metavar="NAMES",
-        help=f"some of {','.join(SHIFTS)} (default all)",
+def render_beside(crps: dict[str, tuple[float, float]]) -> str:
+    """One line per split with the CRPS of Murho and of the peer, then the geometric mean of the ratios."""
+    ratios = np.array([ours / theirs for ours, theirs in crps.values()])
+    rows = [[name, f"{ours:.4g}", f"{theirs:.4g}", f"{ours / theirs:.2f}"] for name, (ours, theirs) in crps.items()]
+    return (
+        f"{table(['CRPS', 'Murho', 'peer', 'ratio'], rows)}\n\n"
+        f"geometric mean of the ratios {np.exp(np.log(ratios).mean()):.2f}; Murho is more than 10 % behind on "
+        f"{(ratios > BEHIND).sum()} of {len(ratios)} splits, at worst {ratios.max():.2f} times"
     )
-    parser.add_argument("--peer", choices=PEERS, metavar="NAME", help=f"beside Murho: one of {','.join(PEERS)}")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    known = UCI | TABULAR
+    add_data(parser, known, UCI)
+    add_fits(parser)
+    parser.add_argument("--features", type=positive, metavar="N", help="features of a set (default all)")
+    add_counts(parser, rows=(MOST_ROWS, "of a set"))
+    parser.add_argument("--shifts", type=some_of(SHIFTS), default=list(SHIFTS), help="gap, tail (default both)")
+    parser.add_argument("--peer", choices=peers_of("table"), help="beside Murho")
     add_cache(parser)
-    options = parser.parse_args(arguments)
-    try:
-        jobs, fits, of_peer = _fits(options)
-    except MurhoError as error:
-        print(error, file=sys.stderr)
-        return 1
-    runs = {
-        shift: {
-            name: [
-                fits[job.name] | {"split": job.name}
-                for job in jobs
-                if job.dataset == name and job.name.startswith(f"{shift}-")
-            ]
-            for name in dict.fromkeys(job.dataset for job in jobs)
-        }
-        for shift in options.shifts
-    }
-    print(render(runs))
-    overall = [
-        np.mean([report["raw"]["coverage"]["95"] for report in reports])
-        for of_shift in runs.values()
-        for reports in of_shift.values()
-        if reports
-    ]
-    print(f"\nraw 95 % coverage over sets and shifts: {100.0 * float(np.mean(overall)):.1f} % (aim: at least 90 %)")
-    if of_peer:
-        beside = [Beside.of(job.name, fits[job.name], of_peer[job.name]) for job in jobs if job.name in of_peer]
-        print(f"\n{render_beside(options.peer, beside)}")
-    path = Path(options.output) / "shift.json"
-    write_json(path, {"benchmark": "shift", **facts(), "sources": sources(), "runs": runs, "peer": of_peer})
-    print(f"wrote {path}")
-    return 0
 
 
-def _fits(options: argparse.Namespace) -> tuple[list[Job], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The splits, and Murho's and the peer's reports of them by name."""
-    names = chosen_sets(options.sets, SETS) if options.sets else list(UCI)
-    jobs = [
-        job
-        for name in names
-        for job in jobs_of(name, read_set(SETS[name], options.data), options.features, options.rows)
-        if job.name.startswith(tuple(options.shifts))
-    ]
-    kept = options.output / "fits"
-    of_peer = dict[str, dict[str, Any]]()
-    if options.peer:
-        of_peer = peer_reports(options.peer, jobs, options.data, kept, cache=options.cache, workers=options.jobs)
-    fits = fit_all(jobs, options.data, kept, workers=options.jobs, fresh=options.fresh)
-    return jobs, fits, of_peer
+def run(options: argparse.Namespace) -> Report:
+    """Fits and prints."""
+    own = {} if options.budget is None else {"budget": options.budget}
+    jobs, beside = [], []
+    for name in options.sets:
+        for split_name, split in splits_of(
+            name, read_set(SETS[name], options.data), options.features, options.rows
+        ).items():
+            shift = split_name.partition("-")[0]
+            if shift in options.shifts:
+                jobs.append(fit_job(split_name, f"{shift}, {name}", split_task, options.data, name, split, own))
+                if options.peer:
+                    beside.append(peer_job(options.peer, split_name, options.data, name, split, options.cache))
+    lines = fits_of(jobs, options)
+    print(grouped("shift, set", COLUMNS, lines))
+    overall = np.mean([np.mean(values(reports, "raw.coverage.95")) for reports in lines.values()])
+    print(f"\nraw 95 % coverage over sets and shifts: {100.0 * overall:.1f} % (aim: at least 90 %)")
+    if beside:
+        kept = Kept(options.output / "fits.jsonl")
+        theirs = reports_of([job for job in beside if job], kept, workers=1, fresh=options.fresh)
+        ours = {job.name: kept.get(job.name, job.of) for job in jobs}
+        crps = {}
+        for job in jobs:
+            report, other = ours[job.name], theirs.get(f"{options.peer}-{job.name}")
+            if report and other:
+                found = [other[kind]["crps"] for kind in ("raw", "calibrated") if other[kind]]
+                crps[job.name] = (report["calibrated"]["crps"], min(found))
+        print(f"\n{render_beside(crps)}")
+    return {"runs": lines}
 
+
+main = command(__doc__, add, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,14 +1,9 @@
-"""CatBoost in two variants: Normals whose mean and variance are boosted together, or 23 quantiles of one model.
+"""CatBoost with MultiQuantile: 23 quantiles of one model, each corrected by the benchmark.
 
-``uncertainty`` has the loss RMSEWithUncertainty, ``quantiles`` MultiQuantile. The benchmark corrects each quantile;
-levels between the 23 are interpolated linearly on the scale of Normal scores. Both have up to 2000 trees of depth 6
-with learning rate 0.05, stopped after 100 trees without gain on the inner rows. Then they are refitted to all rows with
-the same number of trees. Above 10,000 rows ``quantiles`` has up to 1000 trees with learning rate 0.1, and no refit.
-
-Classes are a CatBoostClassifier of the same trees with the log loss.
-
-The posterior virtual ensembles of its documentation add knowledge uncertainty. They need the Langevin sampler and are
-not used.
+Levels between the 23 are interpolated linearly on the scale of Normal scores. Up to 2000 trees of depth 6 with learning
+rate 0.05, stopped after 100 trees without gain on the inner rows, then refitted to all rows with the same number of
+trees. Above 10,000 rows it has up to 1000 trees with learning rate 0.1, and no refit. Classes are a CatBoostClassifier
+of the same trees with the log loss.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
@@ -19,17 +14,8 @@ from typing import Any
 import numpy as np
 from catboost import CatBoostClassifier, CatBoostRegressor, FeaturesData, Pool
 
-from benchmarks.peers.class_task import ClassAnswer, ClassTask, classes_session
 from benchmarks.peers.exchange import drive
-from benchmarks.peers.table_task import (
-    FITTED_LEVELS,
-    REFIT_UP_TO,
-    Answer,
-    Features,
-    Predictive,
-    TableTask,
-    table_session,
-)
+from benchmarks.peers.tables import FITTED_LEVELS, REFIT_UP_TO, Answer, Features, Predictive, TableTask, table_session
 
 OPTIONS: dict[str, Any] = {
     "iterations": 2000,
@@ -38,65 +24,46 @@ OPTIONS: dict[str, Any] = {
     "allow_writing_files": False,
     "verbose": False,
 }
-LOSSES = {
-    "uncertainty": "RMSEWithUncertainty",
-    "quantiles": "MultiQuantile:alpha=" + ",".join(f"{level:g}" for level in FITTED_LEVELS),
-}
+QUANTILES = "MultiQuantile:alpha=" + ",".join(f"{level:g}" for level in FITTED_LEVELS)
 
 
-def answer(task: TableTask, variant: str) -> Answer:
+def answer(task: TableTask) -> Answer:
     """Fits the models and predicts."""
-    inner, others = task.training.take(task.inner), task.training.take(~task.inner)
-    costly = variant == "quantiles" and len(task.training) > REFIT_UP_TO
+    costly = len(task.training) > REFIT_UP_TO
     speed = {"iterations": 1000, "learning_rate": 0.1} if costly else {}
-    predictive = _quantiles if variant == "quantiles" else _normals
+    fit = _fits(task, CatBoostRegressor, {"loss_function": QUANTILES, **speed}, refitted=not costly)
 
-    def model(**options: Any) -> CatBoostRegressor:
-        return CatBoostRegressor(loss_function=LOSSES[variant], random_seed=task.seed, **(OPTIONS | speed | options))
+    def quantiles(model: Any, rows: Features) -> Predictive:
+        return Predictive.of_fitted(np.asarray(model.predict(_pool(rows))), task.levels)
 
-    base = model()
-    base.fit(
-        pool(others, task.target[~task.inner]),
-        eval_set=pool(inner, task.target[task.inner]),
-        early_stopping_rounds=100,
-        use_best_model=True,
-    )
-    rounds = int(base.tree_count_)
-    refit = base if costly else model(iterations=rounds).fit(pool(task.training, task.target))
-    return Answer(
-        raw=predictive(refit, task.test, task.levels),
-        base=predictive(base, task.test, task.levels),
-        inner=predictive(base, inner, task.levels),
-        rounds=rounds,
-    )
+    return _answer(task, fit, quantiles)
 
 
-def classify(task: ClassTask) -> ClassAnswer:
+def classify(task: TableTask) -> Answer:
     """Fits a classifier and predicts."""
-    inner, others = task.training.take(task.inner), task.training.take(~task.inner)
+    loss = "Logloss" if task.target.max() < 2 else "MultiClass"
+    fit = _fits(task, CatBoostClassifier, {"loss_function": loss}, refitted=True)
+    return _answer(task, fit, lambda model, rows: model.predict_proba(_pool(rows)))
 
-    def model(**options: Any) -> CatBoostClassifier:
-        loss = "Logloss" if task.classes == 2 else "MultiClass"
-        return CatBoostClassifier(loss_function=loss, random_seed=task.seed, **(OPTIONS | options))
 
-    base = model()
-    base.fit(
-        pool(others, task.labels[~task.inner]),
-        eval_set=pool(inner, task.labels[task.inner]),
-        early_stopping_rounds=100,
-        use_best_model=True,
-    )
+def _fits(task: TableTask, kind: Any, options: dict[str, Any], *, refitted: bool) -> tuple[Any, Any]:
+    """The model that the inner rows stop, and the one refitted to all rows; without a refit the first again."""
+    inner, others = (_pool(task.training.take(rows), task.target[rows]) for rows in (task.inner, ~task.inner))
+    options = OPTIONS | {"random_seed": task.seed} | options
+    base = kind(**options).fit(others, eval_set=inner, early_stopping_rounds=100, use_best_model=True)
+    if not refitted:
+        return base, base
     rounds = max(1, int(base.tree_count_))
-    refit = model(iterations=rounds).fit(pool(task.training, task.labels))
-    return ClassAnswer(
-        raw=refit.predict_proba(pool(task.test)),
-        base=base.predict_proba(pool(task.test)),
-        inner=base.predict_proba(pool(inner)),
-        rounds=rounds,
-    )
+    return base, kind(**(options | {"iterations": rounds})).fit(_pool(task.training, task.target))
 
 
-def pool(features: Features, target: np.ndarray | None = None) -> Pool:
+def _answer(task: TableTask, fits: tuple[Any, Any], of: Any) -> Answer:
+    base, refit = fits
+    inner = task.training.take(task.inner)
+    return Answer(of(refit, task.test), of(base, task.test), of(base, inner), rounds=int(base.tree_count_))
+
+
+def _pool(features: Features, target: np.ndarray | None = None) -> Pool:
     """Rows in CatBoost's form: numbers with NaN for missing, and categories."""
     numbers, categories = features.numbers.astype(np.float32), features.categories.astype("S").astype(object)
     data = FeaturesData(
@@ -106,14 +73,5 @@ def pool(features: Features, target: np.ndarray | None = None) -> Pool:
     return Pool(data, label=target)
 
 
-def _normals(model: CatBoostRegressor, rows: Features, _: np.ndarray) -> Predictive:
-    answers = model.predict(pool(rows), prediction_type="RMSEWithUncertainty")
-    return Predictive(mean=answers[:, 0], std=np.sqrt(np.maximum(answers[:, 1], 1e-300)))
-
-
-def _quantiles(model: CatBoostRegressor, rows: Features, levels: np.ndarray) -> Predictive:
-    return Predictive.of_fitted(np.asarray(model.predict(pool(rows))), levels)
-
-
 if __name__ == "__main__":
-    drive(table=table_session(answer), classes=classes_session(classify))
+    drive(table=table_session(answer), classes=table_session(classify))

@@ -1,46 +1,52 @@
-"""The protocol between a benchmark and the script of a system: requests on stdin, answers on stdout, as lines of JSON.
+"""The protocol between a benchmark and the script of a system: pickles on stdin, answered by pickles on stdout.
 
-A script is started with the name of a benchmark and a task in JSON on its command line. When it is ready, it prints a
-first line. Then it answers each line on stdin with a line on stdout, and ends when stdin is closed. So the processes of
-many systems can take turns on one machine: between requests, a process only waits.
+A script is started with the names of a benchmark and of the peer. The first object that it gets is its task; when it is
+ready it answers with an object, and then it answers each further one, until stdin is closed. So the processes of many
+systems can take turns on one machine: between requests, a process only waits. Both sides have the same NumPy, and trust
+each other.
 """
 
 from __future__ import annotations
 
-import json
+import os
+import pickle
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable
     from typing import TypeAlias
 
-    Session: TypeAlias = Callable[[str], Generator[Mapping[str, Any], Any, None]]
-    """Takes the task; yields the first line when it is ready, then the answer to each request that it is sent."""
+    Session: TypeAlias = Callable[[Any], tuple[Any, Callable[[Any], Any]]]
+    """From the task to what is said when all is ready, and to what answers a request."""
 
 __all__ = ["drive", "peak_memory"]
 
 STATUS = Path("/proc/self/status")
 
 
-def drive(arguments: Sequence[str] | None = None, **sessions: Session) -> None:
+def drive(**sessions: Session) -> None:
     """Runs a script, after all its imports.
 
     Args:
-        arguments: Name of a benchmark and task; by default those of the command line.
-        sessions: Name of a benchmark → session, made by `step_session`, `engine_session` or `table_session`.
+        sessions: Name of a benchmark → session.
     """
-    benchmark, task = sys.argv[1:] if arguments is None else arguments
-    session = sessions[benchmark](task)
-    _say(next(session))
-    for line in sys.stdin:
-        _say(session.send(json.loads(line)))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print goes to stderr
 
+    def say(answer: object) -> None:
+        pickle.dump(answer, answers)
+        answers.flush()
 
-def _say(answer: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    ready, answer = sessions[sys.argv[1]](pickle.load(sys.stdin.buffer))  # noqa: S301 - from our own process
+    say(ready)
+    while True:
+        try:
+            request = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own process
+        except EOFError:
+            return
+        say(answer(request))
 
 
 def peak_memory() -> int:
@@ -49,9 +55,10 @@ def peak_memory() -> int:
     On Linux it is not ``ru_maxrss``, which a process inherits, so that it would be at least the parent's.
     """
     if STATUS.exists():
-        for line in STATUS.read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
+        peaks = (
+            line.split()[1] for line in STATUS.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM:")
+        )
+        return 1024 * int(next(peaks))
     import resource  # not on Windows
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

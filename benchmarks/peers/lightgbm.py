@@ -16,17 +16,8 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from benchmarks.peers.class_task import ClassAnswer, ClassTask, classes_session
 from benchmarks.peers.exchange import drive
-from benchmarks.peers.table_task import (
-    FITTED_LEVELS,
-    REFIT_UP_TO,
-    Answer,
-    Features,
-    Predictive,
-    TableTask,
-    table_session,
-)
+from benchmarks.peers.tables import FITTED_LEVELS, REFIT_UP_TO, Answer, Features, Predictive, TableTask, table_session
 
 ROWS_FOR_FULL_LEAVES = 1_000
 """With fewer rows, leaves may have 5 rows instead of 20, as its documentation advises for small tables."""
@@ -36,7 +27,7 @@ def answer(task: TableTask) -> Answer:
     """Fits the models and predicts."""
     inner = task.training.take(task.inner)
     fits = [
-        _fits(task, task.target, {"objective": "quantile", "alpha": float(level)}, len(task.training) <= REFIT_UP_TO)
+        _fits(task, {"objective": "quantile", "alpha": float(level)}, len(task.training) <= REFIT_UP_TO)
         for level in FITTED_LEVELS
     ]
     base, refit = ([fit[place] for fit in fits] for place in (0, 1))
@@ -48,16 +39,17 @@ def answer(task: TableTask) -> Answer:
     )
 
 
-def classify(task: ClassTask) -> ClassAnswer:
+def classify(task: TableTask) -> Answer:
     """Fits a classifier and predicts."""
-    objective = {"objective": "binary"} if task.classes == 2 else {"objective": "multiclass", "num_class": task.classes}
-    base, refit = _fits(task, task.labels, objective, refitted=True)
+    count = int(task.target.max()) + 1
+    objective = {"objective": "binary"} if count == 2 else {"objective": "multiclass", "num_class": count}
+    base, refit = _fits(task, objective, refitted=True)
 
     def probabilities(model: lightgbm.Booster, rows: Features) -> np.ndarray:
         found = model.predict(rows.joined())
-        return np.stack([1.0 - found, found], axis=1) if task.classes == 2 else found
+        return np.stack([1.0 - found, found], axis=1) if count == 2 else found
 
-    return ClassAnswer(
+    return Answer(
         raw=probabilities(refit, task.test),
         base=probabilities(base, task.test),
         inner=probabilities(base, task.training.take(task.inner)),
@@ -65,9 +57,7 @@ def classify(task: ClassTask) -> ClassAnswer:
     )
 
 
-def _fits(
-    task: TableTask | ClassTask, target: np.ndarray, objective: dict[str, Any], refitted: bool
-) -> tuple[lightgbm.Booster, lightgbm.Booster]:
+def _fits(task: TableTask, objective: dict[str, Any], refitted: bool) -> tuple[lightgbm.Booster, lightgbm.Booster]:
     """The model that the inner rows stop, and, if wanted, the one refitted to all rows; else the first again."""
     small = len(task.training) <= REFIT_UP_TO
     places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
@@ -82,7 +72,7 @@ def _fits(
             params={"verbosity": -1},
         )
 
-    others = data(task.training.take(~task.inner), target[~task.inner], None)
+    others = data(task.training.take(~task.inner), task.target[~task.inner], None)
     options = {
         "learning_rate": 0.05 if small else 0.1,
         "num_leaves": 31,
@@ -97,12 +87,12 @@ def _fits(
         options,
         others,
         num_boost_round=2000 if small else 1000,
-        valid_sets=[data(task.training.take(task.inner), target[task.inner], others)],
+        valid_sets=[data(task.training.take(task.inner), task.target[task.inner], others)],
         callbacks=[lightgbm.early_stopping(50 if small else 30, verbose=False)],
     )
     if not refitted:
         return base, base
-    everything = data(task.training, target, None)
+    everything = data(task.training, task.target, None)
     return base, lightgbm.train(options, everything, num_boost_round=max(1, base.best_iteration))
 
 
@@ -112,4 +102,4 @@ def _quantiles(models: list[lightgbm.Booster], rows: Features, levels: np.ndarra
 
 
 if __name__ == "__main__":
-    drive(table=table_session(answer), classes=classes_session(classify))
+    drive(table=table_session(answer), classes=table_session(classify))

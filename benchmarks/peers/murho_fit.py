@@ -8,13 +8,13 @@ validation on one row every 50 steps, which takes negligible time. Runs in Murho
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from benchmarks.peers.exchange import drive
-from benchmarks.peers.network_task import NOISE
-from benchmarks.peers.step_task import DRAWS, LEARNING_RATE, PRIOR_SIGMA, StepTask, Timing, step_session
+from benchmarks.peers.networks import DRAWS, LEARNING_RATE, NOISE, PRIOR_SIGMA, StepTask, step_session
 from murho.model.bbb.fit import FitOptions, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
@@ -29,26 +29,6 @@ if TYPE_CHECKING:
 
 EPOCHS = 1_000_000
 """More epochs than any turn has; the learning rate falls over all of them, so it hardly changes in a turn."""
-
-
-class _Clock:
-    """Times the epochs of a fit, and interrupts it after a number of epochs or seconds."""
-
-    def __init__(self, epochs: int | None, seconds: float) -> None:
-        self._epochs, self._seconds = epochs, seconds
-        self._began: tuple[float, float] | None = None
-        self.epochs, self.wall, self.processor = 0, 0.0, 0.0
-
-    def epoch(self, _: Epoch) -> None:
-        """Counts one finished epoch."""
-        now = time.perf_counter(), time.process_time()
-        if self._began is None:
-            self._began = time.perf_counter(), time.process_time()
-            return
-        self.epochs += 1
-        self.wall, self.processor = now[0] - self._began[0], now[1] - self._began[1]
-        if self.wall >= self._seconds if self._epochs is None else self.epochs >= self._epochs:
-            raise KeyboardInterrupt
 
 
 class Murho:
@@ -68,14 +48,22 @@ class Murho:
         self._minibatches = -(-seen // task.batch)
         self._fit: Fit | None = None
 
-    def take(self, *, steps: int | None = None, seconds: float | None = None) -> Timing:
-        """Takes steps, as `benchmarks.peers.step_task.System.take` does, but in whole epochs."""
-        epochs = None if steps is None else -(-steps // self._minibatches)
-        clock = _Clock(epochs, 0.0 if seconds is None else seconds)
+    def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
+        """Takes steps, as `benchmarks.peers.networks.System.take` does, but in whole epochs."""
+        ends: list[tuple[float, float]] = []
+
+        def epoch(_: Epoch) -> None:
+            ends.append((time.perf_counter(), time.process_time()))
+            counted, wall = len(ends) - 1, ends[-1][0] - ends[0][0]
+            if counted and (counted * self._minibatches >= steps if steps else wall >= (seconds or 0.0)):
+                raise KeyboardInterrupt
+
+        progress: Any = SimpleNamespace(epoch=epoch)
         network = BayesianNetwork(self._architecture, torch.Generator().manual_seed(self._options.seed))
         prior, noise = GaussianPrior(PRIOR_SIGMA), FixedNoise(NOISE)
-        self._fit = fit(network, noise, prior, self._training, self._validation, self._options, progress=clock)
-        return Timing(clock.epochs * self._minibatches, clock.wall, clock.processor)
+        self._fit = fit(network, noise, prior, self._training, self._validation, self._options, progress=progress)
+        wall, processor = (after - before for before, after in zip(ends[0], ends[-1], strict=True))
+        return {"steps": (len(ends) - 1) * self._minibatches, "wall": wall, "processor": processor}
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Mean of the function values of `DRAWS` draws, ``[B]``."""

@@ -1,90 +1,139 @@
 """Murho in the engine benchmark: `Posterior.predict_encoded` with mean, both parts of the std and three percentiles.
 
-Murho keeps the draws of recent seeds, so a second call with the same seed makes none. Four more kinds of call are
-timed: with new draws, as in every call of a peer; without percentiles; with the exceedance of three thresholds; and the
-network's outputs under every draw alone. Runs in Murho's own environment.
+The posterior has the variational parameters of the task, as if `murho train` had written it. Murho keeps the draws of
+recent seeds, so a second call with the same seed makes none. Further kinds of call are timed: with new draws, as in
+every call of a peer; without percentiles; with the exceedance of three thresholds; by the torch engine. Runs
+in Murho's own environment.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
-from benchmarks.peers.engine_task import engine_session
 from benchmarks.peers.exchange import drive
+from benchmarks.peers.networks import ACTIVATION, COLUMNS, COMPONENTS, EDGE, NOISE, engine_session, inverse_softplus
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ModelSpec
+from murho.model.distributions.mixtures import WideRule
 from murho.model.encoding.encoder import Encoded
-from murho.model.predictive.draws import make_draws
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.runtime import threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from benchmarks.peers.engine_task import Call, EngineTask
-    from murho.model.predictive.draws import Draws
+    from benchmarks.peers.networks import Call, EngineTask
 
-__all__ = ["prepare"]
+__all__ = ["posterior_of", "prepare", "spec_of", "tensors_of"]
 
 THRESHOLDS = (-1.0, 0.0, 1.0)
 """Thresholds for targets with a standard deviation of 1 to 1.5."""
-VALUES_AT_A_TIME = 2**19
-"""Most function values in one call of the network: as many as fit into a tile of the engine."""
+ROWS = 1000
+"""Number of training rows in the specification, which sets the wide component of learned noise."""
+
+
+def spec_of(task: EngineTask) -> ModelSpec:
+    """The specification: numeric columns ``x0``, ``x1``, … of mean 0 and std 1, and the target ``y``."""
+    names = [f"x{number}" for number in range(COLUMNS)]
+    ranged: dict[str, Any] = {
+        "kind": "numeric",
+        "unit": None,
+        "missing": False,
+        "minimum": -EDGE,
+        "maximum": EDGE,
+        "categories": [],
+    }
+    features = [{"name": name, **ranged, "imputed": False, "reading": None} for name in names]
+    scale = {"mean": 0.0, "std": 1.0, "limit": None}
+    parts = [{"feature": name, "scale": scale, "bounded": False, "kind": "standard"} for name in names]
+    fixed = task.noise == "fixed"
+    return ModelSpec.from_json(
+        {
+            "created": None,
+            "murho": None,
+            "architecture": {
+                "inputs": task.inputs,
+                "hidden": list(task.hidden),
+                "outputs": task.outputs,
+                "activation": ACTIVATION,
+                "members": 1,
+                "skip": False,
+            },
+            "prior": None,
+            "likelihood": {
+                "kind": task.noise,
+                "sigma": NOISE if fixed else None,
+                "components": COMPONENTS if task.noise == "mixture" else None,
+                "wide": None if fixed else WideRule.after(ROWS).to_json(),
+                "shares": None,
+            },
+            "schema": {
+                "features": features,
+                "target": {"name": "y", "unit": None, "classes": None, "reading": None},
+                "left_out": {},
+            },
+            "encoder": {
+                "encoding": "standard",
+                "parts": parts,
+                "whitening": None,
+                "distribution": None,
+                "continuations": {},
+            },
+            "target": {"transform": {"kind": "none"}, "location": 0.0, "scale": 1.0, "limits": None},
+            "calibration": None,
+            "target_range": None,
+            "default_seed": 0,
+            "training": {},
+            "metrics": {},
+            "records": {},
+        }
+    )
+
+
+def tensors_of(task: EngineTask) -> dict[str, Tensor]:
+    """The tensors mu and rho of one member, by their names in a checkpoint."""
+    tensors = {}
+    for number, layer in enumerate(task.posterior()):
+        for part, mu, sigma in (
+            ("weight", layer.weight_mu, layer.weight_sigma),
+            ("bias", layer.bias_mu[None], layer.bias_sigma[None]),
+        ):
+            tensors[f"layers.{number}.{part}.mu"] = torch.from_numpy(mu[None])
+            tensors[f"layers.{number}.{part}.rho"] = torch.from_numpy(inverse_softplus(sigma)[None])
+    return tensors
+
+
+def posterior_of(task: EngineTask, engine: str = "auto") -> Posterior:
+    """The posterior on the CPU, ready to predict."""
+    return Posterior(spec_of(task), tensors_of(task), engine=engine)
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:
     """Sets Murho up; returns the kinds of call."""
     torch.set_num_threads(task.threads)
     posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not displace the kept draws
-    reference = posterior_of(task, engine="torch")
-    seeds = count(DEFAULT_SEED + 1)
-    tensors = tensors_of(task)
+    reference, seeds = posterior_of(task, engine="torch"), count(1)
 
-    @cache
-    def kept(samples: int) -> Draws:
-        return make_draws(tensors, posterior.architecture, seed=DEFAULT_SEED, samples=samples)
+    def asked(of: Posterior, **more: Any) -> Call:
+        def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+            seed: dict[str, Any] = {"seed": next(seeds)} if of is other else {}
+            answer = of.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, **seed, **more))
+            return {name: getattr(answer, name) for name in ("mean", "epistemic_std", "std", "percentiles")}
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        answer = posterior.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples))
-        return {name: getattr(answer, name) for name in ("mean", "epistemic_std", "std", "percentiles")}
-
-    def fresh(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        other.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, seed=next(seeds)))
-        return {}
-
-    def network(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        step = max(1, VALUES_AT_A_TIME // samples)
-        weights = sum(layer[0].numel() for layer in kept(samples).layers)
-        with threads_for(len(rows) * samples * weights):
-            for start in range(0, len(rows), step):
-                posterior.engine.forward(kept(samples), torch.from_numpy(rows[start : start + step]))
-        return {}
-
-    def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        posterior.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, percentiles=()))
-        return {}
-
-    def exceedance(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        posterior.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples, thresholds=THRESHOLDS))
-        return {}
-
-    def by_torch(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        reference.predict_encoded(Encoded.like(rows), PredictOptions(samples=samples))
-        return {}
+        return call
 
     return {
-        "call": call,
-        "fresh": fresh,
-        "moments": moments,
-        "exceedance": exceedance,
-        "torch": by_torch,
-        "network": network,
+        "call": asked(posterior),
+        "draws anew": asked(other),
+        "mean and std": asked(posterior, percentiles=()),
+        "three thresholds too": asked(posterior, thresholds=THRESHOLDS),
+        "torch engine": asked(reference),
     }
 
 

@@ -19,17 +19,27 @@ from numpyro.infer import SVI, Predictive, Trace_ELBO, TraceMeanField_ELBO
 from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.initialization import init_to_value
 
-from benchmarks.peers.engine_task import EngineTask, engine_session, percentiles_of
 from benchmarks.peers.exchange import drive
-from benchmarks.peers.network_task import NOISE, NetworkTask
-from benchmarks.peers.step_task import LEARNING_RATE, PRIOR_SIGMA, Steps, StepTask, step_session
+from benchmarks.peers.networks import (
+    LEARNING_RATE,
+    NOISE,
+    PRIOR_SIGMA,
+    EngineTask,
+    NetworkTask,
+    Steps,
+    StepTask,
+    engine_session,
+    percentiles_of,
+    step_session,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from benchmarks.peers.engine_task import Call
+    from benchmarks.peers.networks import Call
+
 
 INITIAL_SIGMA = 0.02
 
@@ -121,7 +131,6 @@ def calls(task: EngineTask) -> dict[str, Call]:
             params=parameters,
             num_samples=samples,
             return_sites=["mean", "target"],
-            parallel=task.variant == "parallel",
         )
 
         def predict(this: Any, rows: Any) -> Any:

@@ -7,29 +7,26 @@ Both are fitted to the inner rows with the library's defaults.
 
 from __future__ import annotations
 
-import sys
 import warnings
-from contextlib import redirect_stdout
 
 import numpy as np
 from probmetrics.calibrators import get_calibrator
 
-from benchmarks.peers.class_task import Calibrated, ToCalibrate, calibration_session
 from benchmarks.peers.exchange import drive
+from benchmarks.peers.tables import table_session
 
 LEAST = 1e-12
 """Least probability, so that no logarithm is infinite."""
 
 
-def calibrate(task: ToCalibrate) -> Calibrated:
-    """Fits a map to the inner rows, and applies it to the test rows."""
-    classes = task.inner.shape[1]
-    inner, test = (_positive(part) for part in (task.inner, task.test))
-    with redirect_stdout(sys.stderr), warnings.catch_warnings():
+def calibrate(task: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+    """Fits a map to probabilities ``[n, C]`` and classes ``[n]`` of the inner rows; applies it to others ``[B, C]``."""
+    inner, labels, test = task
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = get_calibrator("beta" if classes == 2 else "sms")
-        model.fit(inner, task.labels)
-        return Calibrated(np.asarray(model.predict_proba(test), dtype=np.float64))
+        model = get_calibrator("beta" if inner.shape[1] == 2 else "sms")
+        model.fit(_positive(inner), labels)
+        return np.asarray(model.predict_proba(_positive(test)), dtype=np.float64)
 
 
 def _positive(probabilities: np.ndarray) -> np.ndarray:
@@ -38,4 +35,4 @@ def _positive(probabilities: np.ndarray) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    drive(calibration=calibration_session(calibrate))
+    drive(calibration=table_session(calibrate))

@@ -7,9 +7,6 @@ shows the learner the reward of the chosen arm alone, right after each decision.
 
 from __future__ import annotations
 
-import base64
-import io
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +15,11 @@ from vowpalwabbit import Workspace
 from benchmarks.peers.exchange import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-FIXED = "--cb_explore_adf --squarecb --quiet"
+OPTIONS = "--cb_explore_adf --squarecb --quiet -q ::"
 
 
 def example(context: str, arms: int, label: str = "", arm: int = -1) -> list[str]:
@@ -45,7 +42,6 @@ def play(
     rewards: NDArray[np.float64],
     reward_range: Sequence[float],
     seed: int,
-    options: str,
 ) -> NDArray[np.int64]:
     """Plays a problem.
 
@@ -54,13 +50,12 @@ def play(
         rewards: ``[T, A]``.
         reward_range: Limits of all rewards; squarecb is made for costs between 0 and 1.
         seed: Seed of the decisions.
-        options: More options of VW's command line.
 
     Returns:
         The chosen arms, ``[T]``.
     """
     generator = np.random.default_rng([seed, 4])
-    learner: Any = Workspace(f"{FIXED} {options} --random_seed {seed}")
+    learner: Any = Workspace(f"{OPTIONS} --random_seed {seed}")
     decisions, arms = rewards.shape
     lowest, highest = reward_range
     chosen = np.zeros(decisions, dtype=np.int64)
@@ -76,21 +71,10 @@ def play(
     return chosen
 
 
-def bandit_session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
-    """Each request has the arrays ``contexts`` and ``rewards`` as ``problem``, a ``range`` and a ``seed``."""
-    options: str = json.loads(text)["options"]
-    reply = dict[str, Any]()
-    while True:
-        request = yield reply
-        with np.load(io.BytesIO(base64.b64decode(request["problem"])), allow_pickle=False) as arrays:
-            chosen = play(arrays["contexts"], arrays["rewards"], request["range"], request["seed"], options)
-        reply = {"arms": chosen.tolist()}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the script."""
-    drive(arguments, bandit=bandit_session)
+def bandit_session(_: object) -> tuple[None, Callable[[Any], NDArray[np.int64]]]:
+    """Each request has contexts, rewards, their range and a seed, see `play`."""
+    return None, lambda request: play(*request)
 
 
 if __name__ == "__main__":
-    main()
+    drive(bandit=bandit_session)

@@ -6,8 +6,7 @@ which limit memory and do not change answers.
 What an answer costs is known before it is computed, in units of a row and draw of a plain answer: one with mean, std
 and three percentiles of rows like the training rows. The constants are nanoseconds of processor time on one machine.
 Only their ratios count: the caller learns how long a unit takes. Costs are within a factor of three of the time, for
-options as far apart as a hundred levels, a hundred thresholds and new draws (``python -m benchmarks.answer_cost``
-prints both side by side).
+options as far apart as a hundred levels, a hundred thresholds and new draws (a test holds them to it).
 """
 
 from __future__ import annotations

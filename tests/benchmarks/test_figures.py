@@ -1,4 +1,4 @@
-"""Charts say what they show."""
+"""Figures of the documentation: their charts, and what they need."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
-import pytest
 
-from benchmarks import figures
-from benchmarks.figures import Axis, Band, Curve, Points, Span
-from benchmarks.legend import Key, legend
+from benchmarks.results import ROOT
+from scripts.figures import FEATURE, TARGET, TRAIN, Axis, Layer, bandits_figure, chart, main, save
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-@pytest.fixture
-def x() -> np.ndarray:
-    return np.linspace(0.0, 4.0, 5)
+    import pytest
 
 
-def test_every_layer_has_its_key_in_the_legend(x: np.ndarray, tmp_path: Path) -> None:
-    chart = figures.chart(
-        [
-            Band("a band", x, x - 1.0, x + 1.0),
-            Curve("a curve", x, np.stack([x, x + 1.0])),
-            Points("points", x, x),
-        ],
-        title="A title",
-        subtitle=["Below it"],
-        x_axis=Axis("weight (lb)", 0.0, 4.0),
-        y_axis=Axis("way (mi)", -1.0, 5.0),
-        span=Span("rows", 1.0, 3.0),
-    )
-    text = orjson.dumps(chart).decode()
-    for words in ("a band", "a curve", "points", "A title", "Below it", "weight (lb)", "way (mi)", "rows"):
-        assert f'"{words}"' in text
-    figures.save(chart, tmp_path / "chart.png", scale=1.0)
-    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+def test_every_layer_of_a_chart_is_in_its_legend(tmp_path: Path) -> None:
+    x = np.linspace(0.0, 4.0, 5)
+    layers = [
+        Layer("band", "a band", x, x - 1.0, x + 1.0),
+        Layer("line", "a curve", x, np.stack([x, x + 1.0]), colour="#111111"),
+        Layer("points", "some points", x, x, colour="#222222", size=20.0),
+    ]
+    drawn = chart(layers, Axis("weight (lb)", (0.0, 4.0)), Axis("way"), title="A title", rules={1.0: "rows"})
+    text = orjson.dumps(drawn.to_dict()).decode()
+    for words in ("a band", "a curve", "some points", "A title", "weight (lb)", "rows"):
+        assert words in text
+    save(drawn, tmp_path / "made" / "chart.png")
+    assert (tmp_path / "made" / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_keys_that_do_not_fit_go_to_another_row() -> None:
-    keys = [Key("a key of some length", "line", "#000000")] * 4
-    assert legend(keys, width=2000).height < legend(keys, width=200).height
+def test_regrets_of_agents_are_drawn_on_logarithmic_axes() -> None:
+    runs = {"murho": [{"curve": [1.0, 3.0]}, {"curve": [2.0, 4.0]}], "linear": [{"curve": [5.0, 9.0]}]}
+    text = orjson.dumps(bandits_figure(runs, 100).to_dict()).decode()
+    assert "Murho, Thompson sampling" in text
+    assert '"type":"log"' in text
+
+
+def test_the_picture_of_an_answer_needs_a_checkpoint_of_the_weight_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["answer", "--checkpoints", str(tmp_path / "none"), "--output", str(tmp_path)]) == 1
+    assert str(tmp_path / "none") in capsys.readouterr().err
+    assert not (tmp_path / "answer.png").exists()
+    header = (ROOT / "examples" / "cars.csv").read_text().splitlines()[0].split(",")
+    assert set(header) == {TARGET, FEATURE, *(name.strip() for name in TRAIN.split("--ignore ")[1:])}

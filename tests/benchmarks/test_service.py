@@ -1,15 +1,21 @@
-"""`python -m benchmarks.service` in small, and the load generator on servers that misbehave."""
+"""Load by wrk on servers that misbehave, the claims, the simulation of replicas, and the commands in small."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from benchmarks.service import main
-from benchmarks.service_parts.load import Load
+from benchmarks import client, scale, service
+from benchmarks.processes import ProcessError
+from benchmarks.scale import Costs, PodAutoscaler, closed_loop, costs_of, open_loop, plans
+from benchmarks.servers import load, running
+from murho.model.errors import OptionError
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -19,116 +25,228 @@ if TYPE_CHECKING:
 
     Answer = Callable[[int], bytes | None]
 
-REQUEST = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk")
+BODIES = [b'{"a": 1}', b'{"longer": [1, 2]}']
 
 
 class Scripted(asyncio.Protocol):
     """Answers the n-th request of all connections with what a function says; None closes the connection."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
-        self.count = 0
+    def __init__(self, answer: Answer, asked: list[bytes]) -> None:
+        self.answer, self.asked = answer, asked
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        assert data == REQUEST
-        self.count += 1
-        answer = self.answer(self.count)
+        self.asked.append(data)
+        answer = self.answer(len(self.asked))
         if answer is None:
             self.transport.close()
         else:
             self.transport.write(answer)
 
 
-def response(body: bytes = b"{}" * 50, status: str = "200 OK", *, headers: str = "") -> bytes:
-    return f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
+def response(status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
 
 
-def load(answer: Answer, **options: Any) -> dict[str, Any]:
+def loaded(answer: Answer, **options: Any) -> tuple[dict[str, Any], list[bytes]]:
+    asked: list[bytes] = []
+
     async def run() -> dict[str, Any]:
         loop = asyncio.get_running_loop()
-        ends: list[Scripted] = []
-
-        def scripted() -> Scripted:
-            ends.append(Scripted(answer))
-            return ends[-1]
-
-        server = await loop.create_server(scripted, "127.0.0.1", 0)
+        server = await loop.create_server(lambda: Scripted(answer, asked), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
-            done = await Load(port, [REQUEST], **options).run()
-        for end in ends:
-            end.transport.abort()
-        await asyncio.sleep(0)  # the sockets are closed in the next turn of the loop
-        return done
+            return await asyncio.to_thread(load, port, "/predict", BODIES, seconds=1, **options)
 
-    return asyncio.run(run())
+    return asyncio.run(run()), asked
 
 
-def test_every_connection_sends_again_once_it_is_answered() -> None:
-    done = load(lambda _: response(), connections=3, seconds=0.2)
-    assert set(done["count"]) == {"200"}
-    assert done["rate"] == pytest.approx(done["count"]["200"] / 0.2, rel=0.2)
-    assert (done["wrong"], done["lost"]) == (0, 0)
-    assert 0.0 < done["latency"]["p50"] <= done["latency"]["p99"] <= done["latency"]["max"]
+@needs_wrk
+def test_bodies_are_sent_in_turn_and_connections_send_again_once_they_are_answered() -> None:
+    done, asked = loaded(lambda _: response(), connections=2)
+    assert (done["not_200"], done["lost"]) == (0, 0)
+    assert done["requests"] > 20
+    assert done["rate"] == pytest.approx(done["requests"] / done["seconds"])
+    assert 0.0 < done["p50"] <= done["p99"] <= done["max"]
+    heads, bodies = zip(*(request.split(b"\r\n\r\n") for request in asked), strict=True)
+    assert heads[0].startswith(b"POST /predict HTTP/1.1")
+    assert b"content-type: application/json" in heads[0].lower()
+    assert list(bodies[:20:2]) == [bodies[0]] * 10
+    assert set(bodies) == set(BODIES)
 
 
-def test_at_a_rate_no_more_is_sent_than_asked() -> None:
-    done = load(lambda _: response(), connections=20, seconds=0.5, rate=200.0)
-    assert 60 <= done["count"]["200"] <= 150
+@needs_wrk
+def test_at_a_rate_about_as_many_are_sent_as_asked() -> None:
+    done, _ = loaded(lambda _: response(), connections=50, rate=200.0)
+    assert 120 <= done["requests"] <= 280
 
 
-def test_refusals_are_counted_apart() -> None:
-    def every_second(count: int) -> bytes:
-        return response() if count % 2 else response(b"no", "429 Too Many Requests")
-
-    done = load(every_second, connections=1, seconds=0.1)
-    assert abs(done["count"]["200"] - done["count"]["429"]) <= 1
-    assert done["refusal"]["p50"] > 0.0
-    assert done["wrong"] == 0
-
-
-def test_a_short_answer_is_wrong_and_one_that_never_comes_is_lost() -> None:
-    done = load(lambda count: response() if count == 1 else response(b"{}"), connections=1, seconds=0.1)
-    assert done["wrong"] == done["count"]["200"] - 1 > 0
-    done = load(lambda count: response() if count < 3 else None, connections=1, seconds=0.1)
+@needs_wrk
+def test_refusals_and_lost_requests_are_counted_apart() -> None:
+    done, _ = loaded(lambda count: response() if count % 2 else response("429 Too Many Requests"), connections=1)
+    assert done["not_200"] == pytest.approx(done["requests"] / 2, abs=1)
+    assert done["rate"] == pytest.approx(done["requests"] / 2 / done["seconds"], rel=0.1)
+    done, _ = loaded(lambda count: response() if count < 3 else None, connections=1)
     assert done["lost"] > 0
 
 
-def test_a_connection_that_the_server_closes_is_no_loss() -> None:
-    done = load(lambda _: response(headers="Connection: close\r\n"), connections=2, seconds=0.1)
-    assert done["count"]["200"] > 2
-    assert done["lost"] == 0
+def test_without_wrk_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(OptionError, match="apt-get install wrk"):
+        load(1, "/", BODIES, connections=1, seconds=1)
 
 
-def test_pieces_and_chunks_make_one_answer() -> None:
-    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-    assert load(lambda _: chunked, connections=1, seconds=0.1)["count"]["200"] > 1
+def test_a_server_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('out of luck')")
+    words = [sys.executable, str(script)]
+    with pytest.raises(ProcessError, match="out of luck"), running("/", words, BODIES):
+        raise AssertionError("it is not entered")
+
+
+def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
+    def rounds(*rates: float) -> list[dict[str, float]]:
+        return [{"rate": rate} for rate in rates]
+
+    rates = {
+        "Murho, 1 worker": rounds(300, 60),
+        "Murho, 2 workers": rounds(400, 40),
+        service.ROUTE: rounds(600, 100),
+        "litserve, 1": rounds(100, 20),
+        "mlserver, 1": rounds(150, 10),
+    }
+    overload = {"rate": 95.0, "capacity": 100.0, "refusal": 0.021, "lost": 0, "memory": [100, 104]}
+    found = {
+        "rates": rates,
+        "one_connection": [{"latency": 2.0, "engine": 1.0, "route": 1.0}],
+        "half_load": [{"p50": 1.0, "p99": 3.0}],
+        "overload": overload | {"healthz": 0.05, "recovery": None},
+        "memory": {"1": 100, "2": 160},
+    }
+    claims = {said: (value, met) for said, value, _, met in service.claims_of(found)}
+    assert claims["32 connections, 1 worker: to the FastAPI route"] == ("0.55", "yes")
+    assert claims["32 connections, 1 worker: to the better of LitServe and MLServer with as many"] == ("3.00", "yes")
+    assert claims["32 connections, 2 workers: to the FastAPI route"] == ("0.53", "no")
+    assert claims["1 connection: latency, to Posterior.predict and the route together"] == ("1.00", "yes")
+    assert claims["3 x overload: answers, to what it can do"] == ("0.95", "yes")
+    assert claims["3 x overload: median time of a refusal, ms"] == ("21", "no")
+    assert claims["3 x overload: as fast as before after, s"] == ("inf", "no")
+    assert claims["10 models: memory of two workers to one"] == ("1.60", "no")
+
+
+@pytest.fixture
+def cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
+    return made / "checkpoints"
+
+
+@needs_wrk
+@pytest.mark.slow
+def test_the_benchmark_of_the_service_runs(cars: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--rounds", "1", "--seconds", "1", "--overload-seconds", "2", "--workers", "1", "--systems", ""]
+    assert service.main(["--checkpoints", str(cars), *small, "--output", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "Murho, 1 worker" in said
+    assert "3 x overload: as fast as before after, s" in said
+    measured = json.loads((tmp_path / "results.jsonl").read_text())
+    assert all(done["lost"] == done["not_200"] == 0 for of in measured["rates"].values() for done in of)
+    took = measured["rates"]["Murho, 1 worker"][0]
+    assert 0.0 <= took["loop"] <= took["processor"]
+    assert measured["overload"]["lost"] == 0
+    assert measured["memory"]["1"] > 50 << 20
 
 
 @pytest.mark.slow
-def test_the_benchmark_runs(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
-    small = ["--rounds", "1", "--seconds", "0.3", "--overload-seconds", "2", "--json-rows", "20", "--arrow-rows", "50"]
-    command = ["--checkpoints", str(made / "checkpoints"), "--systems", "", *small, "--output", str(tmp_path)]
-    assert main(command) == 0
-    said = capsys.readouterr().out
-    assert "Murho" in said
-    assert "3 x overload: recovered after, s" in said
-    measured = json.loads((tmp_path / "service.json").read_text())
-    assert all(done["wrong"] == done["lost"] == 0 for rounds in measured["rates"].values() for done in rounds)
-    took = measured["rates"]["murho"][0]["per_request"]
-    assert 0.0 <= took["first"] <= took["all"]
-    assert measured["rates"]["fixed"][0]["rate"] > 2 * measured["rates"]["asgi"][0]["rate"]
-    assert measured["overload"]["lost"] == 0
-    assert len(measured["claims"]) == 13
+def test_the_benchmark_of_the_client_runs(cars: Path, tmp_path: Path) -> None:
+    words = ["--checkpoints", str(cars), "--rows", "300", "--rounds", "2", "--output", str(tmp_path)]
+    assert client.main(words) == 0
+    measured = json.loads((tmp_path / "results.jsonl").read_text())
+    assert [of["rows"] for of in measured["files"]] == [30, 300]
+    assert measured["import"] > 0.0
+    assert measured["small_call"]["murho_client"] > 0.0
 
 
-def test_peers_are_kept_only_if_there_are_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--kept-peers", "--output", str(tmp_path)]) == 1
-    assert "run without it once" in capsys.readouterr().err
+def test_a_missing_checkpoint_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert client.main(["--checkpoints", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("python -m benchmarks.client: ")
+
+
+COSTS: dict[str, Any] = {
+    "rates": {"1": 7.0, "8": 14.0, "32": 17.0},
+    "row_rates": {"10": 8.5, "100": 1.7},
+    "p50": 0.3,
+    "p99": 0.6,
+    "ready": 8.0,
+    "memory": 6e8,
+    "model_memory": 4e6,
+    "rows": 50_000.0,
+}
+
+
+def test_the_costs_give_back_the_rates_that_they_were_made_of() -> None:
+    costs = costs_of(COSTS)
+    assert 1.0 / costs.flight(1) == pytest.approx(7.0)
+    assert 32.0 / costs.flight(32) == pytest.approx(17.0)
+    assert costs.ready == 8.0
+
+
+def test_what_large_loads_take_is_printed_from_kept_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps({"benchmark": "other"}) + "\n")
+    assert scale.main(["--costs", str(path), "--output", str(tmp_path)]) == 1
+    assert "no line of an earlier run" in capsys.readouterr().err
+    path.write_text(json.dumps({"benchmark": "scale", "costs": COSTS}) + "\n")
+    assert scale.main(["--costs", str(path), "--output", str(tmp_path)]) == 0
+    tables = plans(COSTS)
+    assert tables["rows"][1:] == [["1e+12", "5,556", "232"]]  # 2e7 s; a day has 86,400
+    assert [row[0] for row in tables["requests"][1:]] == ["1,000", "100,000", "10,000,000"]
+    rows = [["1", "17", "17", "1.0"], ["10", "8", "85", "2.0"], ["100", "2", "170", "10.0"]]
+    assert tables["request sizes"][1:] == rows
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_single_requests_wait_as_pollaczek_and_khinchine_say(share: float) -> None:
+    """M/D/1 with service s: the mean wait is ``load s / (2 (1 - load))``."""
+    outcome = open_loop(Costs(fixed=0.004, each=0.006, largest=1), lambda _: share / 0.01, 400.0)
+    assert np.mean(outcome.latencies) - 0.01 == pytest.approx(share * 0.01 / (2.0 * (1.0 - share)), rel=0.1)
+
+
+def test_one_client_gets_a_flight_of_its_own_and_many_share_the_fixed_cost() -> None:
+    assert closed_loop(Costs(fixed=0.004, each=0.006), 1) == pytest.approx(100.0)
+    costs = Costs(fixed=0.01, each=0.001)
+    rates = [closed_loop(costs, clients) for clients in (2, 32, 1_000)]
+    assert rates == sorted(rates)
+    # After the first flight all 32 come back at once, and share the next one.
+    assert rates[1] == pytest.approx(32 / costs.flight(32), rel=0.01)
+    assert rates[2] < 1.0 / costs.each
+
+
+def test_more_than_a_replica_can_do_is_refused_once_its_queue_is_full() -> None:
+    costs = Costs(fixed=0.001, each=0.001, largest=8, queue=50)
+    outcome = open_loop(costs, lambda _: 2.0 * costs.most, 20.0)
+    answered, refused = len(outcome.latencies), len(outcome.refused)
+    assert answered / 20.0 == pytest.approx(costs.most, rel=0.05)
+    assert refused / (answered + refused) == pytest.approx(0.5, abs=0.03)
+    assert max(outcome.latencies) <= (50 / 8 + 2) * costs.flight(8)
+
+
+def test_replicas_come_and_go_and_every_request_is_answered_or_refused() -> None:
+    costs = Costs(fixed=0.002, each=0.002, queue=20, ready=5.0)
+    outcome = open_loop(costs, lambda _: 400.0, 60.0, scale=PodAutoscaler(target=4.0))
+    still = open_loop(costs, lambda _: 400.0, 60.0, replicas=4)
+    assert len(outcome.latencies) + len(outcome.refused) == pytest.approx(len(still.latencies), rel=0.05)
+    assert max(outcome.replicas) > min(outcome.replicas) >= 1
+
+
+def test_the_autoscaler_follows_the_rule_of_kubernetes() -> None:
+    scaler = PodAutoscaler(target=4.0)
+    assert scaler(0.0, [4, 4]) == 2
+    assert scaler(15.0, [4, 4, 5]) == 3  # within the tolerance
+    assert scaler(30.0, [6, 6, 6]) == 5  # ceil(3 * 1.5)
+    assert scaler(45.0, [40] * 10) == 20  # at most twice as many at a time
+    assert scaler(60.0, [0] * 20) == 20  # 20 were wanted within five minutes
+    assert scaler(400.0, [0] * 20) == 1

@@ -22,7 +22,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.service_parts.bodies import ARROW, records, rows_of
+from benchmarks.requests import records, rows_of
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.service.protocols.infer_answers import LENGTH_HEADER, packed
@@ -50,7 +50,7 @@ LEFT = 300 * 2**20
 TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
 """Of the tables in all formats at once, whose answers have all draws; and after how many odd requests they come."""
 JSON, CSV, NPY, TENSORS = "application/json", "text/csv", "application/x-npy", "application/octet-stream"
-PARQUET = "application/vnd.apache.parquet"
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 
 
 def shapes(posterior: Posterior, count: int) -> list[Ask]:

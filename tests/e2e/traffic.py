@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.service_parts.bodies import records, rows_of
+from benchmarks.requests import records, rows_of
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 

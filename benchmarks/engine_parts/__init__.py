@@ -1,1 +1,0 @@
-"""The parts of `benchmarks.engine`: measurement of cells, reference answers, memory, tables."""

@@ -1,1 +1,0 @@
-"""Parts of `benchmarks.mnist`: images, fits, scores, pruning, doubt, checkpoints, figures."""

@@ -1,1 +1,0 @@
-"""Tests of `benchmarks.mnist_parts`."""

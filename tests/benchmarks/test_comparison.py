@@ -1,0 +1,134 @@
+"""Murho beside peers: who is compared with what, and how it is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from benchmarks import classification, co2, comparison, mushroom, shift, tabular, uci
+from benchmarks.comparison import error_of, standing
+from benchmarks.peers import PEERS, RESULTS
+from benchmarks.results import Kept
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run_of(crps: float, raw: float | None = None, width: float = 2.0) -> dict[str, Any]:
+    levels = ("50", "80", "90", "95")
+    bands = {"coverage": dict.fromkeys(levels, 0.9), "width": dict.fromkeys(levels, width)}
+    return {
+        "rmse": 1.0,
+        "seconds": 3.0,
+        "raw": None if raw is None else {"crps": raw, **bands},
+        "calibrated": {"crps": crps, **bands},
+    }
+
+
+def test_a_peer_is_compared_by_its_better_answer_and_murho_by_its_calibrated_one() -> None:
+    verdict = standing(
+        {
+            "Murho": [run_of(1.0, raw=0.5), run_of(1.2, raw=0.5)],
+            "ngboost": [run_of(2.0, raw=0.9), run_of(2.0, raw=1.1)],
+            "histogram-boosting": [run_of(1.3), run_of(1.5)],
+        },
+        "crps",
+    )
+    assert verdict["crps"] == pytest.approx({"Murho": 1.1, "ngboost": 1.0, "histogram-boosting": 1.4})
+    assert verdict["answer"] == {"Murho": "calibrated", "ngboost": "raw", "histogram-boosting": "calibrated"}
+    assert verdict["best_peer"] == "ngboost"
+    assert verdict["behind"] == pytest.approx(10.0)
+
+
+def test_the_distance_to_a_peer_has_the_error_of_pairs() -> None:
+    # Splits differ much, but Murho is 10 % lower on each: that is sure.
+    peer = [1.0, 2.0, 6.0]
+    runs = {"Murho": [run_of(0.9 * crps) for crps in peer], "ngboost": [run_of(crps) for crps in peer]}
+    assert standing(runs, "crps")["behind_error"] == pytest.approx(0.0, abs=1e-9)
+    assert "-10.0 ± 0.0 %" in tabular.COMPARISON.render_summary({"yacht": runs})
+    assert standing({name: of[:1] for name, of in runs.items()}, "crps")["behind_error"] is None
+
+
+def test_errors_are_over_splits_or_else_over_the_rows_of_the_only_split() -> None:
+    one = run_of(2.0)
+    one["calibrated"]["crps_error"] = 0.25
+    assert error_of([one], "calibrated", "crps") == 0.25
+    assert error_of([run_of(2.0)], "calibrated", "crps") is None
+    assert error_of([run_of(1.0), run_of(3.0)], "calibrated", "crps") == pytest.approx(1.0)
+    assert "2 ± 0.25" in tabular.COMPARISON.render_set("yacht", {"Murho": [one]})
+
+
+def test_the_table_of_a_set_begins_with_the_lowest_and_the_summary_counts_the_sets() -> None:
+    lower = {"ngboost": [run_of(2.0, raw=1.5)] * 2, "Murho": [run_of(1.0, raw=1.1)] * 2}
+    lines = tabular.COMPARISON.render_set("yacht", lower).splitlines()
+    assert lines[2].startswith("Murho")
+    assert "calibrated *" in lines[3]
+    assert lines[4].startswith("NGBoost, Normal")
+    assert "raw *" in lines[4]
+    higher = {"Murho": [run_of(1.05, raw=1.0)], "ngboost": [run_of(1.0, raw=1.0, width=4.0)]}
+    text = tabular.COMPARISON.render_summary({"yacht": lower, "wine": higher, "bike": {"ngboost": [run_of(1.0)]}})
+    assert "lowest crps on 1 of 2 sets; at worst +5.0 %" in text
+    assert "yacht 1.00, wine 0.50" in text
+
+
+def test_calibration_errors_are_told_where_there_are_rows_enough() -> None:
+    def of(rows: int) -> dict[str, Any]:
+        return {"Murho": [{"rows": rows, "calibrated": {"ece": 0.01}}]}
+
+    assert "adult 0.010." in classification.calibration_errors({"adult": of(6000), "ecoli": of(60)})
+    assert classification.calibration_errors({"ecoli": of(60)}) == ""
+
+
+def test_cells_that_are_never_missing_in_training_are_filled_in_for_murho() -> None:
+    training = pa.table({"x": ["a", "b", "b"], "y": ["1", None, "2"]})
+    filled = classification.filled_in(pa.table({"x": [None, "a"], "y": [None, "1"]}), training)
+    assert filled["x"].to_pylist() == ["b", "a"]
+    assert filled["y"].to_pylist() == [None, "1"]
+
+
+def test_kept_scores_of_peers_are_shown_without_running_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results.jsonl"
+    monkeypatch.setattr(comparison, "RESULTS", path)
+    for name, count in (("ngboost", 5), ("deep-ensemble", 3)):
+        peer = next(each for each in PEERS if each.name == name)
+        for number in range(count):
+            Kept(path).put(f"{name}-yacht-{number:02d}", peer.requirements, run_of(1.0))
+    words = ["--data", str(tmp_path), "--sets", "yacht", "--kept-peers", "--only-peers"]
+    assert tabular.main([*words, "--output", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    assert "NGBoost, Normal" in said.out
+    assert "left out deep-ensemble on yacht: 3 of 5 splits are kept" in said.err
+    written = orjson.loads((tmp_path / "out" / "results.jsonl").read_bytes())
+    assert written["verdicts"]["yacht"]["crps"] == {"ngboost": 1.0}
+
+
+def test_committed_scores_are_of_known_peers_and_pinned_packages() -> None:
+    known = {peer.name: peer for peer in PEERS if peer.benchmark in ("table", "classes")}
+    for line in map(orjson.loads, RESULTS.read_bytes().splitlines()):
+        peer, _, split = line["name"].rpartition("-")
+        assert split.isdigit()
+        assert line["of"] == known[peer.rpartition("-")[0]].requirements
+
+
+@pytest.mark.parametrize("command", [uci, tabular, classification, shift, co2, mushroom])
+def test_without_the_data_a_command_says_where_to_get_them(
+    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--only-murho"] if command in (tabular, classification) else []
+    jobs = [] if command is mushroom else ["--jobs", "1"]
+    assert command.main(["--data", str(tmp_path), "--output", str(tmp_path / "out"), *more, *jobs]) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path}" in said
+    assert "does not exist; make it from" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_peers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tabular.main(["--data", str(tmp_path), "--peers", "oracle"])
+    assert "'oracle' is none of ngboost" in capsys.readouterr().err

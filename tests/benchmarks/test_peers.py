@@ -1,0 +1,315 @@
+"""Peers: their registry, environments, processes and turns, their tasks and scores."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks import peer_runs, peers, processes
+from benchmarks.datasets import SETS, DataSet, Split
+from benchmarks.peer_runs import inner_rows, known_rows, measure_peer, number_scores, peer_job, task_of
+from benchmarks.peers import CALIBRATOR, PEERS, Peer
+from benchmarks.peers.tables import FITTED_LEVELS, Answer, Features, Predictive, TableTask, spread
+from benchmarks.processes import STAMP, ProcessError, SystemProcess, Turns, environment
+from benchmarks.scores import LEVELS, normal_quantiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FOLDER = Path(peers.__file__).parent
+SHARED = ("exchange", "tables", "networks")
+SERVICE = {"posterior_rows", "with_litserve", "with_mlserver"}
+SCRIPTS = sorted({peer.script for peer in (*PEERS, CALIBRATOR) if peer.script})
+ROWS = 200
+
+
+def test_every_script_is_of_a_peer_and_every_environment_is_pinned() -> None:
+    others = {"__init__", "murho_fit", "murho_predictions", *SHARED, *SERVICE}
+    assert {path.stem for path in FOLDER.glob("*.py")} - others == set(SCRIPTS)
+    assert len({(peer.benchmark, peer.name) for peer in PEERS}) == len(PEERS)
+    for peer in (*PEERS, CALIBRATOR):
+        assert peer.packages
+        assert all("==" in package for package in peer.packages)
+        if peer.script:
+            text = (FOLDER / f"{peer.script}.py").read_text(encoding="utf-8")
+            assert re.search(rf"drive\(.*\b{peer.benchmark}=", text)
+
+
+def test_the_tasks_need_numpy_alone() -> None:
+    code = f"""
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {{*sys.stdlib_module_names, "numpy", "benchmarks"}}:
+            raise ModuleNotFoundError(f"no {{name}} in this environment")
+sys.meta_path.insert(0, Nothing())
+for name in {SHARED!r}:
+    __import__(f"benchmarks.peers.{{name}}")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=FOLDER.parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Commands:
+    """Stands in for venv and pip: notes what is run, and makes the file that venv would."""
+
+    def __init__(self) -> None:
+        self.run: list[list[str]] = []
+
+    def __call__(self, _name: str, words: Sequence[str]) -> None:
+        self.run.append(list(words))
+        if "venv" in words:
+            python = Path(words[-1]) / "bin" / "python"
+            python.parent.mkdir(parents=True)
+            python.touch()
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    made = Commands()
+    monkeypatch.setattr(processes, "_run", made)
+    return made
+
+
+def test_an_environment_is_made_once_and_anew_for_other_packages_or_if_it_was_not_finished(
+    commands: Commands, tmp_path: Path
+) -> None:
+    first = environment("peer", ["numpy==2.0.0", "torch==2.13.0"], tmp_path)
+    installs = [words for words in commands.run if "install" in words]
+    assert installs[0][-1].startswith("torch==2.13.0")  # before the rest, and from its own index
+    assert "numpy==2.0.0" in installs[-1]
+    count = len(commands.run)
+    assert environment("peer", ["numpy==2.0.0", "torch==2.13.0"], tmp_path) == first
+    assert len(commands.run) == count
+    left_over = tmp_path / "peer" / "left-over"
+    left_over.touch()
+    environment("peer", ["numpy==2.0.1"], tmp_path)
+    assert not left_over.exists()
+    (tmp_path / "peer" / STAMP).unlink()
+    count = len(commands.run)
+    environment("peer", ["numpy==2.0.1"], tmp_path)
+    assert len(commands.run) > count
+
+
+def test_what_pip_said_last_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_network(words: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, 1, "", "first\n" * 50 + "ERROR: no route to host")
+
+    monkeypatch.setattr(subprocess, "run", no_network)
+    with pytest.raises(ProcessError, match="needs the network once") as caught:
+        environment("peer", ["numpy==2.0.0"], tmp_path)
+    assert str(caught.value).endswith("no route to host")
+    assert len(str(caught.value).splitlines()) < 20
+
+
+SCRIPT = """
+import sys
+from benchmarks.peers.exchange import drive
+
+def session(task):
+    if task == "at once":
+        raise SystemExit("out of luck")
+    asked = []
+    def answer(request):
+        asked.append(request)
+        if task == "later" and len(asked) == 2:
+            raise SystemExit("lost patience")
+        print("a library talks")
+        return task, asked
+    return sys.argv[2], answer
+
+drive(step=session)
+"""
+TABLES = """
+import numpy as np
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.tables import Answer, Predictive, table_session
+
+def answer(task):
+    def of(rows):
+        return Predictive(np.full(rows, task.target.mean()), std=np.full(rows, task.target.std()))
+    return Answer(of(len(task.test)), of(len(task.test)), of(int(task.inner.sum())), rounds=1.0)
+
+def classify(task):
+    def of(rows):
+        return np.full((rows, int(task.target.max()) + 1), 1.0 / (task.target.max() + 1))
+    return Answer(of(len(task.test)), of(len(task.test)), of(int(task.inner.sum())), rounds=1.0)
+
+def calibrate(task):
+    inner, labels, test = task
+    shares = np.bincount(labels, minlength=inner.shape[1]) + 1.0
+    return np.tile(shares / shares.sum(), (len(test), 1))
+
+drive(table=table_session(answer), classes=table_session(classify), calibration=table_session(calibrate))
+"""
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which ``benchmarks.peers`` has two more scripts, which run in this Python."""
+    package = tmp_path / "benchmarks" / "peers"
+    package.mkdir(parents=True)
+    for directory, real in ((package.parent, FOLDER.parent), (package, FOLDER)):
+        (directory / "__init__.py").write_text(f"__path__.append({str(real)!r})\n", encoding="utf-8")
+    (package / "steady.py").write_text(SCRIPT, encoding="utf-8")
+    (package / "own.py").write_text(TABLES, encoding="utf-8")
+    monkeypatch.setattr(processes, "ROOT", tmp_path)
+    monkeypatch.setattr(processes, "environment", lambda *_: Path(sys.executable))
+    return tmp_path
+
+
+def started(folder: Path, *tasks: str) -> dict[str, Any]:
+    peer = partial(Peer, "step", title="", script="steady")
+    return {task: partial(SystemProcess, peer(name=task), task, cache=folder) for task in tasks}
+
+
+def test_in_every_round_each_is_asked_once_and_what_libraries_print_is_no_answer(scripts: Path) -> None:
+    with Turns(started(scripts, "one", "two")) as turns:
+        assert turns.ready == {"one": "one", "two": "two"}
+        answers = turns.ask("a", rounds=2)
+        later = turns.ask("b", rounds=1, without={"two"})
+    assert answers == {name: [(name, ["a"]), (name, ["a", "a"])] for name in ("one", "two")}
+    assert later == {"one": [("one", ["a", "a", "b"])]}
+    assert not turns.failed
+
+
+def test_one_that_fails_is_asked_no_more_and_has_no_answers(scripts: Path) -> None:
+    with Turns(started(scripts, "at once", "later", "one")) as turns:
+        assert list(turns.ready) == ["later", "one"]
+        assert list(turns.ask("a", rounds=1)) == ["later", "one"]
+        assert list(turns.ask("b", rounds=3)) == ["one"]
+    assert list(turns.failed) == ["at once", "later"]
+    assert turns.failed["at once"].endswith("out of luck")
+    assert turns.failed["later"].endswith("lost patience")
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    generator = np.random.default_rng(0)
+    kinds = ["b", "a", "b", "c"] * (ROWS // 4)
+    kinds[17] = "rare"
+    return pa.table(
+        {
+            "x": [None if number == 3 else f"{value:.6f}" for number, value in enumerate(generator.normal(size=ROWS))],
+            "colour": [None if number == 5 else "red" if number % 2 else "blue" for number in range(ROWS)],
+            "y": [f"{value:.6f}" for value in generator.normal(10.0, 2.0, size=ROWS)],
+            "kind": kinds,
+        }
+    )
+
+
+@pytest.fixture
+def split() -> Split:
+    rest = np.delete(np.arange(ROWS), 17)
+    return Split(rest[:160], np.array([*rest[160:], 17]))
+
+
+def test_a_task_has_no_target_of_a_test_row(table: pa.Table, split: Split) -> None:
+    task, truth = task_of(table, "y", split, 0)
+    numbers = np.array([float(cell) for cell in table["y"].to_pylist()])
+    np.testing.assert_array_equal(task.target, numbers[split.training])
+    np.testing.assert_array_equal(truth, numbers[split.test])
+    assert len(task.training) == 160
+    assert task.inner.sum() == 24
+    assert not any(truth[0] in told for told in (task.target, task.training.numbers, task.test.numbers))
+
+
+def test_rows_of_a_class_that_no_training_row_has_are_not_asked_about(table: pa.Table, split: Split) -> None:
+    known = known_rows(table, "kind", split)
+    assert 17 not in known.test
+    task, truth = task_of(table, "kind", known, 0, classes=True)
+    names = np.array(["a", "b", "c"])
+    assert names[task.target].tolist() == [table["kind"][int(row)].as_py() for row in known.training]
+    assert names[truth].tolist() == [table["kind"][int(row)].as_py() for row in known.test]
+
+
+def test_inner_rows_are_15_per_cent_the_same_for_every_peer_and_leave_a_row_of_each_class() -> None:
+    none, labels = np.zeros(0, dtype=np.int64), np.array([0] * 60 + [1] * 39 + [2])
+    assert np.array_equal(inner_rows(none, 160, 0), inner_rows(none, 160, 0))
+    assert not np.array_equal(inner_rows(none, 160, 0), inner_rows(none, 160, 1))
+    for number in range(20):
+        inner = inner_rows(labels, 100, number)
+        assert inner.sum() == 15
+        assert set(labels[~inner]) == {0, 1, 2}
+
+
+def test_scores_of_normals_and_of_points() -> None:
+    truth = np.random.default_rng(0).normal(10.0, 2.0, size=400)
+
+    def normals(rows: int) -> Predictive:
+        return Predictive(np.full(rows, 10.0), std=np.full(rows, 2.0))
+
+    report = number_scores(Answer(normals(300), normals(300), normals(100), rounds=7), truth[300:], truth[:300])
+    assert report["rmse"] == pytest.approx(2.0, rel=0.1)
+    assert report["raw"]["crps"] == pytest.approx(report["crps_closed"], rel=0.02)
+    point, inner = (Predictive(np.zeros(rows), np.zeros((rows, len(LEVELS)))) for rows in (300, 100))
+    conformal = number_scores(Answer(None, point, inner, rounds=1), truth[300:], truth[:300])
+    assert conformal["raw"] is None
+    assert conformal["calibrated"]["width"]["50"] > 0.0
+
+
+@pytest.mark.parametrize("target", ["y", "kind"])
+def test_a_peer_is_fitted_to_the_rows_of_the_split_alone_and_scored(
+    target: str, table: pa.Table, split: Split, scripts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETS, "small", DataSet("small", "", ROWS, target, "nowhere"))
+    monkeypatch.setattr(peer_runs, "read_set", lambda *_: table)
+    monkeypatch.setattr(peer_runs, "CALIBRATOR", Peer("calibration", "own", "", "own"))
+    benchmark = "table" if target == "y" else "classes"
+    report = measure_peer(Peer(benchmark, "own", "", "own"), scripts, "small", split, scripts, 0)
+    assert report["seconds"] >= 0.0
+    if target == "y":
+        numbers = np.array([float(cell) for cell in table["y"].to_pylist()])
+        expected = np.sqrt(np.mean((numbers[split.test] - numbers[split.training].mean()) ** 2))
+        assert report["rmse"] == pytest.approx(expected)
+    else:
+        assert report["rows"] == 39
+        assert report["raw"]["log_loss"] == pytest.approx(np.log(3))
+        assert report["calibrated"]["log_loss"] < report["raw"]["log_loss"]
+
+
+def test_a_peer_without_a_script_or_with_fewer_rows_than_a_split_has_no_job(split: Split, tmp_path: Path) -> None:
+    large = Split(np.arange(3000), np.arange(3000, 3100))
+    assert peer_job("ngboost", "yacht-00", tmp_path, "yacht", split, tmp_path) is None
+    assert peer_job("gaussian-process", "yacht-00", tmp_path, "yacht", large, tmp_path) is None
+    job = peer_job("gaussian-process", "yacht-00", tmp_path, "yacht", split, tmp_path)
+    assert job is not None
+    assert job.name == "gaussian-process-yacht-00"
+
+
+def test_codes_have_a_column_each_but_those_unseen_in_training_or_missing() -> None:
+    training = Features(np.array([[1.0], [np.nan], [3.0]]), np.array([[0, 1], [1, -1], [0, 0]]))
+    test = Features(np.array([[2.0], [5.0]]), np.array([[0, 3], [-1, 1]]))
+    np.testing.assert_array_equal(test.one_hot(training), [[1, 0, 0, 0], [0, 0, 0, 1]])
+    none = Features(np.zeros((3, 2)), np.zeros((3, 0), dtype=np.int64))
+    assert none.one_hot(none).shape == (3, 0)
+
+
+def test_spread_follows_a_normal_exactly() -> None:
+    exact = normal_quantiles(np.array([3.0, -1.0]), np.array([2.0, 0.1]))
+    places = [LEVELS.index(round(100.0 * level, 6)) for level in FITTED_LEVELS]
+    assert np.allclose(spread(FITTED_LEVELS, exact[:, places], np.array(LEVELS) / 100.0), exact)
+
+
+@pytest.mark.slow
+def test_the_deep_ensemble_learns_a_line_and_answers_in_rising_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "environment", lambda *_: Path(sys.executable))
+    numbers = np.random.default_rng(0).normal(size=(60, 1))
+    features, target = Features(numbers, np.zeros((60, 1), dtype=np.int64)), 3.0 * numbers[:, 0] + 10.0
+    training, test = (features.take(np.arange(60) // 40 == part) for part in (0, 1))
+    task = TableTask(training, target[:40], np.arange(40) < 10, test, np.array([0.05, 0.5, 0.95]), seed=0)
+    peer = next(peer for peer in PEERS if peer.name == "deep-ensemble")
+    with SystemProcess(peer, None, cache=FOLDER) as process:
+        answer = process.ask(task)["answer"]
+    assert answer.raw.quantiles.shape == (20, 3)
+    assert (np.diff(answer.raw.quantiles, axis=1) > 0.0).all()
+    assert np.sqrt(np.mean((answer.raw.mean - target[40:]) ** 2)) < 0.5 * target.std()
+    assert len(answer.inner.mean) == 10

@@ -1,0 +1,186 @@
+"""MNIST and dropout, cut short."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+import torch
+
+from benchmarks import dropout, mnist
+from benchmarks.datasets import Split
+from benchmarks.mnist_networks import (
+    Images,
+    PointRecipe,
+    Recipe,
+    doubt,
+    drawn_answers,
+    fit_bayes,
+    fit_point,
+    mean_answers,
+    noise_images,
+    point_answers,
+    read_images,
+    rotated,
+    scores,
+    served_scores,
+    write_images,
+)
+from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.mixtures import Mixture
+from murho.model.errors import OptionError
+from murho.model.predictive.prediction import PredictOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.bbb.network import BayesianNetwork
+
+RECIPE = Recipe((16, 16), ScaleMixturePrior(0.25, 0.37, 0.018), temperature=0.02, epochs=40, batch_size=30)
+SIDE = 28
+
+
+def made_images(count: int, seed: int = 0) -> Images:
+    """Images that a network learns in a few steps; each digit is as frequent as the others."""
+    digits = np.arange(count) % 10
+    light = np.random.default_rng(seed).integers(0, 60, (count, SIDE, SIDE))
+    for number, digit in enumerate(digits):
+        down, right = divmod(int(digit), 5)
+        light[number, 2 + 13 * down : 12 + 13 * down, 2 + 5 * right : 7 + 5 * right] += 180
+    return Images(light.astype(np.uint8).reshape(count, -1), digits.astype(np.int64))
+
+
+def write_made_images(directory: Path, training: int, test: int) -> None:
+    arrays: dict[str, Any] = {}
+    for part, images in (("train", made_images(training)), ("test", made_images(test, seed=1))):
+        arrays |= {f"x_{part}": images.pixels.reshape(-1, SIDE, SIDE), f"y_{part}": images.digits.astype(np.uint8)}
+    np.savez_compressed(directory / "mnist.npz", **arrays)
+
+
+@pytest.fixture(scope="module")
+def network() -> BayesianNetwork:
+    return fit_bayes(RECIPE, made_images(300))
+
+
+def test_validation_images_are_the_last_and_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"mnist\.npz does not exist"):
+        read_images(tmp_path, validation=10)
+    write_made_images(tmp_path, training=50, test=20)
+    training, validation, test = read_images(tmp_path, validation=10)
+    assert (len(training), len(validation), len(test)) == (40, 10, 20)
+    np.testing.assert_array_equal(validation.pixels, made_images(50).pixels[40:])
+    assert float(test.inputs.max()) == pytest.approx(test.pixels.max() / 126.0)
+
+
+def test_a_quarter_turn_moves_every_pixel_exactly_and_a_turn_keeps_the_light() -> None:
+    images = made_images(10)
+    turned = rotated(images, 90.0).pixels.reshape(-1, SIDE, SIDE)
+    np.testing.assert_array_equal(turned, np.rot90(images.pixels.reshape(-1, SIDE, SIDE), axes=(1, 2)))
+    light = np.zeros((1, SIDE, SIDE), np.uint8)
+    light[0, 8:20, 8:20] = 200
+    turned = rotated(Images(light.reshape(1, -1), np.zeros(1, np.int64)), 30.0).pixels
+    assert turned.sum() == pytest.approx(light.sum(), rel=0.01)
+
+
+def test_networks_learn(network: BayesianNetwork) -> None:
+    new = made_images(100, seed=2)
+    for answers in (partial(mean_answers, network), partial(drawn_answers, network, draws=8)):
+        assert scores(answers, new)["accuracy"] > 0.9
+    recipe = Recipe((16,), GaussianPrior(0.1), temperature=0.02, epochs=30, batch_size=30, kl_weights="geometric")
+    assert scores(partial(mean_answers, fit_bayes(recipe, made_images(300))), new)["accuracy"] > 0.9
+    for dropped in (False, True):
+        fitted = fit_point(PointRecipe((32,), dropout=dropped, epochs=20, batch_size=30), made_images(300))
+        assert scores(partial(point_answers, fitted), new)["accuracy"] > 0.9
+
+
+def test_a_checkpoint_answers_as_the_network(network: BayesianNetwork, tmp_path: Path) -> None:
+    path = write_images(tmp_path, "made", RECIPE, network, made_images(300), made_images(150, seed=3))
+    posterior = Posterior.load(path, engine="torch")
+    assert posterior.spec.metrics["accuracy"] > 0.9
+    images = made_images(300)[:20]  # within the training range; others are drawn towards the class shares
+    names = [feature.name for feature in posterior.schema.features]
+    columns = dict(zip(names, np.ascontiguousarray(images.pixels.astype(np.float64).T), strict=True))
+
+    answer = posterior.predict(columns, PredictOptions(samples=0))
+    weight = 1.0 / 301  # of the class shares, which are even here
+    expected = (1.0 - weight) * mean_answers(network, images.inputs)[0].exp().numpy() + weight * 0.1
+    np.testing.assert_allclose(answer.probabilities, expected, atol=1e-5)
+
+    raw = posterior.predict(columns, PredictOptions(samples=512, calibrated=False))
+    drawn = drawn_answers(network, images.inputs, draws=2048).exp().mean(dim=0)
+    np.testing.assert_allclose(raw.probabilities, drawn.numpy(), atol=0.03)
+    assert served_scores(path, images)["set_coverage"] > 0.9
+
+
+def test_draws_doubt_noise_more_than_digits(network: BayesianNetwork) -> None:
+    answers = partial(drawn_answers, network, draws=16)
+    digits, noise = (doubt(answers, images) for images in (made_images(40, seed=5), noise_images(40)))
+    assert noise["entropy"] > digits["entropy"]
+    assert noise["information"] > digits["information"] > 0.0
+    torch.testing.assert_close(*(drawn_answers(network, made_images(10).inputs, 4) for _ in range(2)))
+
+
+def test_entropy_and_information_of_known_draws() -> None:
+    draws = torch.log(torch.tensor([[[1.0, 1e-30]], [[1e-30, 1.0]]]))  # each sure of another class
+    found = doubt(lambda _: draws, made_images(1))
+    assert found["entropy"] == pytest.approx(math.log(2.0))
+    assert found["information"] == pytest.approx(math.log(2.0))
+    assert found["confidence"] == pytest.approx(0.5)
+
+
+def test_mnist_in_small_keeps_its_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_made_images(tmp_path, training=120, test=40)
+    epochs = [f"--{name}=2" for name in ("epochs", "point-epochs", "sparse-epochs", "refit-epochs", "notebook-epochs")]
+    words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--widths", "8", "--validation", "30"]
+    assert mnist.main([*words, *epochs, "--doubt-images", "10", "--threads", "1"]) == 0
+    said = capsys.readouterr()
+    for part in ("bayes-8, weights removed", "doubt, nats", "notebook 784-512-256-10, served", "dropout-8"):
+        assert part in said.out
+    found = orjson.loads((tmp_path / "out" / "results.jsonl").read_bytes())
+    left = [row[1] for row in found["pruning"]["bayes-8"]]
+    weights = 784 * 8 + 8 * 8 + 8 * 10
+    assert left == [weights - round(share * weights) for share in mnist.REMOVED]
+    names = {path.name for path in (tmp_path / "out" / "mnist" / "checkpoints").iterdir()}
+    assert names == {"mnist-8", "mnist-8-pruned", "mnist-notebook"}
+    assert mnist.main([*words, *epochs, "--parts", "doubt", "--doubt-images", "10", "--threads", "1"]) == 0
+    assert "of processor time" not in capsys.readouterr().err  # nothing is fitted again
+
+
+def numbers_table() -> pa.Table:
+    first, second = np.random.default_rng(0).normal(size=(2, 300))
+    noise = np.random.default_rng(1).normal(size=300)
+    return pa.table({"a": first, "b": second, "y": 100.0 + 10.0 * (first + second + 0.3 * noise)})
+
+
+@pytest.mark.parametrize("system", dropout.SYSTEMS)
+def test_posteriors_learn_and_doubt_more_away_from_the_rows(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, values = dropout.SYSTEMS[system]
+    chosen = {"dropout": (0.02, 0.6), "Bayes by Backprop": (0.3, 100.0)}[system]
+    assert set(chosen[:1]) <= {*values, 0.02}
+    monkeypatch.setitem(dropout.SYSTEMS, system, (fit, chosen))
+    report = dropout.measure(numbers_table(), "y", Split(np.arange(240), np.arange(240, 300)), system, 40, 0)
+    assert report["chosen"] == chosen[0]  # the other one does not fit
+    assert report["rmse"] < 6.0  # of a target of standard deviation 14, with noise of 3
+    assert 0.7 < report["90"] <= 1.0
+    assert report["entropy 1"] < report["entropy 8"]
+
+
+def test_scores_and_entropy_of_a_known_predictive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(_: float, features: Any, *__: Any) -> Any:
+        return lambda rows: Mixture(torch.zeros(50, len(rows)).double(), torch.ones(1, 1).double())
+
+    target = np.random.default_rng(0).normal(size=4000)
+    rows = pa.table({"a": target, "y": target})
+    monkeypatch.setitem(dropout.SYSTEMS, "known", (fit, (1.0,)))
+    report = dropout.measure(rows, "y", Split(np.arange(4000), np.arange(4000)), "known", 1, 0)
+    scale = target.std()
+    assert report["log_likelihood"] == pytest.approx(-0.5 - 0.5 * math.log(2 * math.pi) - math.log(scale), abs=1e-3)
+    assert report["rmse"] == pytest.approx(scale, rel=1e-3)
+    assert report["90"] == pytest.approx(0.9, abs=0.015)
+    assert report["entropy 1"] == pytest.approx(0.5 * math.log(2.0 * math.pi * math.e), abs=0.02)

@@ -1,0 +1,119 @@
+"""The runner of the benchmarks of tables: what it keeps, what it measures, what it prints."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks import runner
+from benchmarks.datasets import Split
+from benchmarks.results import Kept
+from benchmarks.runner import Job, Task, fit_job, geometric, grouped, mean, measure, reports_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.training.train import Trained
+
+QUICK = {"epochs": 30, "hidden": [8], "members": 1, "noise": "homoscedastic", "batch_size": 32}
+
+
+def line(count: int, *, classes: bool = False) -> Task:
+    """A line with noise, or two classes on its sides; the report also gets the number of members."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=count)
+    target = np.where(x + 0.3 * generator.normal(size=count) > 0.0, "above", "below")
+    values: Any = target if classes else 100.0 + 10.0 * x + generator.normal(size=count)
+    rows = pa.table({"x": x, "y": values})
+    options = {name: of for name, of in QUICK.items() if name != "noise"} if classes else QUICK
+
+    def members(trained: Trained) -> dict[str, Any]:
+        return {"members": trained.spec.architecture.members}
+
+    return Task(rows.slice(0, count - 40), rows.slice(count - 40), "y", options, members)
+
+
+def test_a_fit_is_scored_on_its_test_rows() -> None:
+    report = measure(line, 160)
+    assert (report["rows"], report["training_rows"], report["members"]) == (40, 120, 1)
+    assert report["rmse"] < 5.0
+    assert report["printed"]["rmse"] < 5.0
+    # The mean over 99 levels is near the mixture's closed form.
+    assert report["raw"]["crps"] == pytest.approx(report["crps"], rel=0.05)
+    assert set(report["calibrated"]["coverage"]) == {"50", "80", "90", "95"}
+
+
+def test_a_classifier_is_scored_by_its_probabilities() -> None:
+    report = runner.measure(lambda: line(160, classes=True))
+    assert report["raw"]["accuracy"] > 0.75
+    assert report["calibrated"]["log_loss"] < np.log(2.0)
+
+
+class Counted:
+    """Stands in for a measurement: numbers its calls, to tell a new one from a kept one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, value: int) -> dict[str, Any]:
+        if value == 13:
+            raise RuntimeError("out of luck")
+        self.count += 1
+        return {"seconds": 2.0, "number": self.count}
+
+
+def test_finished_measurements_are_not_made_again_and_survive_a_failure(tmp_path: Path) -> None:
+    made, path = Counted(), tmp_path / "fits.jsonl"
+
+    def run(*jobs: Job, fresh: bool = False) -> list[int]:
+        reports = reports_of(jobs, Kept(path), workers=1, fresh=fresh)
+        return [reports[job.name]["number"] for job in jobs]
+
+    one, other = Job("one", "", made, (1,), "a"), Job("one", "", made, (1,), "b")
+    assert run(one) == [1]
+    assert run(one, Job("two", "", made, (2,), "a")) == [1, 2]
+    assert run(other) == [3]  # it depends on something else
+    assert run(other, fresh=True) == [4]
+    with pytest.raises(RuntimeError, match="out of luck"):
+        run(Job("three", "", made, (3,), "a"), Job("four", "", made, (13,), "a"))
+    assert run(Job("three", "", made, (3,), "a")) == [5]
+
+
+def test_a_kept_fit_agrees_in_options_rows_and_sources_but_not_in_where_data_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split, swapped = Split(np.arange(8), np.arange(8, 10)), Split(np.arange(8, 10), np.arange(8))
+    jobs = [
+        fit_job("name", "line", line, tmp_path, split, {"seed": 1}),
+        fit_job("name", "line", line, tmp_path / "other", split, {"seed": 1}),
+        fit_job("name", "line", line, tmp_path, split, {"seed": 2}),
+        fit_job("name", "line", line, tmp_path, swapped, {"seed": 1}),
+    ]
+    monkeypatch.setattr(runner, "sources", lambda: "others")
+    jobs.append(fit_job("name", "line", line, tmp_path, split, {"seed": 1}))
+    assert jobs[0].of == jobs[1].of
+    assert len({str(job.of) for job in jobs}) == 4
+
+
+def process_of(_: int) -> dict[str, Any]:
+    return {"seconds": 2.0, "process": os.getpid()}
+
+
+@pytest.mark.slow
+def test_several_workers_are_other_processes(tmp_path: Path) -> None:
+    jobs = [Job(name, "", process_of, (0,), "") for name in ("one", "two")]
+    reports = reports_of(jobs, Kept(tmp_path / "kept"), workers=2)
+    assert os.getpid() not in {report["process"] for report in reports.values()}
+
+
+def test_a_line_has_means_over_its_reports_and_geometric_means_of_ratios() -> None:
+    reports: list[dict[str, Any]] = [{"a": {"b": 1.0}, "c": 2.0}, {"a": {"b": 3.0}, "c": 1.5}, {"a": None, "c": None}]
+    columns = {"b, %": mean("a.b", 100.0), "none": mean("a.d"), "ratio": geometric("a.b", "c")}
+    text = grouped("made up", columns, {"first": reports, "empty": []}).splitlines()
+    assert text[0].split() == ["made", "up", "fits", "b,", "%", "none", "ratio"]
+    assert text[2].split() == ["first", "3", "200", "±", "1e+02", "-", "1.00"]
+    assert len(text) == 3

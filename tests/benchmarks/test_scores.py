@@ -1,0 +1,91 @@
+"""Scores from quantiles, against closed forms and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.scores import (
+    COVERAGES,
+    LEVELS,
+    class_report,
+    conformal_quantiles,
+    crps_of_normals,
+    normal_quantiles,
+    quantile_scores,
+)
+
+
+def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
+    generator = np.random.default_rng(0)
+    mean, std = generator.normal(size=4000), generator.uniform(0.5, 3.0, size=4000)
+    target = mean + std * generator.normal(size=4000)
+    closed = crps_of_normals(mean, std, target)
+    # The CRPS of N(0, 1) against itself is 1 / sqrt(pi) on average.
+    assert closed == pytest.approx(std.mean() / np.sqrt(np.pi), rel=0.03)
+    assert quantile_scores(normal_quantiles(mean, std), target)["crps"] == pytest.approx(closed, rel=0.01)
+
+
+def test_crps_of_a_point_is_the_absolute_error() -> None:
+    target = np.array([1.0, -2.0, 5.0])
+    points = np.zeros((3, len(LEVELS)))
+    # Over the levels 1 to 99 %, twice the pinball loss averages to the absolute error exactly.
+    assert quantile_scores(points, target)["crps"] == pytest.approx(np.abs(target).mean())
+
+
+def test_closed_form_at_the_mean() -> None:
+    # Gneiting & Raftery 2007, eq. 5 with z = 0: std (2 phi(0) - 1 / sqrt(pi)).
+    at_the_mean = crps_of_normals(np.array([3.0]), np.array([2.0]), np.array([3.0]))
+    assert at_the_mean == pytest.approx(2.0 * (2.0 / np.sqrt(2.0 * np.pi) - 1.0 / np.sqrt(np.pi)))
+
+
+def test_coverage_and_width_of_uniform_quantiles() -> None:
+    quantiles = np.tile(np.array(LEVELS), (1000, 1))  # the uniform distribution on 0 to 100
+    target = np.arange(1000) / 10.0 + 0.05
+    scores = quantile_scores(quantiles, target)
+    for nominal in COVERAGES:
+        assert scores["coverage"][str(nominal)] == pytest.approx(nominal / 100.0)
+        assert scores["width"][str(nominal)] == pytest.approx(float(nominal))
+
+
+def test_the_standard_error_is_of_the_mean_over_rows() -> None:
+    scores = quantile_scores(np.zeros((4, len(LEVELS))), np.array([0.0, 1.0, -2.0, 5.0]))
+    assert scores["crps"] == pytest.approx(2.0)
+    assert scores["crps_error"] == pytest.approx(np.sqrt((4.0 + 1.0 + 0.0 + 9.0) / 3.0) / 2.0)
+    assert quantile_scores(np.zeros((1, len(LEVELS))), np.ones(1))["crps_error"] is None
+
+
+def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
+    generator = np.random.default_rng(1)
+    scale = generator.uniform(0.5, 2.0, size=6000)
+    target = 1.0 + scale * generator.normal(size=6000)
+    inner, test = slice(0, 2000), slice(2000, 6000)
+    zero = np.zeros(6000)
+    narrow = normal_quantiles(zero, 0.3 * scale)
+    assert quantile_scores(narrow[test], target[test])["coverage"]["90"] < 0.4
+    additive = conformal_quantiles(target[inner, None] - narrow[inner], narrow[test])
+    errors = np.repeat((target / (0.3 * scale))[inner, None], len(LEVELS), axis=1)
+    scaled = conformal_quantiles(errors, zero[test, None], 0.3 * scale[test, None])
+    for corrected in (additive, scaled):
+        coverage = quantile_scores(corrected, target[test])["coverage"]
+        for nominal in COVERAGES:
+            assert coverage[str(nominal)] == pytest.approx(nominal / 100.0, abs=0.025)
+        assert np.all(np.diff(corrected, axis=1) >= 0.0)
+
+
+def test_conformal_bands_of_points_are_order_statistics_of_the_errors() -> None:
+    errors = np.arange(1.0, 100.0)  # 99 rows: level p % is the p-th smallest, exactly
+    corrected = conformal_quantiles(np.tile(errors[:, None], len(LEVELS)), np.zeros((1, len(LEVELS))))[0]
+    for percent in (1, 25, 75, 99):
+        assert corrected[LEVELS.index(float(percent))] == percent
+    # Between ranks, the wider one.
+    assert corrected[LEVELS.index(2.5)] == 2
+    assert corrected[LEVELS.index(97.5)] == 98
+
+
+def test_scores_of_probabilities_known_by_hand() -> None:
+    scores = class_report(np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 1]))
+    assert scores["log_loss"] == pytest.approx(-np.log([0.8, 0.6]).mean())
+    assert scores["brier"] == pytest.approx((0.2**2 + 0.4**2) / 2)
+    assert scores["auc"] == scores["accuracy"] == 1.0
+    assert scores["log_loss_error"] == pytest.approx(np.log(0.8 / 0.6) / 2)
