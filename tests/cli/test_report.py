@@ -13,7 +13,20 @@ from tests.support import call_murho
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = ("--epochs", 10, "--noise", "homoscedastic", "--hidden", 8, "--encoding", "standard", "--transform", "none")
+QUICK = [
+    "--epochs",
+    "2",
+    "--noise",
+    "homoscedastic",
+    "--hidden",
+    "8",
+    "--members",
+    "2",
+    "--encoding",
+    "standard",
+    "--transform",
+    "none",
+]
 
 
 @pytest.fixture

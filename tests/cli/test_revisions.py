@@ -15,7 +15,7 @@ from tests.support import ROOT, call_murho
 
 CARS = ROOT / "examples" / "cars.csv"
 PAGE = ROOT / "docs" / "revising.md"
-TRAIN = "--epochs 30 --noise heteroscedastic --hidden 16,16 --encoding standard"
+TRAIN = "--epochs 30 --noise heteroscedastic --hidden 16,16 --members 5 --encoding standard --no-report"
 WIDE = "--epochs 30 --noise heteroscedastic --hidden 64,64 --encoding standard"
 
 

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 MURHO = Path(sys.executable).with_name("murho")
 
 
-def murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end and checks its exit code."""
-    done = subprocess.run(
-        [str(MURHO), *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=200, check=False
-    )
+def murho(
+    *arguments: object, cwd: Path | None = None, code: int = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, with more variables in its environment, and checks its exit code."""
+    command = [str(MURHO), *map(str, arguments)]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 

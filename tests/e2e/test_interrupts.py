@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.support import murho
-from tests.support import ROOT
+from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 CARS = ROOT / "examples" / "cars.csv"
 TRAIN = (
     *("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--budget", 1000),
-    *("--members", 4, "--encoding", "standard", "--transform", "none"),
+    *("--members", 4, "--encoding", "standard", "--transform", "none", "--no-report"),
 )
 TALKATIVE = """
 from murho.command_line import app
@@ -69,5 +68,5 @@ def test_ctrl_c_saves_the_best_so_far(tmp_path: Path, moment: str, epochs: int) 
     assert facts["training"]["interrupted"] is True
     assert facts["calibration"] is not None
     assert sorted(path.name for path in (tmp_path / "cars").iterdir()) == ["1"]
-    answers = murho("predict", CARS, "--model", "cars", "--checkpoints", tmp_path).stdout
+    answers = call_murho("predict", CARS, "--model", "cars", "--checkpoints", tmp_path).stdout
     assert len(answers.splitlines()) == 407
