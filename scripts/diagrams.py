@@ -51,7 +51,7 @@ def diagram_title(source: str) -> str:
 def sources() -> list[str]:
     """The Mermaid blocks of all documents that the site shows."""
     pieces = runpy.run_path(str(Path(__file__).with_name("site_pages.py")))["PIECES"]
-    documents = sorted({*(ROOT / "docs").glob("*.md"), *(ROOT / piece.source for piece in pieces)})
+    documents = sorted({*(ROOT / "docs").glob("*.md"), *(ROOT / source for source in pieces.values())})
     return [block["source"] for path in documents for block in BLOCK.finditer(path.read_text(encoding="utf-8"))]
 
 

@@ -1,4 +1,4 @@
-"""The README's table of the options of `murho train`.
+"""The table of the options of `murho train` in docs/options.md.
 
 ``python scripts/options_table.py`` prints it.
 """

@@ -16,7 +16,6 @@ import os
 import posixpath
 import re
 import runpy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-__all__ = ["PIECES", "Piece", "for_site", "on_files", "on_page_markdown", "text_of"]
+__all__ = ["PIECES", "for_site", "on_files", "on_page_markdown"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
@@ -35,61 +34,21 @@ DIAGRAMS = runpy.run_path(str(Path(__file__).with_name("diagrams.py")))
 ELSEWHERE = re.compile(r"[a-z]+:")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A page made of a document outside of docs/.
-
-    Attributes:
-        page: Name of the page.
-        source: Path of the document in the repository.
-        section: Heading of the only section that the page has; None: all but the sections of other pages.
-    """
-
-    page: str
-    source: str
-    section: str | None = None
-
-
-PIECES = (
-    Piece("index.md", "README.md"),
-    Piece("options.md", "README.md", "Options of `murho train`"),
-    Piece("data.md", "examples/README.md"),
-    Piece("benchmarks.md", "benchmarks/README.md"),
-    Piece("changelog.md", "CHANGELOG.md"),
-)
-
-
-def text_of(piece: Piece) -> str:
-    """The Markdown of a page, with the links of its document.
-
-    Raises:
-        ValueError: The document has no such section.
-    """
-    text = (ROOT / piece.source).read_text(encoding="utf-8")
-    if piece.section is not None:
-        _, section, _ = _cut(text, piece.section)
-        return section.removeprefix("#")  # the section's heading becomes that of the page
-    for other in PIECES:
-        if other.source == piece.source and other.section is not None:
-            before, _, after = _cut(text, other.section)
-            text = before + after
-    return text
-
-
-def _cut(text: str, heading: str) -> tuple[str, str, str]:
-    """What comes before, in and behind a section of the second level."""
-    found = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    if found is None:
-        raise ValueError(f"there is no section '## {heading}', of which scripts/site_pages.py makes a page")
-    return text[: found.start()], found.group(), text[found.end() :]
+# Page → the document outside of docs/ that it is made of.
+PIECES = {
+    "index.md": "README.md",
+    "data.md": "examples/README.md",
+    "benchmarks.md": "benchmarks/README.md",
+    "changelog.md": "CHANGELOG.md",
+}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of `PIECES` to those of docs/."""
     from mkdocs.structure.files import File  # here, because the links need no MkDocs
 
-    for piece in PIECES:
-        files.append(File.generated(config, piece.page, content=text_of(piece)))
+    for page, source in PIECES.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     return files
 
 
@@ -100,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def for_site(markdown: str, page: str) -> str:
     """The Markdown of a page with the links that it has in the site; code stays as it is."""
-    source = next((piece.source for piece in PIECES if piece.page == page), f"{DOCS}/{page}")
+    source = PIECES.get(page, f"{DOCS}/{page}")
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _link(link, source), part) for part in parts[::2]]
     parts[1::2] = [DIAGRAMS["BLOCK"].sub(_picture, part) for part in parts[1::2]]
@@ -126,7 +85,7 @@ def _link(link: re.Match[str], source: str) -> str:
     if ELSEWHERE.match(path):
         return link[0]
     goal = posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path else source
-    page = _page_of(goal, place)
+    page = _page_of(goal)
     if page is not None:
         return f"{link['image']}[{link['text']}]({page}{place})"
     if os.path.lexists(ROOT / goal):
@@ -134,18 +93,9 @@ def _link(link: re.Match[str], source: str) -> str:
     return link[0]
 
 
-def _page_of(goal: str, place: str) -> str | None:
+def _page_of(goal: str) -> str | None:
     """The file of the site that a path of the repository became; None: it is not in the site."""
-    pieces = [piece for piece in PIECES if piece.source == goal]
-    for piece in pieces:
-        if piece.section is not None and place == f"#{_slug(piece.section)}":
-            return piece.page
-    whole = next((piece.page for piece in pieces if piece.section is None), None)
-    if whole is not None:
-        return whole
+    for page, source in PIECES.items():
+        if source == goal:
+            return page
     return posixpath.relpath(goal, DOCS) if goal.startswith(f"{DOCS}/") and (ROOT / goal).exists() else None
-
-
-def _slug(heading: str) -> str:
-    """The name of a heading in links, as GitHub makes it."""
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

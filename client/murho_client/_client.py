@@ -110,7 +110,7 @@ class Client(BaseClient[httpx2.Client]):
             return False
 
     def models(self) -> list[ModelSummary]:
-        """The models that the service has, in their latest versions. One request, which has no model loaded.
+        """The models that the service has, in their latest versions. One request.
 
         Raises:
             MurhoClientError: The service has no answer.

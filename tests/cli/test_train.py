@@ -117,14 +117,14 @@ def test_a_mistake_is_named_with_its_line_and_what_may_be_meant(text: str, said:
 markdown_table = runpy.run_path(str(ROOT / "scripts" / "options_table.py"))["markdown_table"]
 
 
-def test_the_readme_has_what_the_command_prints() -> None:
+def test_the_page_has_what_the_command_prints() -> None:
     (command, table) = re.findall(
         r"<!-- options: printed by `python (\S+)` -->\n\n(.*?)\n<!-- end of options -->",
-        (ROOT / "README.md").read_text(),
+        (ROOT / "docs" / "options.md").read_text(),
         flags=re.DOTALL,
     )[0]
     done = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert table == done.stdout, f"put what `python {command}` prints into the README"
+    assert table == done.stdout, f"put what `python {command}` prints into docs/options.md"
 
 
 def test_every_row_has_as_many_cells_as_the_head() -> None:

@@ -84,9 +84,7 @@ def test_the_search_finds_words_of_every_page(site: Path) -> None:
     [
         ("api.md", "[a](statistics.md#scores)", "[a](statistics.md#scores)"),
         ("api.md", "[a](../README.md#your-own-table)", "[a](index.md#your-own-table)"),
-        ("api.md", "[a](../README.md#options-of-murho-train)", "[a](options.md#options-of-murho-train)"),
-        ("index.md", "[a](#options-of-murho-train)", "[a](options.md#options-of-murho-train)"),
-        ("options.md", "[a](docs/api.md)", "[a](api.md)"),
+        ("index.md", "[a](docs/api.md)", "[a](api.md)"),
         ("index.md", "![a [b]](docs/answer.png)", "![a [b]](answer.png)"),
         ("benchmarks.md", "[a](../docs/engine.md)", "[a](engine.md)"),
         ("index.md", "[MIT](LICENSE)", "MIT (`LICENSE`)"),
@@ -101,14 +99,6 @@ def test_links_of_the_repository_become_links_of_the_site(
 ) -> None:
     for_site: Callable[[str, str], str] = hook["for_site"]
     assert for_site(written, page) == wanted
-
-
-def test_the_options_have_a_page_of_their_own(hook: dict[str, Any]) -> None:
-    pages = {piece.page: hook["text_of"](piece) for piece in hook["PIECES"]}
-    assert pages["options.md"].startswith("# Options of `murho train`\n")
-    assert "--learning-rate" in pages["options.md"]
-    assert "--learning-rate" not in pages["index.md"]
-    assert "## Measured" in pages["index.md"]
 
 
 def test_diagrams_are_pictures_and_each_picture_is_shown(site: Path) -> None:
