@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from numba import config
 
+from murho.model import compiling, runtime
 from murho.model.predictive import compiled_engine
-from murho.model.predictive.compiled import jit
 from murho.model.predictive.compiled_engine import load
 
 if TYPE_CHECKING:
@@ -46,24 +46,24 @@ def test_what_takes_long_is_said(caplog: pytest.LogCaptureFixture, monkeypatch: 
     load.__wrapped__()
     assert caplog.messages == []
     monkeypatch.setattr(compiled_engine, "compile_kernels", wait)
-    monkeypatch.setattr(compiled_engine, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(runtime, "LONG_SECONDS", 0.0)
     load.__wrapped__()
     assert "about 20 s" in caplog.messages[0]
 
 
 def test_code_of_other_sources_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, home = tmp_path / "jit.py", tmp_path / "home"
-    monkeypatch.setattr(jit, "__file__", str(source))
+    source, home = tmp_path / "compiling.py", tmp_path / "home"
+    monkeypatch.setattr(compiling, "__file__", str(source))
     monkeypatch.setattr(config, "CACHE_DIR", "")
     source.write_text("HALF = 0.5")
-    folder = jit.code_folder()
+    folder = compiling.code_folder()
     assert folder is not None
     assert folder.parent == tmp_path / "__pycache__"
-    assert folder == jit.code_folder()
+    assert folder == compiling.code_folder()
     source.write_text("HALF = 0.50")
-    assert jit.code_folder() != folder
+    assert compiling.code_folder() != folder
     monkeypatch.setattr(config, "CACHE_DIR", str(home))
-    other = jit.code_folder()
+    other = compiling.code_folder()
     assert other is not None
     assert other.parent == home
 
@@ -71,7 +71,7 @@ def test_code_of_other_sources_is_kept_elsewhere(tmp_path: Path, monkeypatch: py
 def test_where_no_folder_can_be_made_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "file"))
-    assert jit.code_folder() is None
+    assert compiling.code_folder() is None
 
 
 COMPILED = """
@@ -127,10 +127,10 @@ def test_it_is_loaded_once() -> None:
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("sys.modules['numba'] = None", "PyTorch answers: compiled code needs Numba"),
+        ("sys.modules['numba'] = None", "PyTorch computes: compiled code needs Numba"),
         (
             "import numba; numba.njit = lambda *a, **k: 1 / 0",
-            "PyTorch answers, more slowly: compiled code can't be loaded here",
+            "PyTorch computes, more slowly: compiled code can't be loaded here",
         ),
     ],
     ids=["without Numba", "where compiling fails"],
