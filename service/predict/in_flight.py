@@ -103,7 +103,7 @@ class InFlight:
             RateLimitError: The caller can't have such a body read now.
         """
         settings = self.parts.settings
-        arrived = self._scope["state"].get("arrived", False)  # `http.protocol` says so
+        arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
         if not arrived:
             self.parts.scheduler.admission.require_room()
         body = await read_body(
