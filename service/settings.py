@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
-from murho.model.predictive.draws import KEPT_BYTES
+from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.service.models.registry import PolicyName, VersionPolicy
 
