@@ -13,9 +13,9 @@ from murho.service.engine.jobs import Job
 from murho.service.engine.passes import RowsNotFiniteError
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError
-from murho.service.http.request_body import headers_of, read_body, spool_body, wanted_within
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.request_body import headers_of, read_body, spool_body, wanted_within
 
 if TYPE_CHECKING:
     from typing import Self

@@ -11,13 +11,13 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope
 
 from murho.service.http.front_door import AdminDependency
-from murho.service.http.request_body import headers_of, read_body
 from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predict.formats import LARGE_ANSWER_VALUES
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.request_body import headers_of, read_body
 from murho.service.protocols.answers import infer_response, values_in
 from murho.service.protocols.binary import LENGTH_HEADER
 from murho.service.protocols.metadata import model_configuration, model_metadata, server_metadata
