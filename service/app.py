@@ -16,21 +16,21 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from murho.model.errors import MurhoError
-from murho.model.predictive.draws import DrawRoom
+from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
+from murho.service import health
 from murho.service.engine.passes import compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.http import routes as health
 from murho.service.http.front_door import FrontDoor, behind_proxies, shared_with
 from murho.service.http.lifecycle import Lifecycle
 from murho.service.http.middleware import Paths, RequestLog
-from murho.service.http.openapi import DESCRIPTION, install_openapi
 from murho.service.http.responses import handle_error, handle_failure
 from murho.service.models import routes as models
 from murho.service.models.loader import Loader
-from murho.service.models.registry import Registry, VersionPolicy
+from murho.service.models.registry import Registry
 from murho.service.models.source import seconds_between_looks, source_of
 from murho.service.models.watcher import Watcher
+from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.page import routes as page
 from murho.service.parts import Parts, State
 from murho.service.predict import routes as predict
@@ -39,7 +39,7 @@ from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
 from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
 from murho.service.security.callers import Security
-from murho.service.settings import Settings
+from murho.service.settings import Settings, VersionPolicy
 from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.log import AccessLog
 from murho.service.telemetry.metrics import Telemetry
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.source import CheckpointSource
-    from murho.service.workers import Worker
+    from murho.service.worker import Worker
 
 __all__ = ["Application", "create_app"]
 
@@ -132,7 +132,10 @@ def create_app(
 
     def changed(swap: Swap) -> None:
         before, snapshot = swap
-        telemetry.show(snapshot)
+        telemetry.show_served([(model.name, model.version) for model in snapshot.served])
+        telemetry.refused.set(sum(not item.waiting for item in snapshot.refused))
+        telemetry.listed.set(not snapshot.unreachable)
+        telemetry.ready.set(bool(snapshot.models))
         statistics.keep({(model.name, model.version) for model in snapshot.served})
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
@@ -214,10 +217,10 @@ def create_app(
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
     app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
     for routes in (predict, models, v2, invocations, health, page):
+        for route in routes.router.routes:
+            if isinstance(route, APIRoute) and route.methods == {"GET"}:
+                route.methods = {"GET", "HEAD"}  # the server leaves out the body
         app.include_router(routes.router)
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.methods == {"GET"}:
-            route.methods = {"GET", "HEAD"}  # the server leaves out the body
     install_openapi(app, parts)
     return app
 

@@ -81,8 +81,8 @@ def serve(
 
     from murho.model.checkpoint.stores import shown_place
     from murho.service.process import address_of, listen, reserve, serve_until_stopped
+    from murho.service.supervisor import Supervisor, count_of
     from murho.service.telemetry.log import configure_logging
-    from murho.service.workers import Supervisor, count_of
 
     configure_logging(settings.log_level, settings.log_format)
     count = count_of(settings)
@@ -189,7 +189,7 @@ def doctor(
         import orjson
 
         said = {"ok": not problems, "findings": findings}
-        typer.echo(orjson.dumps(said, option=orjson.OPT_INDENT_2))
+        typer.echo(orjson.dumps(said, option=orjson.OPT_INDENT_2).decode())
     elif problems:
         typer.echo(f"{problems} problem{'' if problems == 1 else 's'}")
     else:

@@ -19,7 +19,7 @@ from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
 
 if TYPE_CHECKING:
-    from murho.service.workers import Board
+    from murho.service.worker import Board
 
 __all__ = ["Parts", "PartsDependency", "State"]
 

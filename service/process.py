@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from murho.service.models.registry import Snapshot
     from murho.service.parts import Parts
     from murho.service.settings import Settings
-    from murho.service.workers import Worker
+    from murho.service.worker import Worker
 
 __all__ = [
     "CLOSING_SECONDS",
@@ -214,7 +214,7 @@ class DrainingServer(uvicorn.Server):
         parts: Parts = self.lifespan.state["parts"]
         parts.telemetry.follow_connections(lambda: len(self.server_state.connections))
         if self._worker is not None:
-            self._worker.start(self, parts.watcher)
+            self._worker.start(parts.watcher, self.listen_on, self.begin_to_stop)
 
     async def listen_on(self, listening: socket.socket) -> None:
         """Takes the connections of another listening socket."""

@@ -13,20 +13,20 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
-from murho.model.predictive.draws import KEPT_BYTES
+from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
-from murho.service.models.registry import PolicyName, VersionPolicy
 
 __all__ = [
     "EXAMPLE",
@@ -35,6 +35,7 @@ __all__ = [
     "PAGE",
     "Configuration",
     "Settings",
+    "VersionPolicy",
     "example",
     "read_configuration",
     "toml_value",
@@ -91,6 +92,45 @@ def _place(value: Any) -> Any:
 
 Place = Annotated[Path | str, BeforeValidator(_place)]
 """A directory, or as a text the URL of a storage."""
+
+
+PolicyName: TypeAlias = Literal["latest", "all", "pinned"]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPolicy:
+    """Which versions are served.
+
+    Attributes:
+        every_version: Whether all versions of a name are served, or the highest that can be loaded.
+        pins: Name to the only version of it that is served.
+    """
+
+    every_version: bool = False
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, versions: PolicyName, pinned: str = "") -> Self:
+        """Returns the policy of two settings.
+
+        Args:
+            versions: latest, all or pinned.
+            pinned: NAME=VERSION pairs, such as `cars=3,rents=1`; for `pinned` alone.
+
+        Raises:
+            ValueError: A pair is malformed, a name comes twice, or the pairs don't go with the policy.
+        """
+        if (versions == "pinned") != bool(pinned.strip()):
+            raise ValueError("it takes both, MURHO_VERSIONS=pinned and MURHO_PINNED=NAME=VERSION, or neither")
+        pins: dict[str, str] = {}
+        for part in re.split(r"\s*,\s*", pinned.strip()) if pinned.strip() else []:
+            name, _, version = part.partition("=")
+            if not NAME_PATTERN.fullmatch(name) or not VERSION_PATTERN.fullmatch(version):
+                raise ValueError(f"{part!r} is no NAME=VERSION, such as cars=3")
+            if name in pins:
+                raise ValueError(f"{name} is pinned twice")
+            pins[name] = version
+        return cls(versions == "all", pins)
 
 
 class Settings(BaseSettings):
@@ -481,9 +521,9 @@ def _closest(name: str, prefix: str) -> str:
 def example() -> str:
     """Returns the commented example of a configuration file."""
     parts = [HEAD]
-    for name, field in Settings.model_fields.items():
-        comment = textwrap.fill(_sentence(field), 118, initial_indent="# ", subsequent_indent="# ")
-        value = "" if field.default is None else f" {toml_value(field.default)}"
+    for name, setting in Settings.model_fields.items():
+        comment = textwrap.fill(_sentence(setting), 118, initial_indent="# ", subsequent_indent="# ")
+        value = "" if setting.default is None else f" {toml_value(setting.default)}"
         parts.append(f"{comment}\n# {name} ={value}\n")
     return "\n".join(parts)
 
@@ -491,9 +531,9 @@ def example() -> str:
 def listing() -> str:
     """Returns the list of all settings, in Markdown."""
     items = []
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default in (None, ()) else f" (`{toml_value(field.default)}`)"
-        text = f"- `{name}`{default}: {_sentence(field)}"
+    for name, setting in Settings.model_fields.items():
+        default = "" if setting.default in (None, ()) else f" (`{toml_value(setting.default)}`)"
+        text = f"- `{name}`{default}: {_sentence(setting)}"
         items.append(textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False))
     return "\n".join(items)
 

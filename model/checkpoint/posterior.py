@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.checkpoint import StoredCheckpoint
     from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.draws import DrawRoom, Draws
+    from murho.model.predictive.draw_room import DrawRoom
+    from murho.model.predictive.draws import Draws
     from murho.model.predictive.plans import AnyPlan, Engine
     from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 

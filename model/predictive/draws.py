@@ -19,18 +19,16 @@ limit.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
 from typing import TYPE_CHECKING, Self
-from weakref import WeakSet
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import threads_for
 
 if TYPE_CHECKING:
@@ -40,12 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK",
-    "KEPT_BYTES",
     "KEPT_SEEDS",
     "ONE",
     "DrawCache",
     "DrawMaker",
-    "DrawRoom",
     "Draws",
     "Kept",
     "coupled_normals",
@@ -260,51 +256,6 @@ def make_draws(
     return DrawMaker(tensors, architecture).make(seed, samples, start)
 
 
-KEPT_BYTES = 2**30
-"""Of all draws. 256 draws of three layers of 512 units take half of it. A row takes 50 ms with them, 4 s without."""
-
-
-class DrawRoom:
-    """Memory for the draws of one or more posteriors: those not used the longest leave first. Thread-safe.
-
-    Attributes:
-        most_bytes: Largest number of bytes; one block of draws may exceed it.
-        lock: Held while seeds are added and removed.
-        uses: Numbers the uses of seeds.
-
-    Args:
-        most_bytes: See above.
-    """
-
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
-        self.most_bytes = most_bytes
-        self.lock = threading.Lock()
-        self.uses = count()
-        self._caches: WeakSet[DrawCache] = WeakSet()
-
-    def add(self, cache: DrawCache) -> None:
-        """Has a cache share the room, as long as it exists."""
-        with self.lock:
-            self._caches.add(cache)
-
-    def make_room(self, most_bytes: int | None = None) -> None:
-        """Remove the seeds not used the longest; the latest one stays.
-
-        Args:
-            most_bytes: Another limit than that of the class.
-        """
-        most = self.most_bytes if most_bytes is None else most_bytes
-        with self.lock:
-            found = [(kept, cache, seed) for cache in self._caches for seed, kept in cache.kept.items()]
-            left = sum(kept.draws.nbytes for kept, _, _ in found)
-            found.sort(key=lambda each: each[0].used)
-            for kept, cache, seed in found[:-1]:
-                if left <= most:
-                    return
-                del cache.kept[seed]
-                left -= kept.draws.nbytes
-
-
 KEPT_SEEDS = 64
 """Limit of the seeds of a posterior."""
 
@@ -315,7 +266,7 @@ class Kept:
 
     Attributes:
         draws: The draws.
-        used: Number of the latest use, see `model.predictive.draws.DrawRoom.uses`.
+        used: Number of the latest use, see `model.predictive.draw_room.DrawRoom.uses`.
     """
 
     draws: Draws

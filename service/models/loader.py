@@ -20,7 +20,8 @@ import structlog
 from murho.model.checkpoint.checkpoint import FACTS_FILE
 from murho.model.errors import MurhoError, StorageError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
-from murho.service.models.registry import LoadedModel, Refused, Snapshot, VersionPolicy, title_of
+from murho.service.models.registry import LoadedModel, Refused, Snapshot, title_of
+from murho.service.settings import VersionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The served checkpoints, by name and version: which ones are wanted, and an immutable snapshot, swapped as a whole.
+"""The served checkpoints, by name and version: an immutable snapshot, swapped as a whole.
 
 A checkpoint that can't be loaded is refused by name with the reason; all others are served. A request holds the model
 that it began with, so it ends on that version, whatever is swapped meanwhile.
@@ -6,13 +6,11 @@ that it began with, so it ends on that version, whatever is swapped meanwhile.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING
 
-from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
 from murho.service.errors import NotReadyError, UnknownModelError
 
 if TYPE_CHECKING:
@@ -24,55 +22,15 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_LISTED",
     "LoadedModel",
-    "PolicyName",
     "Refused",
     "Registry",
     "Snapshot",
-    "VersionPolicy",
     "first_of",
     "title_of",
 ]
 
 MOST_LISTED = 10
 """Names in a message."""
-
-PolicyName: TypeAlias = Literal["latest", "all", "pinned"]
-
-
-@dataclass(frozen=True, slots=True)
-class VersionPolicy:
-    """Which versions are served.
-
-    Attributes:
-        every_version: Whether all versions of a name are served, or the highest that can be loaded.
-        pins: Name to the only version of it that is served.
-    """
-
-    every_version: bool = False
-    pins: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, versions: PolicyName, pinned: str = "") -> Self:
-        """Returns the policy of two settings.
-
-        Args:
-            versions: latest, all or pinned.
-            pinned: NAME=VERSION pairs, such as `cars=3,rents=1`; for `pinned` alone.
-
-        Raises:
-            ValueError: A pair is malformed, a name comes twice, or the pairs don't go with the policy.
-        """
-        if (versions == "pinned") != bool(pinned.strip()):
-            raise ValueError("it takes both, MURHO_VERSIONS=pinned and MURHO_PINNED=NAME=VERSION, or neither")
-        pins: dict[str, str] = {}
-        for part in re.split(r"\s*,\s*", pinned.strip()) if pinned.strip() else []:
-            name, _, version = part.partition("=")
-            if not NAME_PATTERN.fullmatch(name) or not VERSION_PATTERN.fullmatch(version):
-                raise ValueError(f"{part!r} is no NAME=VERSION, such as cars=3")
-            if name in pins:
-                raise ValueError(f"{name} is pinned twice")
-            pins[name] = version
-        return cls(versions == "all", pins)
 
 
 @dataclass(frozen=True, slots=True)

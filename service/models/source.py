@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.model.checkpoint.stores import CheckpointStore
-    from murho.model.predictive.draws import DrawRoom
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.jobs import ModelLike
     from murho.service.settings import Settings
 

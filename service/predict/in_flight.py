@@ -13,9 +13,9 @@ from murho.service.engine.jobs import Job
 from murho.service.engine.passes import RowsNotFiniteError
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError
-from murho.service.http.request_body import headers_of, read_body, spool_body, wanted_within
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.request_body import headers_of, read_body, spool_body, wanted_within
 
 if TYPE_CHECKING:
     from typing import Self
@@ -103,7 +103,7 @@ class InFlight:
             RateLimitError: The caller can't have such a body read now.
         """
         settings = self.parts.settings
-        arrived = self._scope["state"].get("arrived", False)  # `http.protocol` says so
+        arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
         if not arrived:
             self.parts.scheduler.admission.require_room()
         body = await read_body(

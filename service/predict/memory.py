@@ -14,7 +14,7 @@ from murho.model.runtime import give_back
 from murho.service.errors import DeadlineError, QueueFullError
 
 if TYPE_CHECKING:
-    from murho.model.predictive.draws import DrawRoom
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.scheduler import Scheduler
 
 __all__ = ["SMALL_BYTES", "AnswerRoom", "RequestRoom", "Share", "keep_small"]

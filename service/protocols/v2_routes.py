@@ -11,7 +11,6 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope
 
 from murho.service.http.front_door import AdminDependency
-from murho.service.http.request_body import headers_of, read_body
 from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
@@ -19,6 +18,7 @@ from murho.service.predict.formats import LARGE_ANSWER_VALUES
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.request_body import headers_of, read_body
 from murho.service.protocols.documents import Strict, parsed
 from murho.service.protocols.infer_answers import LENGTH_HEADER, infer_response
 from murho.service.protocols.infer_requests import read_request

@@ -6,8 +6,8 @@ have series of their own, those that were asked first, and the rest counts toget
 What answers say of a model's doubt are sums over rows, so that a query divides two of them: the mean std of the last
 five minutes is ``rate(murho_std_total[5m]) / rate(murho_spread_rows_total[5m])``.
 
-Workers (`service.workers`) write their metrics into files, as prometheus-client has it, and each of them can answer a
-scrape for all. There a gauge can't be a function, so those that are functions are set before a scrape, and each second.
+Workers (`service.supervisor`) write their metrics into files, as prometheus-client has it, and each can answer a scrape
+for all. There a gauge can't be a function, so those that are functions are set before a scrape, and each second.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction
     from murho.service.engine.jobs import Answer, Timing
     from murho.service.engine.scheduler import Scheduler
-    from murho.service.models.registry import Snapshot
 
 __all__ = ["OTHERS", "Telemetry"]
 
@@ -210,13 +209,6 @@ class Telemetry:
         series.compute.observe(timing.compute)
         if warned:
             self.warned.labels(*series.labels).inc()
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Sets the gauges of the loaded and refused checkpoints; the series of versions that are gone end."""
-        self.show_served([(model.name, model.version) for model in snapshot.served])
-        self.refused.set(sum(not item.waiting for item in snapshot.refused))
-        self.listed.set(0 if snapshot.unreachable else 1)
-        self.ready.set(1 if snapshot.models else 0)
 
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
         """Takes name and version of all that are served, in the place of those before, at once."""

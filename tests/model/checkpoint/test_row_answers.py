@@ -13,7 +13,8 @@ import torch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoder
-from murho.model.predictive.draws import DrawMaker, DrawRoom
+from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present

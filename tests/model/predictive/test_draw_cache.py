@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, DrawRoom, make_draws
+from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, make_draws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

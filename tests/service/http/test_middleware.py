@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from murho.service import health
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import QueueFullError
-from murho.service.http import routes as health
 from murho.service.http.middleware import LoopPauses
 from murho.service.predict import routes as predict
 from murho.service.protocols import invocations

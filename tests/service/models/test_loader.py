@@ -12,7 +12,8 @@ import pytest
 from murho.model.errors import CheckpointError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
 from murho.service.models.loader import Change, Loader
-from murho.service.models.registry import Registry, VersionPolicy
+from murho.service.models.registry import Registry
+from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from murho.service.errors import NotReadyError, UnknownModelError
 from murho.service.models.loader import Loader
-from murho.service.models.registry import Registry, Snapshot, VersionPolicy
-from murho.service.settings import Settings
+from murho.service.models.registry import Registry, Snapshot
+from murho.service.settings import Settings, VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 

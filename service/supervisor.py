@@ -19,31 +19,25 @@ memory once. It starts no thread and computes nothing, because neither survives 
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import math
-import mmap
 import multiprocessing
 import os
 import signal
-import struct
 import tempfile
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import partial
 from multiprocessing import connection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import Counter, multiprocess, values
 
 from murho.model.runtime import available_processors
-from murho.service.errors import EngineSilentError, NotReadyError
 from murho.service.models.loader import Change
 from murho.service.models.source import seconds_between_looks
 from murho.service.models.watcher import LOOK
@@ -56,6 +50,7 @@ from murho.service.process import (
     serve_until_stopped,
 )
 from murho.service.security.callers import Buckets, Limits
+from murho.service.worker import Announce, Answer, Ask, Board, Loaded, Made, Make, Stage, Stop, Worker
 
 if TYPE_CHECKING:
     import socket
@@ -63,13 +58,10 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from types import FrameType
 
-    from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
-    from murho.service.models.watcher import Watcher
-    from murho.service.process import DrainingServer
     from murho.service.settings import Settings
 
-__all__ = ["Supervisor", "Worker", "count_of"]
+__all__ = ["Supervisor", "count_of"]
 
 PATIENCE_SECONDS = 15.0
 """After the drain has had its time, so long until workers that are still there are killed."""
@@ -91,187 +83,6 @@ def count_of(settings: Settings) -> int:
         return wanted
     structlog.get_logger("murho.workers").info("one worker: the GPU serves all connections", workers=settings.workers)
     return 1
-
-
-class Stage(IntEnum):
-    """What a worker does."""
-
-    CLOSED = 0
-    LOADING = 1
-    SERVING = 2
-
-
-class Board:
-    """How each worker is: when it last said so, how long its engine has been silent, and whether it serves.
-
-    Args:
-        count: Number of workers.
-    """
-
-    _LINE = struct.Struct("ddd")  # when, in monotonic seconds; seconds of silence; stage
-
-    def __init__(self, count: int) -> None:
-        self._count, self._memory = count, mmap.mmap(-1, count * self._LINE.size)
-
-    def say(self, number: int, silent: float, stage: Stage) -> None:
-        """Writes the line of one worker."""
-        self._LINE.pack_into(self._memory, number * self._LINE.size, time.monotonic(), silent, stage)
-
-    def silence(self, number: int) -> float:
-        """Returns the seconds for which the event loop or the engine of a worker has shown no life."""
-        said, silent, stage = self._LINE.unpack_from(self._memory, number * self._LINE.size)
-        return max(silent, time.monotonic() - said) if stage else 0.0
-
-    def require_alive(self, most: float) -> None:
-        """Checks that no worker is silent for too long.
-
-        Raises:
-            EngineSilentError: One is.
-        """
-        for number in range(self._count):
-            if (silent := self.silence(number)) > most:
-                raise EngineSilentError(f"Worker {number} has shown no sign of life for {silent:.0f} seconds.")
-
-    def require_loaded(self) -> None:
-        """Checks that every worker that takes connections has ended loading.
-
-        Raises:
-            NotReadyError: One hasn't.
-        """
-        stages = [stage for _, _, stage in self._LINE.iter_unpack(self._memory[:])]
-        if loading := stages.count(Stage.LOADING):
-            raise NotReadyError(f"{loading} of {self._count} workers still load. Try again in a moment.", retry_after=1)
-
-
-class _Make(NamedTuple):
-    """To a worker: make changes, one after the other, and say so."""
-
-    changes: tuple[Change, ...]
-
-
-class _Made(NamedTuple):
-    """From a worker: it made changes, or why it couldn't make the last."""
-
-    failure: BaseException | None
-
-
-class _Ask(NamedTuple):
-    """From a worker: all are to make a change."""
-
-    change: Change
-
-
-class _Answer(NamedTuple):
-    """To the worker that asked: all have made the change, or why not."""
-
-    failure: BaseException | None
-
-
-class _Loaded(NamedTuple):
-    """From a worker: its first loading has ended."""
-
-
-class _Announce(NamedTuple):
-    """To one worker: all have loaded."""
-
-
-class _Stop(NamedTuple):
-    """To a worker: stop as on a signal."""
-
-    signal: int
-
-
-class Worker:
-    """A worker's side: what it has in common with the others, and its wire to the supervisor.
-
-    Args:
-        number: 0 and up.
-        wire: To the supervisor.
-        board: Of all workers.
-        limits: Of callers.
-        listening: Its socket; None: it comes later, and opens one once it serves what the others do.
-        listen: Opens a socket.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        wire: connection.Connection,
-        board: Board,
-        limits: Limits,
-        listening: socket.socket | None,
-        listen: Callable[[], socket.socket],
-    ) -> None:
-        self.number, self.board, self.limits, self.listening = number, board, limits, listening
-        self._wire, self._listen, self._sending = wire, listen, threading.Lock()
-        self._asked: deque[Future[Swap]] = deque()
-        self._made: Future[Swap] = Future()
-        self._announce: Callable[[], None] | None = None
-
-    def ask(self, change: Change) -> Future[Swap]:
-        """Has all workers make a change; the future has this one's result once all have."""
-        answer: Future[Swap] = Future()
-        with self._sending:
-            self._asked.append(answer)
-            self._wire.send(_Ask(change))
-        return answer
-
-    def loaded(self, announce: Callable[[], None]) -> None:
-        """Says that loading has ended, or that there is a model after there was none.
-
-        Args:
-            announce: Tells people, once that holds for all; it is called in one of the workers.
-        """
-        if self._announce is None:
-            self._announce = announce
-            self._send(_Loaded())
-        elif self.number == 0:
-            announce()
-
-    def beat(self, silent: float) -> None:
-        """Says how the worker is, once a second.
-
-        Args:
-            silent: Seconds for which its engine has shown no life.
-        """
-        stage = Stage.CLOSED if self.listening is None else Stage.LOADING if self._announce is None else Stage.SERVING
-        self.board.say(self.number, silent, stage)
-
-    def start(self, server: DrainingServer, watcher: Watcher) -> None:
-        """Begins to hear what the supervisor says; called in the event loop."""
-        arguments = server, watcher, asyncio.get_running_loop()
-        threading.Thread(target=self._hear, args=arguments, name="supervisor", daemon=True).start()
-
-    def _hear(self, server: DrainingServer, watcher: Watcher, loop: asyncio.AbstractEventLoop) -> None:
-        def made(future: Future[Swap]) -> None:
-            if self.listening is None:
-                self.listening = self._listen()
-                asyncio.run_coroutine_threadsafe(server.listen_on(self.listening), loop).result()
-            self._send(_Made(future.exception()))
-
-        while True:
-            try:
-                message = self._wire.recv()
-            except (EOFError, OSError):
-                loop.call_soon_threadsafe(server.begin_to_stop, signal.SIGTERM)  # nobody is there to say it
-                return
-            match message:
-                case _Make(changes):
-                    for change in changes:
-                        self._made = watcher.ask(change)
-                    self._made.add_done_callback(made)
-                case _Answer(None):
-                    self._asked.popleft().set_result(self._made.result())
-                case _Answer(failure):
-                    self._asked.popleft().set_exception(failure)
-                case _Announce() if self._announce is not None:
-                    self._announce()
-                case _Stop(number):
-                    loop.call_soon_threadsafe(server.begin_to_stop, number)
-
-    def _send(self, message: object) -> None:
-        with self._sending, suppress(OSError):  # without a supervisor it is about to stop
-            self._wire.send(message)
 
 
 @dataclass(slots=True, eq=False)
@@ -429,7 +240,7 @@ class Supervisor:
         self._stopping = True
         self._kill_at = time.monotonic() + self._settings.drain_delay + self._settings.drain_grace + PATIENCE_SECONDS
         for worker in self._workers.values():
-            self._send(worker, _Stop(number))
+            self._send(worker, Stop(number))
 
     def _read(self, worker: _Process) -> None:
         try:
@@ -438,11 +249,11 @@ class Supervisor:
             worker.process.join(1.0)  # it is dying
             return
         match message:
-            case _Ask(change):
+            case Ask(change):
                 self._tasks.append(_Task((change,), asker=worker))
-            case _Made(failure):
+            case Made(failure):
                 self._tasks[0].made[worker.number] = failure
-            case _Loaded():
+            case Loaded():
                 worker.loaded = True
                 if not worker.joined:
                     self._tasks.append(_Task((), makers=[worker]))
@@ -453,11 +264,11 @@ class Supervisor:
             task = self._tasks[0]
             if not task.changes:  # a worker that comes later
                 task.changes = (*self._wanted.values(), Change())
-                self._send(task.makers[0], _Make(task.changes))
+                self._send(task.makers[0], Make(task.changes))
             elif not task.makers:
                 task.makers = [each for each in self._workers.values() if each.joined]
                 for worker in task.makers:
-                    self._send(worker, _Make(task.changes))
+                    self._send(worker, Make(task.changes))
             alive = [each for each in task.makers if self._workers.get(each.number) is each]
             if any(each.number not in task.made for each in alive):
                 return
@@ -465,7 +276,7 @@ class Supervisor:
             self._end(task, alive)
         if not self._announced and len(self._workers) == self._count and all(e.loaded for e in self._workers.values()):
             self._announced = True
-            self._send(self._workers[0], _Announce())
+            self._send(self._workers[0], Announce())
             if self._look_seconds:
                 self._next_look = time.monotonic() + self._look_seconds
 
@@ -485,7 +296,7 @@ class Supervisor:
                 if change.unload or change.version is not None:
                     self._wanted[change.name] = change
         if task.asker is not None:
-            self._send(task.asker, _Answer(task.made.get(task.asker.number)))
+            self._send(task.asker, Answer(task.made.get(task.asker.number)))
 
     def _bury(self, worker: _Process) -> None:
         """Takes note of the end of a worker, and has it replaced in a moment."""
