@@ -182,9 +182,8 @@ class ProgressBar:
     def __init__(self, total: int | None, progress: Progress = None) -> None:
         self._total = total
         self._report = progress if callable(progress) else None
-        self._stream = sys.stderr
         # In a process without a console there is no stderr.
-        terminal = self._stream is not None and self._stream.isatty()
+        terminal = sys.stderr is not None and sys.stderr.isatty()
         self._shown = progress is True or (progress is None and terminal)
         self._begin = time.monotonic()
         self._from = self._begin + (0.0 if progress is True else QUIET_SECONDS)
@@ -197,8 +196,8 @@ class ProgressBar:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Ends the line, if there is one."""
         if self._length:
-            self._stream.write("\n")
-            self._stream.flush()
+            sys.stderr.write("\n")
+            sys.stderr.flush()
 
     def advance(self, rows: int) -> None:
         """Counts finished rows."""
@@ -211,6 +210,6 @@ class ProgressBar:
             if self._total:
                 left = (self._total - self._done) / rate
                 line = f"{self._done / self._total:4.0%}: {self._done:,} of {self._total:,} rows, {left:.0f} s left"
-            self._stream.write("\r" + line.ljust(self._length))
-            self._stream.flush()
+            sys.stderr.write("\r" + line.ljust(self._length))
+            sys.stderr.flush()
             self._length = len(line)

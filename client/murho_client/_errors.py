@@ -63,7 +63,6 @@ class Transient(Exception):
     """
 
     def __init__(self, error: MurhoClientError, retry_after: float | None = None) -> None:
-        super().__init__(error)
         self.error = error
         self.retry_after = retry_after
 

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -84,15 +85,15 @@ class Response:
         """The JSON object in the body; None if there is none."""
         if not self.media_type.endswith(("/json", "+json")):
             return None
-        try:
+        with suppress(ValueError, RecursionError):
             document = json.loads(self.body, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict) and self.status == 200:
+            if isinstance(document, dict):
+                return document
+        if self.status == 200:
             # Without its text: that may be a prediction, which belongs into no log.
             fault = f"{self.address} answered with {len(self.body)} bytes that are no JSON object; they may be cut."
             raise Transient(UnexpectedAnswer(fault))
-        return document if isinstance(document, dict) else None
+        return None
 
     def _describe(self) -> str:
         """The response for people: address, status, kind and beginning."""
@@ -194,8 +195,7 @@ def _locate(item: Mapping[str, Any], batch: Batch | None, start: int) -> Problem
     pointer, message = str(item.get("pointer", "")), str(item.get("message", ""))
     place = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     if batch is None or place[:1] != ["inputs"]:
-        feature = "/".join(place)
-        return Problem(message, feature=feature if feature != "inputs" else None, pointer=pointer)
+        return Problem(message, feature="/".join(place).removeprefix("inputs") or None, pointer=pointer)
     # Columns go as /inputs/FEATURE/ROW, an unnamed matrix as /inputs/ROW/COLUMN.
     first, second = (*place[1:], "", "")[:2]
     number, feature = (first, second) if batch.names is None else (second, first)

@@ -81,21 +81,6 @@ def test_a_matrix_has_no_names(data: object) -> None:
     assert batch.inputs() == [[1, 2.5], [3, None]]
 
 
-def test_one_record_is_one_row() -> None:
-    assert to_batch({"a": 1, "b": None}).inputs() == {"a": [1], "b": [None]}
-
-
-def test_named_rows_keep_their_names() -> None:
-    car = namedtuple("car", ["a", "b"])  # the untyped form is the one to be read
-    structured = np.array([(1, 2.0)], dtype=[("a", int), ("b", float)])
-
-    assert to_batch([car(1, 2.0)]).inputs() == to_batch(structured).inputs() == {"a": [1], "b": [2.0]}
-
-
-def test_rows_of_an_iterator_are_read() -> None:
-    assert to_batch({"a": number} for number in range(3)).inputs() == {"a": [0, 1, 2]}
-
-
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
@@ -153,6 +138,15 @@ def test_moments_of_a_time_zone_are_written_in_utc(moments: object) -> None:
 def test_columns_of_all_kinds_hold_numbers(convert: Any) -> None:
     assert to_batch({"a": convert([1.5, 2.0])}).inputs() == {"a": [1.5, 2.0]}
     assert to_batch({"a": convert([1, 2])}).inputs() == {"a": [1, 2]}
+
+
+def test_records_rows_and_iterators_are_read() -> None:
+    car = namedtuple("car", ["a", "b"])  # the untyped form is the one to be read
+    structured = np.array([(1, 2.0)], dtype=[("a", int), ("b", float)])
+
+    assert to_batch({"a": 1, "b": None}).inputs() == {"a": [1], "b": [None]}
+    assert to_batch([car(1, 2.0)]).inputs() == to_batch(structured).inputs() == {"a": [1], "b": [2.0]}
+    assert to_batch({"a": number} for number in range(3)).inputs() == {"a": [0, 1, 2]}
 
 
 def test_categories_that_are_no_cells_are_their_text() -> None:
