@@ -23,7 +23,7 @@ from murho.model.bbb.network import load_tensors, noise_tensors
 from murho.model.checkpoint.checkpoint import FACTS_FILE, read_stored
 from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoded
-from murho.model.encoding.imputation import IMPUTATIONS, rows_to_impute
+from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache
@@ -344,7 +344,7 @@ class Posterior(Generic[Answer]):
             seconds: For the returned number of rows.
         """
         rows = len(next(iter(columns.values())))
-        share = len(rows_to_impute(self.schema, columns)) / max(1, rows)
+        share = len(self.schema.incomplete(columns)) / max(1, rows)
         copies = 1.0 + (IMPUTATIONS - 1) * share
         time = ROW + IMPUTATIONS * COPY * share + copies * self.architecture.members * WEIGHT * self._weights
         return max(1, int(1e9 * seconds / time))

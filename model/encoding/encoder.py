@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from murho.model.encoding.feature_distribution import FeatureDistribution
-from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns, rows_to_impute
+from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.ranges import Continuation, Ranges
 from murho.model.encoding.transforms import LARGEST, Calendar, FeatureEncoding, OneHot, Standard, Unread
@@ -299,7 +299,7 @@ class Encoder(Stored):
             for part, where in zip(self.parts, self.columns_of.values(), strict=True):
                 column = seen[part.feature.name]
                 part.write(column, out[:, where])
-                if part.feature.missing and part.names:
+                if part.feature.missing and where.start < where.stop:
                     absent = is_missing(column)
                     out[absent, where], out[:, where.stop - 1] = 0.0, absent
             last = self.range_distance_columns.start
@@ -352,7 +352,7 @@ class Encoder(Stored):
         Yields:
             Numbers of rows, and these rows.
         """
-        incomplete = rows_to_impute(self.schema, columns)
+        incomplete = self.schema.incomplete(columns)
         count = len(columns[self.schema.features[0].name])
         if not incomplete.size:
             yield np.arange(count), self.encode(columns)

@@ -111,7 +111,7 @@ class FeatureDistribution(Stored):
         """Return the numbers of rows, ``[B, F]``; NaN for a missing cell."""
         if not self.numbers:
             return np.zeros((len(next(iter(columns.values()))), 0))
-        return np.stack([columns[name] for name in self.numbers], axis=1)
+        return np.stack([*map(columns.__getitem__, self.numbers)], axis=1)
 
     @cached_property
     def ends(self) -> npt.NDArray[np.float64]:

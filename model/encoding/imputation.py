@@ -19,7 +19,6 @@ import numpy as np
 from murho.model.encoding.feature_distribution import alike
 from murho.model.encoding.feature_scores import normal_quantile
 from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,23 +32,12 @@ if TYPE_CHECKING:
 __all__ = [
     "IMPUTATIONS",
     "imputed_columns",
-    "rows_to_impute",
 ]
 
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""
 DOUBT = 0.02
 """Weight of the shares of the training rows in the probabilities of levels."""
-
-
-def rows_to_impute(schema: Schema, columns: Columns) -> npt.NDArray[np.intp]:
-    """Return the rows with a missing cell in a feature that was complete in training and accepts such cells."""
-    missing = np.zeros(len(next(iter(columns.values()))), dtype=np.bool_)
-    for feature in schema.features:
-        if feature.imputed:
-            column = columns[feature.name]
-            missing |= column == None if feature.kind is FeatureKind.CATEGORICAL else np.isnan(column)  # noqa: E711
-    return np.flatnonzero(missing)
 
 
 def imputed_columns(distribution: FeatureDistribution, schema: Schema, columns: Columns) -> dict[str, npt.NDArray[Any]]:

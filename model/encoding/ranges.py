@@ -111,7 +111,7 @@ class Ranges:
         """
         if not self.features:
             return np.zeros((len(next(iter(columns.values()))), 0)), columns
-        values = np.stack([columns[name] for name in self.features], axis=1)
+        values = np.stack([*map(columns.__getitem__, self.features)], axis=1)
         inside = np.minimum(np.maximum(values, self.minima), self.maxima)
         excess = values - inside
         excess[np.isnan(excess)] = 0.0

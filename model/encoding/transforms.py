@@ -245,7 +245,7 @@ class OneHot(FeatureEncoding):
         own = (category for category in self.feature.categories if category not in self.pooled)
         return {None: -1, **{category: code for code, category in enumerate(own)}}
 
-    @property
+    @cached_property
     def others(self) -> int:
         """Number of the column for all other categories."""
         return len(self.codes) - 1

@@ -187,9 +187,9 @@ def unlike_values(
         unlike = distances is None or distances.unlike[value.row]
         if unlike or features[value.feature].kind is FeatureKind.CATEGORICAL:
             messages[value.row, value.feature] = value.message
-    for name, feature in features.items():
-        if feature.imputed:
-            for row in np.flatnonzero(is_missing(columns[name])).tolist():
+    for row in schema.incomplete(columns).tolist():
+        for name, feature in features.items():
+            if feature.imputed and is_missing(columns[name][row : row + 1]):
                 messages[row, name] = _MISSING
     if distances is not None:
         odd, far = distances.unlike.copy(), distances.within > distances.distribution.reach

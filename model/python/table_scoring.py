@@ -11,14 +11,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.answer_columns import answer_columns
 from murho.model.predictive.prediction import Place
-from murho.model.tables.columns import float_array, is_missing
+from murho.model.tables.columns import float_array
 from murho.model.tables.schema import Schema
 from murho.model.tables.schema_inference import columns_from_table, labels_from_table, target_from_table
 
@@ -96,15 +95,12 @@ class LocalScorer:
         if answer.classes is not None and not self._options.mc_error:
             places.remove(Place.NEXT)  # has epistemic_std of each class, asked or not
         written: dict[str, Any] = answer_columns(answer, self._options, places)
-        imputed = np.zeros(block.num_rows, dtype=bool)
-        for feature in self.schema.features:
-            if feature.imputed:
-                imputed |= is_missing(columns[feature.name])
-        unlike = answer.unlike | (answer.told & ~imputed)
+        imputed, unlike = self.schema.incomplete(columns), answer.unlike | answer.told
+        unlike[imputed] = answer.unlike[imputed]
         if self._warnings:
             found = self._posterior.input_warnings(columns, told=answer.told)
             written["warnings"] = warning_texts(block.num_rows, found)
-        return Scored(answer_table(written), int(unlike.sum()), int(imputed.sum()))
+        return Scored(answer_table(written), int(unlike.sum()), len(imputed))
 
 
 def score_blocks(

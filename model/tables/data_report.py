@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -275,8 +274,9 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
     """
     out = [column for column in report.columns if column.role == "left out"]
     used = [column for column in report.columns if column.role != "left out"]
-    hidden = sorted(used, key=lambda column: column.role == "feature" and not column.remarks)[MOST_COLUMNS:]
-    shown = [column for column in used if column not in hidden]
+    shown = used
+    if len(used) > MOST_COLUMNS:
+        shown = sorted(used, key=lambda column: column.role == "feature" and not column.remarks)[:MOST_COLUMNS]
     rows = [("column", "kind", "missing", "range or categories", "example"), *map(_row, shown)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines = [f"{source}: {report.rows:,} rows, {len(report.columns)} columns"]
@@ -284,10 +284,8 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
     for cells, remarks in zip(rows, [[], *(column.remarks for column in shown)], strict=True):
         row = "".join(f"  {cell.ljust(size)}" for cell, size in zip(cells, widths, strict=True)).rstrip()
         lines += [_cut(row, width or len(row)), *(f"      {text}" for text in remarks)]
-    if hidden:
-        kinds = Counter(column.found.kind for column in hidden).most_common()
-        listed = ", ".join(f"{count} {kind}" for kind, count in kinds)
-        lines.append(f"  and {len(hidden)} more columns ({listed}); --json lists all")
+    if len(used) > len(shown):
+        lines.append(f"  and {len(used) - len(shown)} more columns; --json lists all")
     lines += [f"  left out {column.name!r}: {column.found.left_out}" for column in out[:MOST_COLUMNS]]
     if len(out) > MOST_COLUMNS:
         lines.append(f"  left out {len(out) - MOST_COLUMNS} more columns; --json lists all")

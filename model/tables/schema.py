@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import repeat
+from operator import itemgetter
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -223,7 +225,7 @@ class Schema(Stored):
         Returns:
             One entry per value, sorted by row, then by feature in schema order.
         """
-        found = []
+        found: list[tuple[Feature, int]] = []
         for feature in self.features:
             column = columns[feature.name]
             if feature.kind is FeatureKind.CATEGORICAL:
@@ -233,8 +235,21 @@ class Schema(Stored):
                 outside = ~np.isnan(column)
             else:  # comparisons with NaN are false, so a missing cell is never outside
                 outside = (column < feature.minimum) | (column > feature.maximum)
-            found += [
-                UnfamiliarValue(row, feature.name, _outside_message(feature, column[row]))
-                for row in np.flatnonzero(outside).tolist()
-            ]
-        return sorted(found, key=lambda value: value.row)
+            found += zip(repeat(feature), np.flatnonzero(outside).tolist(), strict=False)
+        return [
+            UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
+            for feature, row in sorted(found, key=itemgetter(1))
+        ]
+
+    def incomplete(self, columns: Columns) -> npt.NDArray[np.intp]:
+        """Numbers of the rows with a missing cell in a feature that was complete in training and accepts such cells.
+
+        Args:
+            columns: The features' canonical columns, each ``[B]``.
+        """
+        gone = np.zeros(len(columns[self.features[0].name]), dtype=np.bool_)
+        for feature in self.features:
+            if feature.imputed:
+                column = columns[feature.name]
+                gone |= column == None if feature.kind is FeatureKind.CATEGORICAL else np.isnan(column)  # noqa: E711
+        return np.flatnonzero(gone)

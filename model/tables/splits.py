@@ -56,7 +56,6 @@ __all__ = [
     "single_rows",
     "split_in_time",
     "split_rows",
-    "take_units",
     "time_blocks",
 ]
 
@@ -250,36 +249,6 @@ def assign_folds(
         of_units[unit] = place = loads.index(min(loads))
         loads[place] += int(sizes[unit])
     return np.argsort(generator.permutation(count))[of_units][units.of_rows]
-
-
-def take_units(shuffled: NDArray[np.int64], wanted: Sequence[int], units: Units) -> tuple[NDArray[np.int64], ...]:
-    """Take parts of about the wanted numbers of rows from the front, without parting a unit.
-
-    Each part has at least one unit if any rows are wanted for it, and one unit at least is left over: with two units
-    and two wanted parts, the second part is empty.
-
-    Args:
-        shuffled: All row numbers in random order, ``[N]``.
-        wanted: Number of rows in each part.
-        units: Units of the rows.
-
-    Returns:
-        The parts, and the rows that are left, in the order of ``shuffled``.
-    """
-    of_rows = units.of_rows[shuffled]
-    _, first, sizes = np.unique(of_rows, return_index=True, return_counts=True)
-    waiting = np.argsort(first)
-    part_of_unit = np.full(len(sizes), len(wanted))
-    for part, rows in enumerate(wanted):
-        later = len(wanted) - part
-        # The nearest number of rows; of two as near the larger one.
-        excess = np.abs(np.cumsum(sizes[waiting]) - rows)
-        nearest = len(excess) - int(np.argmin(excess[::-1])) if len(excess) else 0
-        count = min(max(1, min(nearest, len(waiting) - later)), len(waiting) - 1) if rows else 0
-        part_of_unit[waiting[:count]] = part
-        waiting = waiting[count:]
-    part_of_row = part_of_unit[of_rows]
-    return tuple(shuffled[part_of_row == part] for part in range(len(wanted) + 1))
 
 
 def column_codes(column: NDArray[Any]) -> NDArray[np.int64]:
@@ -487,14 +456,16 @@ def split_rows(
         rows = np.sort(order)
         judged = order[:most_held_out]
         return Split(rows, judged, judged, folds, units=units)
-    held_out = min(most_held_out, max(3, round(HELD_OUT_SHARE * count)))
     calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
-    if calibrates:
-        held_out = max(10, held_out)
-    validation, calibration, training = take_units(
-        order, (held_out, held_out if calibrates else 0), units or Units(np.arange(count))
-    )
-    return Split(training, validation, calibration, units=units)
+    held_out = min(most_held_out, max(10 if calibrates else 3, round(HELD_OUT_SHARE * count)))
+    folds = assign_folds(order, count // held_out, units, generator)
+    # The folds with the fewest rows are held out: a large unit is learned from.
+    parts, sizes = np.unique(folds, return_counts=True)
+    validation, calibration, *_ = [*parts[np.argsort(sizes, kind="stable")][: len(parts) - 1], BASE, BASE]
+    if not calibrates:
+        calibration = BASE
+    training = order[(folds[order] != validation) & (folds[order] != calibration)]
+    return Split(training, order[folds[order] == validation], order[folds[order] == calibration], units=units)
 
 
 def split_in_time(times: NDArray[np.float64], members: int = 1, *, most_held_out: int = MOST_HELD_OUT) -> Split:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.feature_distribution import fit_feature_distribution
-from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns, rows_to_impute
+from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from tests.model.encoding.distribution_tables import mixed_columns, schema_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_copies_of_a_row_are_the_same_alone_and_in_any_batch() -> None:
     for column in columns.values():
         column[generator.random(60) < 0.4] = None if column.dtype == object else np.nan
     whole = copies(columns)
-    for row in rows_to_impute(SCHEMA, columns)[:20]:
+    for row in SCHEMA.incomplete(columns)[:20]:
         alone = copies({name: column[row : row + 1] for name, column in columns.items()})
         for name, column in alone.items():
             np.testing.assert_array_equal(column[:, 0], whole[name][:, row])
@@ -109,9 +109,9 @@ def test_cells_of_a_feature_with_missing_cells_in_training_stay_missing() -> Non
     assert not np.isnan(completed["lift"]).any()
 
 
-def test_rows_to_impute_are_those_with_a_missing_cell_in_an_imputed_feature() -> None:
+def test_incomplete_rows_are_those_with_a_missing_cell_in_an_imputed_feature() -> None:
     columns = mixed_columns(4)
     columns["kind"][1] = None
     columns["day"][3] = np.nan
-    assert rows_to_impute(SCHEMA, columns).tolist() == [1, 3]
-    assert rows_to_impute(schema_of(COLUMNS, imputed=False), columns).tolist() == []
+    assert SCHEMA.incomplete(columns).tolist() == [1, 3]
+    assert schema_of(COLUMNS, imputed=False).incomplete(columns).tolist() == []

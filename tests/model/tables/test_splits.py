@@ -1,4 +1,4 @@
-"""Which rows are held out, and from whom."""
+"""Which rows are held out together, and from whom."""
 
 from __future__ import annotations
 
@@ -6,17 +6,89 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from murho.model.tables.splits import Units, split_in_time, split_rows
+from murho.model.errors import OptionError
+from murho.model.tables.splits import BASE, Units, find_units, split_in_time, split_rows, time_blocks
 
 
-@pytest.mark.parametrize("count", [20, 49, 50, 400, 100_000])
+def features(rows: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(0).normal(size=rows)}
+
+
+def texts(values: np.ndarray) -> np.ndarray:
+    return np.array([str(value) for value in values], dtype=object)
+
+
+def test_rows_with_the_same_features_are_one_unit_and_it_is_said() -> None:
+    units = find_units({name: np.tile(column, 4) for name, column in features(60).items()})
+    assert (units.count, units.grouped) == (60, False)
+    assert (units.of_rows[:60] == units.of_rows[180:]).all()
+    assert any("240 of 240 rows have the same features" in note for note in units.notes)
+
+
+def test_in_a_table_that_looks_up_a_few_combinations_each_row_is_a_unit() -> None:
+    generator = np.random.default_rng(0)
+    columns = {"site": generator.choice(texts(np.arange(4)), 400), "on": generator.integers(0, 2, 400).astype(float)}
+    units = find_units(columns)
+    assert units.count == 400
+    assert any("only 8 different rows" in note for note in units.notes)
+    patients = {name: np.repeat(column, 10) for name, column in features(40).items()}
+    assert find_units(patients).count == 40  # with numbers of their own
+
+
+def test_groups_stay_whole_and_copies_join_them_but_coarse_features_and_missing_cells_do_not() -> None:
+    columns = features(40)
+    columns["x"][39] = columns["x"][0]
+    units = find_units(columns, {"plot": texts(np.arange(40) // 5)})
+    assert (units.grouped, units.count) == (True, 7)
+    assert len({*units.of_rows[:5].tolist(), *units.of_rows[35:].tolist()}) == 1
+    coarse = {"x": np.tile([0.0, 1.0], 100)}
+    assert find_units(coarse, {"plot": texts(np.arange(200) // 10)}).count == 20
+    assert find_units(features(6), {"plot": np.array(["a", "a", None, None, "b", "b"], dtype=object)}).count == 4
+
+
+def test_several_group_columns_make_connected_components() -> None:
+    """Rows 0 and 1 share a farm, 1 and 2 a year: no fold may part them."""
+    farm, year = texts(np.array([0, 0, 1, 2, 2, 3])), texts(np.array([5, 6, 6, 7, 8, 9]))
+    units = find_units(features(6), {"farm": farm, "year": year}).of_rows
+    assert units[0] == units[1] == units[2]
+    assert units[3] == units[4]
+    assert len(set(units.tolist())) == 3
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ({"farm": [0, 0, 1, 1], "year": [0, 1, 1, 2]}, r"--group farm --group year.*connect all rows.*column alone"),
+        ({"id": [0, 1, 2, 3]}, "another value in each row"),
+        ({"id": [0, 0, 0, 0]}, "all rows are one group"),
+    ],
+)
+def test_columns_that_make_no_groups_are_refused(groups: dict[str, list[int]], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        find_units(features(4), {name: texts(np.array(column)) for name, column in groups.items()})
+
+
+@pytest.mark.parametrize("count", [20, 49, 50, 59, 400, 100_000])
 def test_a_single_network_holds_out_rows_of_its_own(count: int) -> None:
     split = split_rows(count, seed=3)
     rows = np.concatenate([split.training, split.validation, split.calibration])
     assert sorted(rows.tolist()) == list(range(count))
-    assert len(split.calibration) == 0 or len(split.calibration) >= 10
+    assert len(split.calibration) >= 10 if count >= 50 else len(split.calibration) == 0
+    assert len(split.validation) == pytest.approx(min(0.15 * count, 10_000), rel=0.35)
     assert split.folds is None
+
+
+@pytest.mark.parametrize(("sizes", "empty"), [([30, 30], 1), ([20] * 3, 0), ([10] * 30, 0), ([270, *[10] * 3], 0)])
+def test_a_single_network_holds_out_whole_groups_and_learns_from_the_largest(sizes: list[int], empty: int) -> None:
+    of_rows = np.repeat(np.arange(len(sizes)), sizes)
+    split = split_rows(len(of_rows), seed=1, units=Units(of_rows, grouped=True))
+    parts = [set(of_rows[part].tolist()) for part in (split.training, split.validation, split.calibration)]
+    assert sum(map(len, parts)) == len(sizes)
+    assert [len(part) == 0 for part in parts].count(True) == empty
+    assert max(sizes) in {sizes[unit] for unit in parts[0]}
 
 
 @pytest.mark.parametrize("count", [50, 52, 400])
@@ -24,9 +96,7 @@ def test_with_members_every_row_is_held_out_from_exactly_one(count: int) -> None
     split = split_rows(count, seed=3, members=5)
     assert split.folds is not None
     assert split.training.tolist() == list(range(count))
-    assert split.folds.shape == (1, count)
-    sizes = np.bincount(split.folds[0])
-    assert len(sizes) == 5
+    sizes = np.bincount(split.folds[0], minlength=5)
     assert sizes.max() - sizes.min() <= 1
     groups = split.held_out(5)
     assert [group.members for group in groups] == [(0,), (1,), (2,), (3,), (4,)]
@@ -35,9 +105,7 @@ def test_with_members_every_row_is_held_out_from_exactly_one(count: int) -> None
 
 @pytest.mark.parametrize(("members", "folds"), [(2, 2), (7, 7), (15, 5)])
 def test_multiples_of_five_members_share_five_folds(members: int, folds: int) -> None:
-    split = split_rows(100, seed=3, members=members)
-    groups = split.held_out(members)
-    assert len(groups) == folds
+    groups = split_rows(100, seed=3, members=members).held_out(members)
     assert [group.members for group in groups] == [
         tuple(member for member in range(members) if member % folds == fold) for fold in range(folds)
     ]
@@ -46,79 +114,63 @@ def test_multiples_of_five_members_share_five_folds(members: int, folds: int) ->
 
 def test_two_judges_of_a_row_have_learned_from_different_rows() -> None:
     """Ten members: every row is held out from one of the first five and from one of the others, in all pairs."""
-    split = split_rows(500, seed=3, members=10)
-    groups = split.held_out(10)
-    assert sorted(group.members or () for group in groups) == [
-        (first, second) for first in range(5) for second in range(5, 10)
-    ]
+    groups = split_rows(500, seed=3, members=10).held_out(10)
+    assert sorted(group.members or () for group in groups) == [(a, b) for a in range(5) for b in range(5, 10)]
     assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(500))
     for member in range(10):
-        kept_from = sum(len(group.rows) for group in groups if member in (group.members or ()))
-        assert kept_from == 100
+        assert sum(len(group.rows) for group in groups if member in (group.members or ())) == 100
 
 
-def test_of_a_large_table_a_part_is_judged() -> None:
-    split = split_rows(100_000, seed=0, members=4)
-    assert len(split.training) == 100_000
-    assert len(split.calibration) == 10_000
-
-
-def test_tiny_tables_hold_out_nothing_or_a_few_rows() -> None:
+def test_of_a_large_table_a_part_is_judged_and_tiny_ones_hold_out_nothing_or_a_few_rows() -> None:
+    large = split_rows(100_000, seed=0, members=4)
+    assert (len(large.training), len(large.calibration)) == (100_000, 10_000)
     split = split_rows(12, seed=0, members=5)
     assert split.training is split.validation
     assert "too few" in split.describe()
     assert split_rows(30, seed=0, members=5).folds is None
 
 
-def test_another_seed_is_another_split() -> None:
-    one, other = (split_rows(60, seed, 5).folds for seed in (0, 1))
-    assert one is not None
-    assert other is not None
-    assert one.tolist() != other.tolist()
-
-
-@pytest.mark.parametrize("members", [5, 7, 10])
-def test_no_member_learns_from_a_group_that_it_judges(members: int) -> None:
-    units = Units(np.repeat(np.arange(40), 6), grouped=True)
-    split = split_rows(240, seed=3, members=members, units=units)
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(2, 30), min_size=30, max_size=40), st.integers(2, 10), st.integers(0, 5))
+def test_no_member_learns_from_a_unit_that_it_judges_and_folds_are_even(
+    sizes: list[int], members: int, seed: int
+) -> None:
+    of_rows = np.repeat(np.arange(len(sizes)), sizes)
+    split = split_rows(len(of_rows), seed, members, Units(of_rows, grouped=True))
     assert split.folds is not None
     for folds in split.folds:
-        assert all(len(set(folds[units.of_rows == unit].tolist())) == 1 for unit in range(40))
-        sizes = np.bincount(folds)
-        assert sizes.max() - sizes.min() <= 6
-    assert "40 groups" in split.describe()
+        assert all(len(set(folds[of_rows == unit].tolist())) == 1 for unit in range(len(sizes)))
+        loads = np.bincount(folds)
+        assert loads.max() - loads.min() <= max(sizes)
+    assert f"{len(sizes)} groups" in split.describe()
+
+
+def test_another_seed_is_another_split_of_rows_and_of_units() -> None:
+    for units in (None, Units(np.repeat(np.arange(20), 3))):
+        one, other = (split_rows(60, seed, 5, units).folds for seed in (0, 1))
+        assert one is not None
+        assert other is not None
+        assert one.tolist() != other.tolist()
 
 
 @pytest.mark.parametrize("groups", [2, 3])
 def test_two_or_three_groups_are_each_held_out(groups: int) -> None:
     units = Units(np.repeat(np.arange(groups), 40), grouped=True)
-    split = split_rows(40 * groups, seed=0, members=10, units=units)
-    held_out = split.held_out(10)
-    assert len(held_out) == groups
-    assert all(len(part.members or ()) == 2 for part in held_out)
+    held_out = split_rows(40 * groups, seed=0, members=10, units=units).held_out(10)
+    assert [len(part.members or ()) for part in held_out] == [2] * groups
     assert all(len(set(units.of_rows[part.rows].tolist())) == 1 for part in held_out)
-
-
-def test_a_single_network_holds_out_whole_groups() -> None:
-    units = Units(np.repeat(np.arange(30), 10), grouped=True)
-    split = split_rows(300, seed=1, units=units)
-    parts = [set(units.of_rows[part].tolist()) for part in (split.training, split.validation, split.calibration)]
-    assert sum(len(part) for part in parts) == 30
-    assert [len(part) for part in parts] == [22, 4, 4] or [len(part) for part in parts] == [20, 5, 5]
 
 
 def test_in_time_every_judge_has_learned_only_from_rows_before() -> None:
     times = np.random.default_rng(0).permutation(400).astype(float)
     split = split_in_time(times, members=10)
     assert split.folds is not None
-    assert split.forward
     groups = split.held_out(10)
     assert [group.members for group in groups] == [(fold, fold + 5) for fold in range(5)]
     for fold, group in enumerate(groups):
-        learned = times[split.folds[0] < fold]
-        assert learned.max() < times[group.rows].min()
+        assert times[split.folds[0] < fold].max() < times[group.rows].min()
     assert split.learned.tolist() == list(range(400))
-    assert split.ahead == 40.0
+    assert (split.forward, split.ahead) == (True, 40.0)
 
 
 def test_the_members_that_serve_see_as_many_of_the_newest_rows_as_they_were_judged_with() -> None:
@@ -138,27 +190,42 @@ def test_the_members_that_serve_see_as_many_of_the_newest_rows_as_they_were_judg
 
 def test_a_single_network_is_calibrated_on_the_newest_rows() -> None:
     split = split_in_time(np.arange(200.0))
-    assert split.training.max() < split.validation.min()
-    assert split.validation.max() < split.calibration.min()
-    assert [len(part) for part in (split.training, split.validation, split.calibration)] == [140, 30, 30]
+    parts = split.training, split.validation, split.calibration
+    assert np.concatenate(parts).tolist() == list(range(200))
+    assert [len(part) for part in parts] == [140, 30, 30]
     assert "in time" in split.describe()
 
 
-def test_distant_folds_part_no_unit_and_any_folds_do_where_rows_are_their_own_units() -> None:
+def test_distant_folds_part_no_unit_and_follow_each_other_in_time() -> None:
     units = Units(np.repeat(np.arange(40), 5))
     folds = split_rows(200, seed=0, members=5, units=units).distant_folds()
     assert folds is not None
     assert sorted(set(folds.tolist())) == [0, 1, 2, 3, 4]
     assert all(len(set(folds[units.of_rows == unit].tolist())) == 1 for unit in range(40))
     assert split_rows(200, seed=0, members=5).distant_folds() is None
-
-
-@pytest.mark.parametrize("members", [1, 5])
-def test_distant_folds_follow_each_other_in_time(members: int) -> None:
     times = np.random.default_rng(0).permutation(200).astype(np.float64)
-    folds = split_in_time(times, members).distant_folds()
-    assert folds is not None
-    blocks = [times[folds == fold] for fold in range(-1, int(folds.max()) + 1)]
-    assert len(blocks) == (6 if members == 5 else 3)
-    for earlier, later in pairwise(blocks):
-        assert earlier.max() < later.min()
+    for members, count in ((1, 3), (5, 6)):
+        folds = split_in_time(times, members).distant_folds()
+        assert folds is not None
+        blocks = [times[folds == fold] for fold in range(-1, int(folds.max()) + 1)]
+        assert len(blocks) == count
+        assert all(earlier.max() < later.min() for earlier, later in pairwise(blocks))
+
+
+def test_blocks_in_time_are_even_and_part_no_time() -> None:
+    times = np.random.default_rng(0).permutation(1_000).astype(float)
+    blocks = time_blocks(times, 5, base_share=0.5)
+    assert (blocks.of_rows == BASE).sum() == 500
+    assert [times[blocks.of_rows == block].min() for block in range(5)] == [500, 600, 700, 800, 900]
+    assert blocks.ahead == 100.0
+    months = np.repeat(np.arange(13.0), 30)
+    of_rows = time_blocks(months, 5, base_share=0.5).of_rows
+    assert all(len(set(of_rows[months == month].tolist())) == 1 for month in range(13))
+    assert of_rows.max() == 4
+    for newest in (1, 70):  # of two times
+        two = time_blocks(np.array([3.0] * (100 - newest) + [5.0] * newest), 5, base_share=0.5)
+        assert two.of_rows.tolist() == [BASE] * (100 - newest) + [0] * newest
+        assert two.ahead == 2.0
+    assert time_blocks(np.array([np.nan, *np.arange(20.0)]), 5, base_share=0.5).of_rows[0] == BASE
+    with pytest.raises(OptionError, match="same time"):
+        time_blocks(np.full(60, 3.0), 5, base_share=0.5)
