@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
@@ -217,9 +216,6 @@ def create_app(
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
     app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
     for routes in (predict, models, v2, invocations, health, page):
-        for route in routes.router.routes:
-            if isinstance(route, APIRoute) and route.methods == {"GET"}:
-                route.methods = {"GET", "HEAD"}  # the server leaves out the body
         app.include_router(routes.router)
     install_openapi(app, parts)
     return app

@@ -137,7 +137,6 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
     if security.enabled:
         document["components"]["securitySchemes"] = SCHEMES
     for path, operations in document["paths"].items():
-        operations.pop("head", None)
         for method, operation in operations.items():
             guarded = not security.is_open(path)
             _complete(method, operation, guarded=guarded, inference=is_inference_path(path))

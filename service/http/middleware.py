@@ -201,7 +201,10 @@ class Paths:
                     response = await answer(self.parts, scope, receive)
                     break
             else:
-                await self.app(scope, receive, send)
+                # HEAD is GET; the server, which has the scope, leaves out the body.
+                asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+                await self.app(asked, receive, send)
+                scope["route"] = asked.get("route")
                 return
         except MurhoError as error:
             response = problem_response(error, scope)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.service import health
-from murho.service.engine.scheduler import Scheduler
+from murho.service.engine.queue import Admission
 from murho.service.errors import QueueFullError
 from murho.service.http.middleware import LoopPauses
 from murho.service.predict import routes as predict
@@ -70,7 +70,7 @@ def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
     def full(*_: object) -> None:
         raise QueueFullError("Try again later.", retry_after=1)
 
-    monkeypatch.setattr(Scheduler, "require_room", full)
+    monkeypatch.setattr(Admission, "require_room", full)
     assert client.post("/predict", {"inputs": [ROW]}).status_code == 429
     assert paused.wait(60.0)
 
