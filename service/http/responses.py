@@ -9,13 +9,18 @@ import orjson
 from starlette.responses import Response
 
 from murho.service.errors import problem_details
-from murho.service.protocols.documents import error_response, is_inference_path
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope
 
-__all__ = ["JSONBytes", "handle_error", "handle_failure", "problem_response"]
+    from murho.service.errors import ProblemDetails
+
+__all__ = ["JSONBytes", "handle_error", "handle_failure", "is_inference_path", "problem_response"]
+
+
+MOST_SAID = 10
+"""Problems of one request that are told to clients that show a line, not a list."""
 
 
 class JSONBytes(Response):
@@ -39,7 +44,7 @@ def problem_response(error: Exception, scope: Scope) -> Response:
     """
     problem = problem_details(error, scope["state"].get("request_id", ""))
     if is_inference_path(scope["path"]):
-        return error_response(problem)
+        return _inference_error(problem)
     return Response(
         orjson.dumps(problem.document()),
         status_code=problem.status,
@@ -59,3 +64,24 @@ async def handle_error(request: Request, error: Exception) -> Response:
     if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         raise error
     return response
+
+
+def is_inference_path(path: str) -> bool:
+    """Returns whether a path is one of the Open Inference Protocol, whether or not there is anything at it."""
+    return path == "/v2" or path.startswith("/v2/")
+
+
+def _inference_error(problem: ProblemDetails) -> Response:
+    """Returns the answer to an error at such a path. Bad input is 400 there, as in the protocol's own description."""
+    text = problem.detail
+    if len(problem.errors) > 1:
+        said = [f"{each.pointer}: {each.message}".removeprefix(": ") for each in problem.errors[:MOST_SAID]]
+        more = len(problem.errors) - len(said)
+        text = " ".join([*said, f"And {more} more."] if more else said)
+    bad_input = problem.status == HTTPStatus.UNPROCESSABLE_ENTITY
+    return Response(
+        orjson.dumps({"error": text}),
+        status_code=HTTPStatus.BAD_REQUEST if bad_input else problem.status,
+        headers=dict(problem.headers),
+        media_type="application/json",
+    )

@@ -1,17 +1,11 @@
-"""The documents of protocols, read strictly by their types; and what is wrong with them, as each protocol says it.
-
-The Open Inference Protocol has one text for an error, `{"error": "what is wrong"}`, with a status that isn't 200.
-"""
+"""The documents of protocols, read strictly by their types; and what is wrong with them, as each protocol says it."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.responses import Response
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
@@ -21,13 +15,7 @@ from murho.service.predict.rows import JSON_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.service.errors import ProblemDetails
-
-__all__ = ["InferenceError", "Strict", "error_response", "is_inference_path", "moved", "parsed", "wrong"]
-
-MOST_SAID = 10
-"""Problems of one request that are told to clients that show a line, not a list."""
-
+__all__ = ["InferenceError", "Strict", "moved", "parsed", "wrong"]
 
 EXPECTED = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
@@ -90,24 +78,3 @@ def moved(error: BadInputError, move: Callable[[str], str]) -> BadInputError:
     """Returns an error with other pointers."""
     problems = (Problem(move(item.pointer), item.message) for item in error.problems)
     return BadInputError(problems, error.total, more=error.more)
-
-
-def is_inference_path(path: str) -> bool:
-    """Returns whether a path is one of the Open Inference Protocol, whether or not there is anything at it."""
-    return path == "/v2" or path.startswith("/v2/")
-
-
-def error_response(problem: ProblemDetails) -> Response:
-    """Returns the answer to an error at such a path. Bad input is 400 there, as in the protocol's own description."""
-    text = problem.detail
-    if len(problem.errors) > 1:
-        said = [f"{each.pointer}: {each.message}".removeprefix(": ") for each in problem.errors[:MOST_SAID]]
-        more = len(problem.errors) - len(said)
-        text = " ".join([*said, f"And {more} more."] if more else said)
-    bad_input = problem.status == HTTPStatus.UNPROCESSABLE_ENTITY
-    return Response(
-        orjson.dumps({"error": text}),
-        status_code=HTTPStatus.BAD_REQUEST if bad_input else problem.status,
-        headers=dict(problem.headers),
-        media_type="application/json",
-    )
