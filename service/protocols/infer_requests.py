@@ -192,11 +192,10 @@ def read_request(body: bytes, *, length: str | None, model: ModelLike, settings:
     """
     schema = model.schema
     size = len(body) if length is None else _header_length(length, len(body))
-    document = (
-        load_json(body[:size], settings.max_json_bytes, nan=True)
-        if size or not body
-        else _of_matrix_alone(len(body), schema)
-    )
+    if size or not body:
+        document = load_json(body[:size], settings.max_json_bytes, nan=True)
+    else:
+        document = _of_matrix_alone(len(body), schema)
     request = parsed(InferRequest, document)
     options, timeout = _options(request.parameters, settings, schema.target)
     outputs, options = _outputs(request, outputs_of(model), options)

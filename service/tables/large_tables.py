@@ -25,7 +25,7 @@ from murho.service.tables.blocks import BlockCodec
 from murho.service.tables.spool import Spool, SpooledResponse, response_of, sent_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.responses import Response
 
@@ -74,50 +74,43 @@ async def answer_in_blocks(
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    if is_plain(coding.encoding):
-        return await _answer(call, model, body, coding, writer)
-    with Spool(call.parts.spool_room) as plain:
-        await call.parts.decoder.in_thread_if(
-            True, partial(_decompress, body, coding.encoding, call.parts.settings.max_body_bytes, plain)
-        )
-        return await _answer(call, model, plain, coding, writer)
+    parts, schema, reader = call.parts, model.schema, coding.reader
+    with Spool(parts.spool_room) as plain:
+        if not is_plain(coding.encoding):
+            pieces = decompressed_pieces(body.view(), coding.encoding, parts.settings.max_body_bytes)
+            await parts.decoder.in_thread_if(True, partial(_write_all, plain, pieces))
+            body = plain
+        if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
+            return None
+        call.charge(body.size / BYTES_PER_ROW_DRAW)
+        read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
+        asked = await parts.decoder.in_thread_if(True, read)
+        writer.require_place(asked.options)
+        require_place(asked.rows, asked.options, schema, parts.settings)
+        call.admit(model, asked.rows, asked.options)
+        answer = Spool(parts.spool_room)
+        try:
+            work = _Work(call, model, asked)
+            await _through(work, body, writer, answer)
+            answered = work.finished()
+            head, tail = writer.ends(answered)
+            headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+            accepted = accepted_coding(call.headers.get("accept-encoding", ""))
+            response: Response = SpooledResponse(answer, headers, writer.media_type, head, tail)
+            if accepted is not None:
+                pieces = chain([head], sent_pieces(answer), [tail])
+                compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, accepted)
+                response = await parts.decoder.in_thread_if(True, compress)
+                answer.close()
+        except BaseException:
+            answer.close()
+            raise
+        return response
 
 
-def _decompress(body: Spool, encoding: str, most: int, plain: Spool) -> None:
-    for piece in decompressed_pieces(body.view(), encoding, most):
-        plain.write(piece)
-
-
-async def _answer(call: InFlight, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
-    """Answers a request whose body isn't compressed any more; see `answer_in_blocks`."""
-    reader = coding.reader
-    if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
-        return None
-    parts, schema = call.parts, model.schema
-    call.charge(body.size / BYTES_PER_ROW_DRAW)
-    read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
-    asked = await parts.decoder.in_thread_if(True, read)
-    writer.require_place(asked.options)
-    require_place(asked.rows, asked.options, schema, parts.settings)
-    call.admit(model, asked.rows, asked.options)
-    answer = Spool(parts.spool_room)
-    try:
-        work = _Work(call, model, asked)
-        await _through(work, body, writer, answer)
-        answered = work.finished()
-        head, tail = writer.ends(answered)
-        headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-        accepted = accepted_coding(call.headers.get("accept-encoding", ""))
-        if accepted is None:
-            return SpooledResponse(answer, headers, writer.media_type, head, tail)
-        pieces = chain([head], sent_pieces(answer), [tail])
-        compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, accepted)
-        response = await parts.decoder.in_thread_if(True, compress)
-    except BaseException:
-        answer.close()
-        raise
-    answer.close()
-    return response
+def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
+    for piece in pieces:
+        spool.write(piece)
 
 
 class _Work:

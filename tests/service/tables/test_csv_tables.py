@@ -102,13 +102,6 @@ def test_a_return_alone_ends_a_row_too(ends: bytes, monkeypatch: pytest.MonkeyPa
         assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == len(others)
 
 
-def test_a_return_and_its_new_line_may_lie_in_two_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
-    body = text_of([row] * 3, lineterminator="\r\n")
-    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", body.index(b"\r", 60) + 1)
-    assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == 3
-
-
 @pytest.mark.parametrize("lines", [b"", b"\n", b"\n" * 2_000_000])
 def test_blank_lines_are_no_rows(lines: bytes) -> None:
     with pytest.raises(BadInputError, match="no rows"):
@@ -183,23 +176,6 @@ def test_any_table_is_cut_into_its_rows_whatever_is_read_at_a_time(
     assert [table.to_pylist()[0] for table in one_by_one] == whole.to_pylist()
 
 
-@given(
-    rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=12), quoted=st.booleans(), end=st.sampled_from("\n ")
-)
-def test_a_quote_that_is_not_closed_is_told_from_cells_with_quotes(
-    rows: list[tuple[str, str]], quoted: bool, end: str
-) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
-    writer.writerows([("x", "y"), *rows])
-    whole = text.getvalue().encode()
-    assert parse_csv(whole, "t", HEADER).num_rows == len(rows)
-    open_cell = f'1,"2{end}3,4{end}'.encode()
-    line = whole.count(b"\n") + 1
-    with pytest.raises(TableError, match=f"t, line {line}: a quote opens a cell there and isn't closed"):
-        parse_csv(whole + open_cell, "t", HEADER)
-
-
 def test_a_megabyte_of_quotes_is_looked_through_at_once() -> None:
     # It took seconds and a gigabyte: each pair of quotes was a step to come back to.
     with pytest.raises(TableError, match="a row takes more than 4 MiB: is a quote not closed"):
@@ -216,10 +192,3 @@ def test_a_quote_within_a_cell_is_a_character(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'x,y\n5" pipe,2\n7" pipe,4\n')
     assert len(records(path)) == 3
-
-
-def test_a_quote_that_is_not_closed_does_not_fill_the_memory(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(b'x,y\n1,"' + b"2,3\n" * 1_000)
-    with pytest.raises(TableError, match=r"t\.csv, from byte 4 on: a row takes more than .* is a quote not closed"):
-        records(path, chunk_bytes=100, most_bytes=1_000)
