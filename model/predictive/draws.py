@@ -163,10 +163,6 @@ class Draws:
     def __len__(self) -> int:
         return len(self.members)
 
-    def first(self, samples: int) -> Draws:
-        """The first S draws, as views."""
-        return self if samples >= len(self) else self.some(slice(samples))
-
     def some(self, which: slice | Tensor) -> Draws:
         """Some of the draws: views for a slice; copies for a mask or for numbers of draws."""
         return Draws(tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip)

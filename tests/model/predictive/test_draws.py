@@ -1,63 +1,166 @@
-"""Draws are a function of (posterior, seed, k) alone."""
+"""Draws: each exact by itself, balanced together, a function of seed, number and members alone, kept within limits."""
 
 from __future__ import annotations
 
+import gc
+import hashlib
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.nn import functional
 
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
-from murho.model.predictive.draws import ONE, make_draws, mean_network
+from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import (
+    BLOCK,
+    ONE,
+    DrawCache,
+    DrawMaker,
+    coupled_normals,
+    make_draws,
+    mean_network,
+)
+from murho.model.predictive.torch_engine import forward
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from unittest.mock import Mock
+
     from torch import Tensor
+
+    from murho.model.predictive.draws import Draws
+
+
+def normals(seed: int, block: int, members: int, count: int) -> np.ndarray:
+    """The numbers of one block of draws, ``[BLOCK, P]``."""
+    generator = np.random.Philox(key=seed, counter=[0, 0, 0, block])
+    return np.asarray(coupled_normals(generator, block, members, count).double())
+
+
+def _own(block: int, member: int, members: int) -> list[int]:
+    return [place for place in range(BLOCK) if (BLOCK * block + place) % members == member]
+
+
+def test_another_seed_or_block_gives_other_draws() -> None:
+    first = normals(1, 0, 1, 10)
+    assert not np.array_equal(first, normals(2, 0, 1, 10))
+    assert not np.array_equal(first, normals(1, 1, 1, 10))
+    assert np.isfinite(normals(2**63 - 1, 3, 2, 10)).all()
+
+
+def test_the_words_of_the_generator_are_known() -> None:
+    """A checkpoint keeps answers of draws: another version of NumPy must not give other draws."""
+    words = np.random.Philox(key=7, counter=[0, 0, 0, 3]).random_raw(1000)
+    assert hashlib.sha256(words.astype("<u8").tobytes()).hexdigest()[:16] == "746950e1476b0b85"
+
+
+@pytest.mark.parametrize("members", [1, 5, 24, 64])
+@pytest.mark.parametrize("block", [0, 7])
+def test_the_draws_of_a_member_sum_to_zero_over_a_block(members: int, block: int) -> None:
+    drawn = normals(3, block, members, 50)
+    for member in range(members):
+        own = _own(block, member, members)
+        if len(own) > 1:
+            np.testing.assert_allclose(drawn[own].sum(axis=0), 0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("members", "block"), [(1, 0), (5, 1), (20, 3), (64, 1)])
+def test_each_draw_is_standard_normal_and_pairs_correlate_as_promised(members: int, block: int) -> None:
+    count = 40_000  # the numbers of a draw are independent repetitions of one and the same experiment
+    drawn = normals(11, block, members, count)
+    error = count**-0.5
+    assert np.abs(drawn.mean(axis=1)).max() < 4.5 * error
+    assert np.abs((drawn**3).mean(axis=1)).max() < 4.5 * 15.0**0.5 * error
+    assert np.abs((drawn**4).mean(axis=1) - 3.0).max() < 4.5 * 96.0**0.5 * error
+    expected = np.eye(BLOCK)
+    for member in range(members):
+        own = _own(block, member, members)
+        for a in own:
+            for b in own:
+                expected[a, b] = 1.0 if a == b else -1.0 / (len(own) - 1)
+    assert np.abs(drawn @ drawn.T / count - expected).max() < 5.5 * 2.0**0.5 * error
+
+
+def test_the_tails_are_those_of_a_normal_distribution_and_the_numbers_of_a_draw_are_independent() -> None:
+    drawn = np.concatenate([normals(5, block, 64, 100_000).ravel() for block in range(3)])
+    for limit, share in ((3.0, 2.699796e-3), (4.0, 6.334248e-5)):
+        found = np.count_nonzero(np.abs(drawn) > limit)
+        assert abs(found - share * drawn.size) < 4.5 * (share * drawn.size) ** 0.5
+    draws = np.stack([normals(seed, 0, 2, 6)[4] for seed in range(1000)])
+    assert np.abs(np.cov(draws.T) - np.eye(6)).max() < 5.0 * (2.0 / 1000) ** 0.5
+    squares = (normals(7, 0, 4, 8000) ** 2).sum(axis=0)  # quadratic functions lose little
+    assert squares.var() / (2.0 * BLOCK * 8 / 7) == pytest.approx(1.0, abs=0.1)
 
 
 def _network(
-    members: int = 2, hidden: tuple[int, ...] = (8, 5), *, skip: bool = False
+    members: int = 2, hidden: tuple[int, ...] = (8, 5), *, skip: bool = False, wider: float = 2.0
 ) -> tuple[dict[str, Tensor], Architecture]:
-    architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="sigmoid", members=members, skip=skip)
+    architecture = Architecture(3, hidden, 2, "sigmoid", members=members, skip=skip)
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        network.rho.add_(2.0)
+        network.rho.add_(wider)
     return {name: tensor.detach() for name, tensor in network.named_tensors().items()}, architecture
 
 
-def test_the_first_draws_do_not_depend_on_how_many_follow() -> None:
-    tensors, architecture = _network()
-    few = make_draws(tensors, architecture, seed=5, samples=6)
-    many = make_draws(tensors, architecture, seed=5, samples=20)
-    for a, b in zip(few.weights + few.biases, many.first(6).weights + many.first(6).biases, strict=True):
+def _assert_same(one: Draws, other: Draws) -> None:
+    assert torch.equal(one.members, other.members)
+    for a, b in zip(one.layers, other.layers, strict=True):
         assert torch.equal(a, b)
 
 
-def test_draws_have_the_posteriors_mean_and_sigma() -> None:
+def test_draws_depend_neither_on_the_number_of_threads_nor_on_how_many_follow_or_went_before() -> None:
+    before, (tensors, architecture) = torch.get_num_threads(), _network()
+    many = make_draws(tensors, architecture, seed=4, samples=100)
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            for samples in (1, 31, 32, 33, 99):
+                _assert_same(make_draws(tensors, architecture, seed=4, samples=samples), many.some(slice(samples)))
+    finally:
+        torch.set_num_threads(before)
+    later = make_draws(tensors, architecture, seed=4, samples=BLOCK, start=2 * BLOCK)
+    _assert_same(later, many.some(slice(2 * BLOCK, 3 * BLOCK)))
+
+
+def test_the_mean_of_a_linear_model_is_that_of_mu_after_blocks() -> None:
+    tensors, architecture = _network(3, (), wider=3.0)
+    rows = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
+    outputs = forward(make_draws(tensors, architecture, seed=0, samples=6 * BLOCK), rows)[..., 0]
+    by_mu = forward(mean_network(tensors, architecture), rows)[..., 0].mean(dim=0)
+    assert float(outputs.std(dim=0).min()) > 0.05
+    torch.testing.assert_close(outputs.mean(dim=0), by_mu, rtol=1e-5, atol=1e-5)
+
+
+def test_draws_have_the_posteriors_mean_and_sigma_and_go_round_the_members() -> None:
     tensors, architecture = _network(members=1)
     drawn = make_draws(tensors, architecture, seed=0, samples=4000)
     mu, sigma = tensors["layers.0.weight.mu"][0], functional.softplus(tensors["layers.0.weight.rho"][0])
-    error = (drawn.weights[0].mean(dim=0) - mu) / (sigma / 4000**0.5)
-    assert float(error.abs().max()) < 5.0
+    assert float(((drawn.weights[0].mean(dim=0) - mu) / (sigma / 4000**0.5)).abs().max()) < 5.0
     torch.testing.assert_close(drawn.weights[0].std(dim=0), sigma, rtol=0.06, atol=0.0)
-
-
-def test_draws_go_round_the_members() -> None:
     tensors, architecture = _network(members=2)
     quiet = {name: tensor.fill_(-40.0) if name.endswith("rho") else tensor for name, tensor in tensors.items()}
     drawn = make_draws(quiet, architecture, seed=0, samples=5)
     assert drawn.members.tolist() == [0, 1, 0, 1, 0]
-    for draw, member in enumerate(drawn.members.tolist()):
-        torch.testing.assert_close(drawn.weights[0][draw], tensors["layers.0.weight.mu"][member])
+    torch.testing.assert_close(drawn.weights[0], tensors["layers.0.weight.mu"][drawn.members])
 
 
+@pytest.mark.parametrize("hidden", [(), (4,), (8, 5)])
 @pytest.mark.parametrize("skip", [False, True])
-def test_the_mean_network_is_mu_bit_for_bit(skip: bool) -> None:
-    tensors, architecture = _network(members=2, skip=skip)
+def test_the_mean_network_is_mu_bit_for_bit_and_some_draws_are_those_draws(hidden: tuple[int, ...], skip: bool) -> None:
+    tensors, architecture = _network(members=3, hidden=hidden, skip=skip)
     means = mean_network(tensors, architecture)
-    for index in range(3):
+    for index in range(len(hidden) + 1):
         assert torch.equal(means.weights[index], tensors[f"layers.{index}.weight.mu"])
         assert torch.equal(means.biases[index], tensors[f"layers.{index}.bias.mu"])
+    drawn = make_draws(tensors, architecture, seed=1, samples=10)
+    of_two = drawn.some(torch.isin(drawn.members, torch.tensor([0, 2])))
+    for some, every in zip(of_two.weights + of_two.biases, drawn.weights + drawn.biases, strict=True):
+        assert torch.equal(some, every[[0, 2, 3, 5, 6, 8, 9]])
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
@@ -66,13 +169,99 @@ def test_the_unit_that_is_always_1_is(activation: str) -> None:
     torch.testing.assert_close(one, torch.ones(50), rtol=0.0, atol=1.2e-7)
 
 
-@pytest.mark.parametrize("hidden", [(), (4,), (8, 5)])
-@pytest.mark.parametrize("skip", [False, True])
-def test_draws_of_some_members_are_those_draws(hidden: tuple[int, ...], skip: bool) -> None:
-    tensors, architecture = _network(members=3, hidden=hidden, skip=skip)
-    drawn = make_draws(tensors, architecture, seed=1, samples=10)
-    of_two = drawn.some(torch.isin(drawn.members, torch.tensor([0, 2])))
-    chosen = [0, 2, 3, 5, 6, 8, 9]
-    assert len(of_two) == len(chosen)
-    for some, every in zip(of_two.weights + of_two.biases, drawn.weights + drawn.biases, strict=True):
-        assert torch.equal(some, every[chosen])
+TENSORS, ARCHITECTURE = _network()
+BYTES = make_draws(TENSORS, ARCHITECTURE, seed=0, samples=1).nbytes
+"""Of one draw."""
+
+
+def _kept(*, most_seeds: int = 4, most_draws: int = 100, room: DrawRoom | None = None) -> DrawCache:
+    room = room or DrawRoom(most_draws * BYTES)
+    return DrawCache(TENSORS, ARCHITECTURE, torch.device("cpu"), most_seeds=most_seeds, room=room)
+
+
+def _draws(cache: DrawCache) -> int:
+    return sum(kept.draws.nbytes for kept in cache.kept.values()) // BYTES
+
+
+@pytest.fixture
+def made() -> Iterator[Mock]:
+    """Counts how often draws are made."""
+    with patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make:
+        yield make
+
+
+def test_what_is_kept_of_a_seed_answers_for_fewer_draws_and_begins_more(made: Mock) -> None:
+    kept = _kept()
+    many = kept.first(20, seed=5)
+    for samples in (1, 7, 20):
+        few = kept.first(samples, seed=5)
+        assert len(few) == samples
+        _assert_same(few, many.some(slice(samples)))
+    assert made.call_count == 1
+    _assert_same(many, kept.first(30, seed=5).some(slice(20)))
+    assert (made.call_count, len(kept.kept)) == (2, 1)
+
+
+def test_the_seed_not_asked_for_the_longest_goes_first(made: Mock) -> None:
+    kept = _kept(most_seeds=2)
+    for seed, makes in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4)):
+        kept.first(4, seed)
+        assert made.call_count == makes
+    assert len(kept.kept) == 2
+
+
+def test_bytes_are_bounded_and_draws_beyond_the_bound_are_kept_alone(made: Mock) -> None:
+    kept = _kept(most_draws=10)
+    for seed in (0, 1, 2, 2):
+        kept.first(5, seed)
+    assert (len(kept.kept), _draws(kept), made.call_count) == (2, 10, 3)
+    for _ in range(2):
+        assert len(kept.first(30, 3)) == 30
+    assert (len(kept.kept), _draws(kept), made.call_count) == (1, 30, 4)
+
+
+def test_the_caches_of_a_room_share_its_bytes(made: Mock) -> None:
+    room = DrawRoom(10 * BYTES)
+    one, other = _kept(room=room), _kept(room=room)
+    one.first(5, 0)
+    other.first(4, 0)
+    one.first(5, 0)
+    other.first(4, 1)  # the room is full: the other cache's first seed was not used the longest
+    assert (list(one.kept), list(other.kept)) == ([0], [1])
+    room.make_room(4 * BYTES)
+    assert (list(one.kept), list(other.kept)) == ([], [1])
+    del other
+    gc.collect()
+    one.first(10, 2)  # what is gone with its cache takes no room
+    one.first(10, 2)
+    assert made.call_count == 4
+
+
+@pytest.mark.parametrize("most", [1, 100, 256])
+def test_parts_are_the_same_draws_in_no_more_memory_than_allowed(most: int, made: Mock) -> None:
+    """Of draws beyond the bound none is kept, and one block is made at a time."""
+    kept, fresh = _kept(most_draws=most), _kept(most_draws=1000)
+    for _ in range(2):
+        start, whole = 0, fresh.first(256, 5)
+        for part in kept.parts(256, 5):
+            _assert_same(part, whole.some(slice(start, start + len(part))))
+            assert max(len(part), _draws(kept)) <= max(BLOCK, most)
+            start += len(part)
+        assert start == 256
+    assert (made.call_count == 2) == (most >= 256)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 40),
+)
+def test_whatever_was_asked_before_draws_are_the_same_and_bounds_hold(
+    requests: list[tuple[int, int]], most_seeds: int, most_draws: int
+) -> None:
+    kept = _kept(most_seeds=most_seeds, most_draws=most_draws)
+    for seed, samples in requests:
+        _assert_same(kept.first(samples, seed), _kept().first(samples, seed))
+        assert 1 <= len(kept.kept) <= most_seeds
+        assert _draws(kept) <= max(most_draws, 12)

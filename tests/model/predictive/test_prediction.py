@@ -1,21 +1,59 @@
-"""Options and answers: plain data with the contract's defaults."""
+"""Options, answers, the table of their fields, and the columns that are made of them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
+from itertools import chain
+from typing import Any
 
-from murho.model.predictive.prediction import PredictOptions
+import numpy as np
+import pytest
+
+from murho.model.predictive.answer_columns import answer_columns, label, names_of_classes, table_columns
+from murho.model.predictive.prediction import (
+    CLASS_FIELDS,
+    NUMBER_FIELDS,
+    AnswerField,
+    Axis,
+    ClassPrediction,
+    MonteCarloError,
+    Place,
+    Prediction,
+    PredictOptions,
+    Unit,
+    answer_size,
+    arrays_of,
+    level_hint,
+)
+
+CLASSES = ("a", "b_c", "{}")
+TABLE = np.arange(6.0).reshape(2, 3)
+SETS = np.array([[True, False, True], [False, True, False]])
+OPTIONS = PredictOptions(samples=5, percentiles=(5.0, 97.5), draws=True)
+ABOUT_CLASSES = ClassPrediction(
+    5,
+    0,
+    calibrated=True,
+    classes=CLASSES,
+    prediction=np.array([2, 0]),
+    probabilities=TABLE,
+    epistemic_std=TABLE + 10,
+    entropy=np.array([0.1, 0.2]),
+    epistemic_entropy=np.array([0.0, 0.1]),
+    percentiles=np.arange(12.0).reshape(2, 3, 2),
+    prediction_set=SETS,
+    draws=np.zeros((2, 5, 3)),
+    mc_error=MonteCarloError(probabilities=np.zeros((2, 3))),
+)
 
 
 def test_unasked_it_is_256_draws_of_a_new_observation_calibrated_and_three_percentiles() -> None:
+    asked = {"samples": 256, "percentiles": (5.0, 50.0, 95.0), "noise": True, "calibrated": True}
     options = PredictOptions()
-    assert (options.samples, options.percentiles, options.seed) == (256, (5.0, 50.0, 95.0), None)
-    assert options.noise
-    assert options.calibrated
-    assert options.thresholds == ()
-    assert not options.draws
-    assert not options.mc_error
+    assert {name: getattr(options, name) for name in asked} == asked
+    assert not any((options.seed, options.thresholds, options.draws, options.mc_error))
 
 
 def test_it_brings_neither_numpy_nor_torch() -> None:
@@ -25,3 +63,88 @@ def test_it_brings_neither_numpy_nor_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("table", "kind"), [(NUMBER_FIELDS, Prediction), (CLASS_FIELDS, ClassPrediction)])
+def test_every_array_of_a_prediction_has_its_field(table: tuple[AnswerField, ...], kind: Any) -> None:
+    facts = {"samples", "seed", "calibrated", "classes", "unlike", "told"}
+    assert {field.name for field in table} == {field.name for field in fields(kind)} - facts
+    (of_errors,) = (field for field in table if field.parts)
+    assert {part.name for part in of_errors.parts} <= {part.name for part in fields(MonteCarloError)}
+    for field in chain.from_iterable(whole.parts or (whole,) for whole in table):
+        assert field.axes[0] is Axis.ROWS
+        named = {axis for axis in field.axes[1:] if f"{{{axis}}}" in field.column}
+        whole = field.unit is Unit.CLASS_SET or Axis.SAMPLES in field.axes
+        assert named == (set() if whole else set(field.axes[1:]))
+
+
+def test_options_that_are_off_leave_their_fields_out() -> None:
+    everything = PredictOptions(thresholds=(1.0,), draws=True, mc_error=True)
+    for table, extra in ((NUMBER_FIELDS, {"exceedance", "draws", "mc_error"}), (CLASS_FIELDS, {"draws", "mc_error"})):
+        asked = {field.name for field in table if field.is_in(PredictOptions())}
+        assert {field.name for field in table if field.is_in(everything)} - asked == extra
+
+
+def test_the_arrays_of_a_prediction_are_those_of_its_fields() -> None:
+    found = arrays_of(ABOUT_CLASSES)
+    assert len(found) == len(CLASS_FIELDS) == 9
+    assert answer_size(ABOUT_CLASSES) == 2 + 6 + 6 + 2 + 2 + 12 + 6 + 30 + 6
+
+
+def test_a_table_of_classes_has_the_columns_of_murho_predict_then_further_ones_and_lists_last() -> None:
+    columns = answer_columns(ABOUT_CLASSES, OPTIONS)
+    assert list(columns) == ["prediction", "p_a", "p_b_c", "p_{}", "entropy", "epistemic_entropy", "prediction_set"]
+    assert columns["prediction"].tolist() == ["{}", "a"]
+    assert columns["prediction_set"].tolist() == [["a", "{}"], ["b_c"]]
+    assert columns["p_b_c"].tolist() == [1.0, 4.0]
+    every = table_columns(ABOUT_CLASSES, OPTIONS)
+    assert list(every)[7:] == [
+        *(f"epistemic_std_{name}" for name in CLASSES),
+        *(f"p{level}_{name}" for name in CLASSES for level in ("5", "97.5")),
+        "draws",
+    ]
+    assert every["p97.5_b_c"].cells(CLASSES).tolist() == [3.0, 9.0]
+
+
+def test_a_table_of_numbers_has_the_columns_of_murho_predict() -> None:
+    ones = np.ones(3)
+    spreads: dict[str, Any] = {"std": ones, "epistemic_std": ones, "aleatoric_std": ones}
+    prediction = Prediction(4, 0, calibrated=True, mean=ones, **spreads, percentiles=np.eye(3))
+    columns = answer_columns(prediction, PredictOptions(samples=4))
+    assert list(columns) == ["mean", "std", "epistemic_std", "aleatoric_std", "p5", "p50", "p95"]
+    assert columns["p50"].tolist() == [0.0, 1.0, 0.0]
+
+
+def test_without_draws_columns_are_there_and_empty() -> None:
+    options = PredictOptions(samples=0, thresholds=(2.0,), draws=True, mc_error=True)
+    numbers = answer_columns(Prediction(0, 0, calibrated=False, mean=np.ones(2)), options, tuple(Place))
+    errors = ["mean_mc_error", "std_mc_error", *(f"p{level}_mc_error" for level in (5, 50, 95))]
+    assert list(numbers)[-7:] == ["exceedance_2", *errors, "draws"]
+    assert np.isnan(numbers["std"]).all()
+    assert numbers["draws"].shape == (2, 0)
+    mean_only = ClassPrediction(
+        0, 0, calibrated=False, classes=CLASSES, prediction=np.zeros(2, dtype=np.int64), probabilities=np.ones((2, 3))
+    )
+    classes = answer_columns(mean_only, options, tuple(Place))
+    assert classes["prediction_set"].tolist() == [None, None]
+    assert np.isnan(classes["epistemic_entropy"]).all()
+    assert classes["draws"].shape == (2, 0, 3)
+
+
+def test_names_of_sets_are_in_the_order_of_the_classes() -> None:
+    assert names_of_classes(SETS[:0], Unit.CLASS_SET, CLASSES) == []
+    assert names_of_classes(np.array([[False] * 3, [True] * 3]), Unit.CLASS_SET, CLASSES) == [[], list(CLASSES)]
+    assert names_of_classes(np.array([1, 1]), Unit.CLASS, CLASSES) == ["b_c", "b_c"]
+
+
+@pytest.mark.parametrize(("value", "text"), [(5.0, "5"), (97.5, "97.5"), (-0.1, "-0.1"), (1e300, "1e+300")])
+def test_a_number_has_its_shortest_text(value: float, text: str) -> None:
+    assert label(value) == text
+
+
+@pytest.mark.parametrize("levels", [(), (5.0, 50.0, 95.0), (0.5, 99.5), (1.0,)])
+def test_levels_that_look_like_shares_get_a_hint(levels: tuple[float, ...]) -> None:
+    assert level_hint(levels) is None
+    hint = level_hint((0.05, 0.5, 0.95)) or ""
+    assert "0.05, 0.5, 0.95 are all below 1 %" in hint
+    assert hint.endswith("ask for 5, 50, 95.")

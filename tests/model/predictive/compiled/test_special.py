@@ -1,11 +1,13 @@
-"""Compiled functions against PyTorch's and NumPy's."""
+"""Compiled functions against PyTorch's and NumPy's, in double precision."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from murho.model.compiling import complement, exponential, quick_exponential
+from murho.model.predictive.compiled.network import silu
 
 
 def test_the_exponential_is_right_to_3e_14_and_stays_finite() -> None:
@@ -23,3 +25,23 @@ def test_the_scaled_complementary_error_function_is_right_to_1e_14() -> None:
     values = np.concatenate((np.linspace(0.0, 30.0, 3001), np.logspace(1.0, 100.0, 199)))
     found = np.array([complement(value) for value in values])
     np.testing.assert_allclose(found, torch.special.erfcx(torch.from_numpy(values)).numpy(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("count", [1, 7, 64, 20_001])
+def test_it_is_the_silu_to_a_few_units_in_the_last_place(count: int) -> None:
+    values = np.linspace(-80.0, 80.0, count, dtype=np.float32)
+    exact = values.astype(np.float64) / (1.0 + np.exp(-values.astype(np.float64)))
+    silu(values)
+    assert (np.abs(values - exact) <= 6e-7 * np.abs(exact) + 2e-9).all()
+
+
+def test_extremes_and_numbers_that_are_none_stay_what_they_are() -> None:
+    values = np.array([0.0, -200.0, 200.0, -3e38, 3e38, np.inf, np.nan], dtype=np.float32)
+    silu(values)
+    assert values[0] == 0.0
+    assert values[1] == pytest.approx(0.0, abs=1e-30)
+    assert values[2] == 200.0
+    assert abs(values[3]) <= 4.0
+    assert values[4] == np.float32(3e38)
+    assert values[5] == np.inf
+    assert np.isnan(values[6])
