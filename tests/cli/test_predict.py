@@ -275,7 +275,7 @@ def test_what_is_no_address_is_told() -> None:
 
 def test_the_only_model_of_a_service_needs_no_name() -> None:
     def serving(*names: str) -> Client:
-        models = [{"name": name, "version": "1"} for name in names]
+        models = [DESCRIBED | {"name": name} for name in names]
         return client_of(
             lambda request: httpx2.Response(
                 200, json={"models": models} if request.url.path == "/models" else DESCRIBED | {"name": "rent"}
