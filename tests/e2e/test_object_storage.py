@@ -1,4 +1,4 @@
-"""Real processes, and a real S3 server behind a proxy that can be down, silent and slow."""
+"""Real processes, real S3 behind a proxy that can be down, silent or slow, and emulators of Google's and Azure's."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import httpx
-import pyarrow as pa
 import pytest
 
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.test_versions import refused, version_of
-from tests.e2e.traffic import wait_until as until
+from tests.e2e.traffic import OneRow, offline, wait_until
+from tests.model.checkpoint.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
 from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
@@ -32,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.model.checkpoint.cloud_servers import Cloud
     from tests.model.checkpoint.s3_server import S3Server
 
+pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "object_storage.md"
 
 
@@ -74,43 +71,10 @@ def place(server: S3Server, tmp_path: Path, request: pytest.FixtureRequest) -> I
         yield Place(re.sub(r"\W+", "-", request.node.name), proxy, tmp_path)
 
 
-class Load:
-    """Clients that ask the recorded rows one request after the other, and check every answer.
-
-    Attributes:
-        versions: Versions that answered.
-        slowest: Seconds of the slowest answer.
-    """
-
-    def __init__(self, service: Service, clients: int = 2) -> None:
-        self.versions: set[str] = set()
-        self.slowest = 0.0
-        self._service, self._ending = service, threading.Event()
-        self._threads = ThreadPoolExecutor(clients)
-        self._clients = [self._threads.submit(self._ask) for _ in range(clients)]
-
-    def _ask(self) -> None:
-        posterior = Posterior.load(RENTS)
-        columns = columns_from_table(pa.Table.from_pylist(ROWS), posterior.schema)
-        then = posterior.predict(columns, PredictOptions()).mean
-        with httpx.Client(base_url=self._service.address, timeout=30) as client:
-            while not self._ending.is_set():
-                began = time.perf_counter()
-                response = client.post("/models/rents/predict", json={"inputs": ROWS[:1]})
-                self.slowest = max(self.slowest, time.perf_counter() - began)
-                assert response.status_code == 200, response.text
-                answer = response.json()
-                assert answer["mean"][0] == pytest.approx(then[0], rel=1e-4)
-                self.versions.add(answer["model"]["version"])
-
-    def __enter__(self) -> Load:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._ending.set()
-        for client in self._clients:
-            client.result(30)
-        self._threads.shutdown()
+def loaded(service: Service) -> OneRow:
+    """Clients that ask for a row of ``rents`` again and again."""
+    mean = float(offline(Posterior.load(RENTS), {"inputs": ROWS[:1]}).mean[0])
+    return OneRow(service.address, "rents", ROWS[0], lambda _: mean, clients=2)
 
 
 def read_object(storage: ObjectStorage, path: str) -> bytes:
@@ -121,29 +85,12 @@ def listed(service: Service) -> bool:
     return "murho_checkpoints_listed 1.0" in service.client.get("/metrics").text
 
 
-@pytest.mark.slow
-def test_a_new_version_is_swapped_in_and_no_request_is_lost(place: Place) -> None:
-    place.publish()
-    with place.serve() as service:
-        service.wait_for_line("(Ready: )")
-        assert place.url in service.log()
-        with Load(service) as load:
-            until(lambda: load.versions == {"1"})
-            place.publish()
-            until(lambda: version_of(service, "rents") == "2")
-            until(lambda: "2" in load.versions)
-        assert listed(service)
-        assert "Traceback" not in service.log()
-        assert service.stop() == 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("lie", ["cut", "changed", "missing", "manifest"])
 def test_a_version_that_lies_is_refused_and_the_old_one_serves(place: Place, lie: str) -> None:
     place.publish()
     with place.serve() as service:
         service.wait_for_line("(Ready: )")
-        with Load(service) as load:
+        with loaded(service) as load:
             storage, path = place.store.storage, "rents/2/model.safetensors"
             manifest = (RENTS / "model.json").read_bytes()
             good = (RENTS / "model.safetensors").read_bytes()
@@ -152,46 +99,44 @@ def test_a_version_that_lies_is_refused_and_the_old_one_serves(place: Place, lie
                 storage.write(path, wrong)
             sent = manifest[:-30] if lie == "manifest" else manifest
             storage.write("rents/2/model.json", sent)
-            until(lambda: "2" in refused(service, "rents") and "yet" not in refused(service, "rents")["2"])
+            wait_until(lambda: "2" in refused(service, "rents") and "yet" not in refused(service, "rents")["2"])
             assert place.url in refused(service, "rents")["2"]
             assert version_of(service, "rents") == "1"
             storage.write(path, good)
             storage.write("rents/2/model.json", manifest)
-            until(lambda: version_of(service, "rents") == "2")
-            until(lambda: "2" in load.versions)
+            wait_until(lambda: version_of(service, "rents") == "2")
+            wait_until(lambda: "2" in load.versions)
         assert "checkpoint refused" in service.log()
         assert "Traceback" not in service.log()
 
 
-@pytest.mark.slow
 def test_slow_and_silent_objects_hold_no_request_back(place: Place) -> None:
     place.publish()
     with place.serve() as service:
         service.wait_for_line("(Ready: )")
-        with Load(service) as load:
+        with loaded(service) as load:
             place.proxy.rate = 10_000.0
             place.proxy.mode = "slow"
             place.publish()
             time.sleep(1.0)
             asked = load.slowest
             assert version_of(service, "rents") == "1"
-            until(lambda: version_of(service, "rents") == "2", 60)
+            wait_until(lambda: version_of(service, "rents") == "2", 60)
             assert max(asked, load.slowest) < 30.0  # what is slow is the storage: no request waits for it
             place.proxy.mode = "silent"
             place.publish()
-            until(lambda: not listed(service), 120)
+            wait_until(lambda: not listed(service), 120)
             place.proxy.mode = "forwards"
-            until(lambda: version_of(service, "rents") == "3", 120)
+            wait_until(lambda: version_of(service, "rents") == "3", 120)
         assert "Traceback" not in service.log()
         assert service.stop() == 0
 
 
-@pytest.mark.slow
 def test_the_network_gone_for_a_minute_leaves_the_service_serving_what_it_has(place: Place) -> None:
     place.publish()
     with place.serve(watch_seconds="1") as service:
         service.wait_for_line("(Ready: )")
-        with Load(service) as load:
+        with loaded(service) as load:
             place.proxy.mode = "down"
             end = time.monotonic() + 60.0
             while time.monotonic() < end:
@@ -201,14 +146,13 @@ def test_the_network_gone_for_a_minute_leaves_the_service_serving_what_it_has(pl
             assert "can't be listed" in refused(service, "")[""]
             place.publish()
             place.proxy.mode = "forwards"
-            until(lambda: "2" in load.versions, 60)
+            wait_until(lambda: "2" in load.versions, 60)
         log = service.log()
         assert log.count("checkpoints can't be listed") == 1
         assert log.count("checkpoints can be listed again") == 1
         assert "Traceback" not in log
 
 
-@pytest.mark.slow
 def test_a_service_that_starts_without_its_storage_is_ready_once_it_is_there(place: Place) -> None:
     place.publish()
     place.proxy.mode = "down"
@@ -220,17 +164,28 @@ def test_a_service_that_starts_without_its_storage_is_ready_once_it_is_there(pla
         assert version_of(service, "rents") == "1"
 
 
-@pytest.mark.slow
-def test_commands_write_to_and_read_from_a_storage(server: S3Server, tmp_path: Path) -> None:
-    url, cars = f"s3://{BUCKET}/commands", ROOT / "examples" / "cars.csv"
-    environment = {**os.environ, **s3_environment(server.port), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+@pytest.mark.parametrize("kind", ["s3", *CLOUDS])
+def test_commands_write_to_and_read_from_a_storage(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with ExitStack() as stack:
+        if kind == "s3":
+            request.getfixturevalue("server")
+            bucket = f"s3://{BUCKET}"
+        else:
+            cloud = stack.enter_context(cloud_server(kind, tmp_path))
+            stack.enter_context(in_cloud_environment(cloud.environment()))
+            bucket = cloud.url
+        _write_and_read(f"{bucket}/commands", tmp_path)
+
+
+def _write_and_read(url: str, tmp_path: Path) -> None:
+    cars = ROOT / "examples" / "cars.csv"
 
     def murho(*words: object, code: int = 0) -> str:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            done = call_murho(*words, "--checkpoints", url, cwd=tmp_path, code=code)
-            return done.stdout if code == 0 else done.stderr
+        done = call_murho(*words, "--checkpoints", url, cwd=tmp_path, code=code)
+        return done.stdout if code == 0 else done.stderr
 
     said = murho("train", cars, "--target", "Miles_per_Gallon", "--epochs", 3, "--hidden", 8, "--members", 1)
     assert f"saved {url}/cars/1" in said
@@ -248,11 +203,12 @@ def test_commands_write_to_and_read_from_a_storage(server: S3Server, tmp_path: P
     murho("report", "cars")
     assert (tmp_path / "cars-report.html").is_file()
     assert "has no version '9'" in murho("predict", cars, "--model", "cars", "--version", "9", code=1)
-    left = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert left == []
+    shutil.copytree(RENTS, tmp_path / "local" / "rents" / "1")
+    call_murho("publish", tmp_path / "local" / "rents" / "1", url, cwd=tmp_path)
+    assert [each["name"] for each in json.loads(murho("models", "--json"))["models"]] == ["cars", "rents"]
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-@pytest.mark.slow
 def test_the_page_on_object_storage_works_as_typed(server: S3Server, tmp_path: Path) -> None:
     text = PAGE.read_text()
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -291,3 +247,38 @@ def _serve_and_ask(words: list[str], environment: dict[str, str], directory: Pat
             service.client.close()
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="module", params=CLOUDS)
+def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with (
+        cloud_server(request.param, tmp_path_factory.mktemp(request.param)) as cloud,
+        in_cloud_environment(cloud.environment()),
+    ):
+        yield cloud
+
+
+def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: Cloud, tmp_path: Path) -> None:
+    """Two clients ask all the time; no request is lost or wrong."""
+    store = ObjectStore(f"{cloud.url}/served")
+    store.publish(RENTS, "rents")
+    with Proxy(cloud.port) as proxy:
+        environment = cloud.environment(proxy.port)
+        with serve(store.place, tmp_path / "log", environment, watch_seconds="0.2") as service:
+            service.wait_for_line("(Ready: )")
+            with loaded(service) as load:
+                wait_until(lambda: load.versions == {"1"})
+                store.publish(RENTS, "rents")
+                wait_until(lambda: "2" in load.versions, 60)
+                store.publish(RENTS, "rents")
+                wait_until(lambda: version_of(service, "rents") == "3", 60)
+                store.storage.write("rents/3/model.safetensors", b"short")
+                wait_until(lambda: "3" in refused(service, "rents"), 60)
+                proxy.mode = "down"
+                wait_until(lambda: not listed(service), 60)
+                assert service.client.get("/readyz").status_code == 200
+                proxy.mode = "forwards"
+                store.publish(RENTS, "rents")
+                wait_until(lambda: "4" in load.versions, 120)
+            assert "Traceback" not in service.log()
+            assert service.stop() == 0
