@@ -117,7 +117,7 @@ class Server:
     Attributes:
         path: Of its predictions.
         port: Its port.
-        process: The leader of its process group.
+        process: The leader of its session.
         bodies: What it is asked.
         ready: Seconds until it answered.
     """
@@ -126,9 +126,10 @@ class Server:
         self.path, self.port, self.process, self.bodies, self.ready = path, port, process, bodies, 0.0
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends all its processes a signal."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+        """Sends all its processes a signal, the leader first: it must not replace the others."""
+        for each in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, number)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -144,11 +145,15 @@ class Server:
         return load(self.port, self.path, self.bodies, connections=connections, seconds=seconds, rate=rate)
 
     def processes(self) -> list[int]:
-        """Numbers of its processes, the leader first; Linux only."""
-        found = [
-            int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _group(path) == self.process.pid
-        ]
+        """Numbers of the processes of its session, the leader first; Linux only."""
+        stats = Path("/proc").glob("[0-9]*/stat")
+        found = [int(path.parent.name) for path in stats if _fields(path)[3] == str(self.process.pid)]
         return sorted(found, key=lambda number: (number != self.process.pid, number))
+
+    def workers(self) -> list[int]:
+        """Numbers of the processes that the leader started; Linux only."""
+        leader = str(self.process.pid)
+        return [number for number in self.processes() if _fields(Path(f"/proc/{number}/stat"))[1] == leader]
 
     def memory(self) -> int:
         """Resident memory of its processes, bytes, where a page that n of them share counts 1/n; Linux only."""
@@ -181,10 +186,6 @@ def _fields(stat: Path) -> list[str]:
         return stat.read_text().rpartition(")")[2].split()
     except OSError:  # it has ended
         return ["0"] * 13
-
-
-def _group(stat: Path) -> int:
-    return int(_fields(stat)[2])
 
 
 def _ticks(stat: Path) -> int:
@@ -226,9 +227,10 @@ def running(path: str, words: Sequence[str], bodies: Sequence[bytes]) -> Iterato
     """
     port, began = free_port(), time.monotonic()
     # Where a peer's Python does not have Murho installed, it is imported from here. Threads that spin while they wait
-    # would slow the peers and the engine alone; `murho` lets them sleep by itself.
+    # would slow the peers and the engine alone; `murho` lets them sleep by itself. Workers that were held are not dead.
     python_path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     variables = os.environ | {"PYTHONPATH": python_path, "OMP_WAIT_POLICY": "passive"}
+    variables["MURHO_ENGINE_SILENCE"] = "3600"
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(  # noqa: S603 - our own scripts
             [*words, "--port", str(port)],

@@ -196,7 +196,7 @@ class Bench:
             if name == "killed_worker" and workers == 1:
                 continue
             with running(*murho(self.root, self.options.model, workers), self.first.bodies) as server:
-                goal = server.processes()[-1] if name == "killed_worker" else server.process.pid
+                goal = server.workers()[-1] if name == "killed_worker" else server.process.pid
                 timer = threading.Timer(1.0 + self.options.seconds / 2.0, os.kill, (goal, number))
                 timer.start()
                 self.found[name] = server.load(connections=CONNECTIONS, seconds=max(2.0, self.options.seconds))
