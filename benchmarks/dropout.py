@@ -122,7 +122,7 @@ def measure(read: pa.Table, target: str, split: Split, system: str, epochs: int,
     scale = known[target].std(ddof=0)
     standard = ((frame - known.mean()) / known.std(ddof=0).replace(0.0, 1.0)).astype(np.float32)
     targets = torch.from_numpy(standard.pop(target).to_numpy(copy=True))
-    inputs = torch.from_numpy(standard.to_numpy())
+    inputs = torch.from_numpy(standard.to_numpy(copy=True))
     training, test = ((inputs[rows], targets[rows]) for rows in (split.training, split.test))
     judges = np.zeros(len(split.training), dtype=bool)
     judges[np.random.default_rng(seed).permutation(len(judges))[: round(0.2 * len(judges))]] = True

@@ -77,7 +77,7 @@ def measured(place: Path, words: tuple[str, ...]) -> dict[str, float]:
             if pid in family or int(fields[1]) in family:
                 family.add(pid)
                 ticks[pid] = int(fields[11]) + int(fields[12])
-                peaks[pid] = int((status.partition("VmHWM:")[2].split() or ["0"])[0])
+                peaks[pid] = max(peaks.get(pid, 0), int((status.partition("VmHWM:")[2].split() or ["0"])[0]))
         time.sleep(0.2)
     if running.returncode:
         raise ProcessError(f"{' '.join(words)} ended with {running.returncode}")
