@@ -75,7 +75,7 @@ def test_bodies_are_sent_in_turn_and_connections_send_again_once_they_are_answer
     heads, bodies = zip(*(request.split(b"\r\n\r\n") for request in asked), strict=True)
     assert heads[0].startswith(b"POST /predict HTTP/1.1")
     assert b"content-type: application/json" in heads[0].lower()
-    assert list(bodies[:20:2]) == [bodies[0]] * 10
+    assert max(map(bodies.count, BODIES)) - min(map(bodies.count, BODIES)) <= 2  # of two connections, in any order
     assert set(bodies) == set(BODIES)
 
 
