@@ -242,8 +242,10 @@ class CompiledSteps(PlainSteps):
         total = 0.0
         for start in range(0, len(options), AT_A_TIME):
             some = slice(start, start + AT_A_TIME)
-            with interrupts_held_back():
+            with interrupts_held_back() as held_back:  # threads must not go on behind an interruption
                 total += self._take(minibatches[some], options[some], epoch)
+            if held_back.came:
+                raise KeyboardInterrupt
         return total
 
     def _take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:

@@ -59,7 +59,7 @@ def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dic
     for name in (name.removesuffix("mu") for name in old if name.endswith(".mu")):
         means, scales = ([of[name + part].double().flatten(1) for of in (old, new)] for part in ("mu", "rho"))
         before, after = map(functional.softplus, scales)
-        kl += float(gaussian_kl(means[1], after, means[0], before)[0].mean())
+        kl += float(gaussian_kl(means[1], after, means[0], before).mean())
         moved.append(((means[1] - means[0]).abs() > before).double().flatten())
     return {"kl": kl, "moved": float(torch.cat(moved).mean())}
 

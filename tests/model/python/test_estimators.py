@@ -223,7 +223,7 @@ def test_weights_make_rows_important_and_are_no_feature() -> None:
     frame = pd.DataFrame({"x0": x[:, 0], "w": weights})
     named = number(epochs=30, members=2, weight="w").fit(frame, y)
     np.testing.assert_array_equal(named.predict(frame), model.predict(x))
-    even, weighted = (classes(epochs=30).fit(x, y > 2.0, sample_weight=each) for each in (None, weights))
+    even, weighted = (classes(epochs=60).fit(x, y > 2.0, sample_weight=each) for each in (None, weights))
     assert even.predict_proba(x)[:, 0].mean() == pytest.approx(0.5, abs=0.1)
     assert weighted.predict_proba(x)[:, 0].mean() > 0.75
 

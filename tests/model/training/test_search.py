@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from murho.model.bbb.free_energy import GradientStep
 from murho.model.bbb.registry import NOISE_KINDS
+from murho.model.bbb.steps import CompiledSteps
 from murho.model.training import candidates as candidates_module
 from murho.model.training.options import make_options
 from murho.model.training.train import train
@@ -114,14 +114,14 @@ def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
 
 
 def test_an_interruption_in_the_first_epoch_of_a_trial_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes, step = Notes(), GradientStep.__call__
+    notes, steps = Notes(), CompiledSteps.take
 
-    def interrupted(*arguments: Any, **options: Any) -> Any:
+    def interrupted(*arguments: Any) -> float:
         if len(notes.titles) == 2:
             raise KeyboardInterrupt
-        return step(*arguments, **options)
+        return steps(*arguments)
 
-    monkeypatch.setattr(GradientStep, "__call__", interrupted)
+    monkeypatch.setattr(CompiledSteps, "take", interrupted)
     trained = train(make_table(), "rent", make_options(QUICK), reporter=notes)
     assert trained.spec.training["interrupted"]
     assert len(trained.spec.training["candidates"]) == 1
