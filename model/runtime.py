@@ -149,7 +149,10 @@ def _one_thread(wanted: bool) -> Iterator[None]:
 
 
 def use_threads_for_fitting(device: str) -> AbstractContextManager[None]:
-    """Use one thread while fitting on the CPU: the matrix products of a minibatch are too small to split."""
+    """Let PyTorch use one thread while fitting on the CPU: the products of a minibatch are too small to split.
+
+    Compiled steps share the members out among threads of their own (`model.bbb.steps`).
+    """
     return _one_thread(device == "cpu")
 
 
@@ -191,8 +194,8 @@ def threads_for(products: int) -> AbstractContextManager[None]:
     return _one_thread(products <= FEW_PRODUCTS)
 
 
-def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
-    """Share rows out among PyTorch's number of threads, this thread included, in parts of the same size.
+def in_parts(count: int, least: int, work: Callable[[slice], None], threads: int | None = None) -> None:
+    """Share rows, or whatever is counted, out among threads, this one included, in parts of the same size.
 
     Each thread takes the next part when it is done with one.
 
@@ -200,10 +203,12 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
         count: Number of rows.
         least: Smallest number of rows for which a further thread is used.
         work: Processes one slice of the rows; it must release the interpreter lock.
+        threads: The most threads; None: PyTorch's number.
     """
-    import torch
+    if threads is None:
+        import torch
 
-    threads = torch.get_num_threads()
+        threads = torch.get_num_threads()
     used = min(threads, count // least)
     if used <= 1:
         work(slice(0, count))

@@ -19,7 +19,7 @@ from murho.model.bbb.network import ACTIVATIONS
 from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
-from murho.model.runtime import in_parts, interrupts_held_back, load_compiled
+from murho.model.runtime import available_processors, in_parts, interrupts_held_back, load_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +162,7 @@ KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture", "bernoulli", "c
 
 
 MOST_WEIGHTS = 2**17
-"""With more of them, and fewer members than threads, only PyTorch's products keep all threads busy."""
+"""With more of them, and fewer members than processors, PyTorch's products keep more of these busy."""
 
 
 @cache
@@ -174,7 +174,7 @@ def compiled_steps() -> ModuleType | None:
 def steps_of(network: BayesianNetwork, likelihood: Likelihood, prior: Prior, *parts: Any, **options: Any) -> Steps:
     """The compiled steps, where there are any for the model and the device; else the plain ones; see `PlainSteps`."""
     fitting = network.mu.device.type == "cpu" and likelihood.kind in KINDS and not isinstance(prior, ScaleMixturePrior)
-    shared = len(network.mu) >= torch.get_num_threads() or network.mu.numel() <= MOST_WEIGHTS
+    shared = len(network.mu) >= available_processors() or network.mu.numel() <= MOST_WEIGHTS
     kernels = compiled_steps() if fitting and shared else None
     if kernels is None:
         return PlainSteps(network, likelihood, prior, *parts, **options)
@@ -296,7 +296,7 @@ class CompiledSteps(PlainSteps):
 
         for column, tensor in enumerate(learned):
             self._noise[:, column] = tensor.squeeze(1).numpy()
-        in_parts(len(self._states), 1, work)
+        in_parts(len(self._states), 1, work, available_processors())
         for column, tensor in enumerate(learned):
             tensor.squeeze(1).copy_(torch.from_numpy(self._noise[:, column]))
         self._taken += len(options)
@@ -348,7 +348,7 @@ class CompiledSteps(PlainSteps):
                     self._key(member, seed),
                 )
 
-        in_parts(members, 1, work)
+        in_parts(members, 1, work, available_processors())
         return outputs
 
     def key_of(self, member: int) -> np.uint32:
