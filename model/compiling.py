@@ -105,7 +105,13 @@ def code_folder() -> Path | None:
     """
     here, home = Path(__file__).parent, numba.config.CACHE_DIR
     # Formulas and constants of kernels are in all of these.
-    patterns = "compiling.py", "distributions/*.py", "bbb/*.py", "predictive/compiled/*.py"
+    patterns = (
+        "compiling.py",
+        "distributions/*.py",
+        "bbb/likelihood.py",
+        "bbb/compiled/*.py",
+        "predictive/compiled/*.py",
+    )
     sources = b"".join(path.read_bytes() for pattern in patterns for path in sorted(here.glob(pattern)))
     name = f"compiled-{hashlib.sha256(sources).hexdigest()[:16]}"
     for place in [Path(home)] if home else [here / "__pycache__", Path("~/.cache/murho")]:

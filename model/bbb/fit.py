@@ -23,7 +23,7 @@ import torch
 from murho.model.bbb.free_energy import kl_weights, require_finite
 from murho.model.bbb.optimisers import Schedule
 from murho.model.bbb.rows import mixture_nll
-from murho.model.bbb.steps import StepOptions, steps_of
+from murho.model.bbb.steps import PlainSteps, StepOptions, steps_of
 from murho.model.runtime import interrupts_held_back
 
 if TYPE_CHECKING:
@@ -188,15 +188,17 @@ def fit(
     minibatches = max(1, math.ceil(seen.longest / options.batch_size))
     shares = kl_weights(options.kl_weights, minibatches)
     steps = steps_of(
-        network,
-        likelihood,
-        prior,
-        training,
-        seen,
-        learning_rate=options.learning_rate,
-        draws=options.draws_per_step,
-        minibatches=minibatches,
-        seed=seed + 2,
+        PlainSteps(
+            network,
+            likelihood,
+            prior,
+            training,
+            seen,
+            learning_rate=options.learning_rate,
+            draws=options.draws_per_step,
+            minibatches=minibatches,
+            seed=seed + 2,
+        )
     )
     averaged = steps.averaged
     schedule = Schedule(options, options.epochs * minibatches)

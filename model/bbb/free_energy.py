@@ -63,7 +63,7 @@ class FreeEnergy:
 class GradientStep:
     """Computes the loss of a minibatch, and writes its gradient to ``.grad`` of the parameters: the plain step.
 
-    `model.bbb.compiled_steps` has the same formulas, with the gradient written out; it is several times as fast.
+    `model.bbb.compiled` has the same formulas, with the gradient written out; it is several times as fast.
     """
 
     def __init__(

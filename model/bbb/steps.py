@@ -7,8 +7,7 @@ extra ``murho[compiled]`` and a CPU; counts and scale-mixture priors are left to
 from __future__ import annotations
 
 import threading
-from functools import cache, partial
-from importlib import import_module
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +22,6 @@ from murho.model.runtime import available_processors, in_parts, interrupts_held_
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from murho.model.bbb.priors import Prior
     from murho.model.bbb.rows import Rows, SeenRows
 
-__all__ = ["KINDS", "CompiledSteps", "PlainSteps", "StepOptions", "Steps", "compiled_steps", "steps_of"]
+__all__ = ["KINDS", "CompiledSteps", "Kernels", "PlainSteps", "StepOptions", "Steps", "kernels", "steps_of"]
 
 
 class StepOptions(NamedTuple):
@@ -123,7 +121,7 @@ class PlainSteps:
             network, likelihood, prior, total_rows=seen.longest, draws=draws, kl_ratios=seen.uneven
         )
         self.clipping = GradientClipping(network, likelihood)
-        self.generator = torch.Generator(training.features.device).manual_seed(seed)
+        self.seed, self.generator = seed, torch.Generator(training.features.device).manual_seed(seed)
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
         """See `Steps.take`."""
@@ -159,67 +157,82 @@ AT_A_TIME = 64
 """Steps of a call of compiled code: an interruption waits for its end."""
 KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture", "bernoulli", "categorical")
 """Observation models of compiled steps, in the order of their numbers there."""
-
-
 MOST_WEIGHTS = 2**17
 """With more of them, and fewer members than processors, PyTorch's products keep more of these busy."""
 
 
+class Kernels(NamedTuple):
+    """The compiled functions that `CompiledSteps` calls."""
+
+    network: Any
+    steps: Any
+
+
 @cache
-def compiled_steps() -> ModuleType | None:
+def kernels() -> Kernels | None:
     """The compiled code, loaded once; None where there is none."""
-    return load_compiled(partial(import_module, "murho.model.bbb.compiled_steps"))
+
+    def load() -> Kernels:
+        from murho.model.bbb.compiled import network, steps
+
+        return Kernels(network, steps)
+
+    return load_compiled(load)
 
 
-def steps_of(network: BayesianNetwork, likelihood: Likelihood, prior: Prior, *parts: Any, **options: Any) -> Steps:
-    """The compiled steps, where there are any for the model and the device; else the plain ones; see `PlainSteps`."""
-    fitting = network.mu.device.type == "cpu" and likelihood.kind in KINDS and not isinstance(prior, ScaleMixturePrior)
-    shared = len(network.mu) >= available_processors() or network.mu.numel() <= MOST_WEIGHTS
-    kernels = compiled_steps() if fitting and shared else None
-    if kernels is None:
-        return PlainSteps(network, likelihood, prior, *parts, **options)
-    return CompiledSteps(kernels, network, likelihood, prior, *parts, **options)
+def steps_of(plain: PlainSteps) -> Steps:
+    """The compiled form of steps, where there is one for the model and the device; else the plain ones."""
+    weights = plain.network.mu
+    fitting = weights.device.type == "cpu" and plain.likelihood.kind in KINDS
+    shared = len(weights) >= available_processors() or weights.numel() <= MOST_WEIGHTS
+    if not (fitting and shared) or isinstance(plain.step.prior, ScaleMixturePrior):
+        return plain
+    loaded = kernels()
+    return plain if loaded is None else CompiledSteps(plain, loaded)
 
 
-class CompiledSteps(PlainSteps):
-    """The steps in compiled code; threads share the members. The plain step says what is not finite."""
+class CompiledSteps:
+    """The steps in compiled code; threads share the members.
 
-    def __init__(self, kernels: Any, *parts: Any, **options: Any) -> None:
-        """See `PlainSteps`; ``kernels`` is `model.bbb.compiled_steps`."""
-        super().__init__(*parts, **options)
-        self._kernels, self._seed, self._taken = kernels, options["seed"], 0
-        network, likelihood, prior = self.network, self.likelihood, self.step.prior
-        architecture = network.architecture
-        members, self._scale = architecture.members, options["minibatches"] / self.step.total_rows
-        sizes, places, layers = architecture.layers, 0, []
-        before = 0
-        for inputs, outputs in sizes:
-            layers.append((inputs, outputs, places, before))
-            places, before = places + (inputs + 1) * outputs, before + outputs
-        self._layers = np.array(layers, np.int64)
+    Attributes:
+        plain: The plain steps, which say what is not finite.
+        averaged: See `Steps`.
+        keys: The keys of the members' normal numbers.
+    """
+
+    def __init__(self, plain: PlainSteps, loaded: Kernels) -> None:
+        """Take the parameters, and the state of the optimiser and of the average, from the plain steps."""
+        self.plain, self.averaged, self._kernels = plain, plain.averaged, loaded
+        network, likelihood, training, step = plain.network, plain.likelihood, plain.training, plain.step
+        architecture, (members, weights) = network.architecture, network.mu.shape
+        self._scale, self._taken = plain.minibatches / step.total_rows, 0
+        self.keys = [_key(plain.seed, member) for member in range(members)]
+        skip = architecture.skip and bool(architecture.hidden)
+        self._layers = loaded.network.layer_table(architecture.layers, architecture.inputs, skip=skip)
         ends = np.flatnonzero(np.diff(network.groups.numpy(), append=-1)) + 1
         self._groups = np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int64)
-        moments, average = self.optimiser.moments, self.averaged.average
-        arrays = [*network.parameters(), *moments["exp_avg"][:2], *moments["exp_avg_sq"][:2], *average[:2]]
-        self._states = [tuple(array.detach().numpy()[member] for array in arrays) for member in range(members)]
+        # mu, rho, and the learned noise of all rows if there is one: each with its averages.
+        moments = plain.optimiser.moments
+        parameters = [*network.parameters(), *likelihood.parameters()]
+        state = [parameters, moments["exp_avg"], moments["exp_avg_sq"], plain.averaged.average]
+        arrays = [tensor.detach().numpy() for tensors in state for tensor in tensors[:2]]
+        self._states = [tuple(array[member] for array in arrays) for member in range(members)]
+        self._learned = [tensors[2].detach().numpy()[:, 0] for tensors in state if len(tensors) > 2]
         self._noise = np.zeros((members, 4), np.float32)
-        self._features, self._targets = self.training.features.numpy(), self.training.targets.numpy()
-        weights, reads = self.training.weights, network.reads
-        self._weights = np.empty(0, np.float32) if weights is None else weights.float().numpy()
+        self._features, self._targets = training.features.numpy(), training.targets.numpy()
+        self._weights = np.empty(0, np.float32) if training.weights is None else training.weights.float().numpy()
         self._reads = np.ones((members, architecture.inputs), np.float32)
-        if reads is not None:
-            self._reads = np.ascontiguousarray(reads.squeeze(1).numpy())
-        self._hyperprior, size = np.zeros(2), network.mu.shape
-        mean, precision = np.zeros(size, np.float32), np.ones(size, np.float32)
-        if isinstance(prior, EmpiricalBayesPrior):
-            self._hyperprior[:] = prior.alpha, prior.beta
-        elif isinstance(prior, GaussianPrior):
-            precision[:] = prior.sigma**-2
-        elif isinstance(prior, PosteriorPrior):
-            mean[:], precision[:] = prior.mean.numpy(), prior.scale.numpy() ** -2
-        self._prior = list(zip(mean, precision, strict=True))
-        ratios = self.step.kl_ratios
-        self._ratios = np.ones(members) if ratios is None else ratios.double().numpy()
+        if network.reads is not None:
+            self._reads[:] = network.reads.squeeze(1).numpy()
+        self._hyperprior = np.zeros(2)
+        self._mean, self._precision = np.zeros((2, members, weights), np.float32)
+        if isinstance(step.prior, EmpiricalBayesPrior):
+            self._hyperprior[:] = step.prior.alpha, step.prior.beta
+        elif isinstance(step.prior, GaussianPrior):
+            self._precision[:] = step.prior.sigma**-2
+        elif isinstance(step.prior, PosteriorPrior):
+            self._mean[:], self._precision[:] = step.prior.mean.numpy(), step.prior.scale.numpy() ** -2
+        self._ratios = np.ones(members) if step.kl_ratios is None else step.kl_ratios.double().numpy()
         self._known = np.zeros((members, 3))
         if isinstance(likelihood, FixedNoise):
             self._known[:, 0] = likelihood.sigma
@@ -228,13 +241,9 @@ class CompiledSteps(PlainSteps):
             self._known[:, 1], self._known[:, 2] = share, variance.squeeze(1).numpy()
         limits = np.array(likelihood.limits or (np.nan, np.nan))
         self._limits = np.where(np.isfinite(limits), limits, np.nan)  # no target is beyond it
-        kind = KINDS.index(likelihood.kind)
-        components = likelihood.means if likelihood.kind == "mixture" else 1
-        activation, skip = (
-            list(ACTIVATIONS).index(architecture.activation),
-            architecture.skip and bool(architecture.hidden),
-        )
-        self._settings = np.array([activation, skip, self.step.draws, kind, components], np.int64)
+        self._activation = list(ACTIVATIONS).index(architecture.activation)
+        kind, components = KINDS.index(likelihood.kind), likelihood.means if likelihood.kind == "mixture" else 1
+        self._settings = np.array([self._activation, step.draws, kind, components], np.int64)
         self._rooms = threading.local()
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
@@ -249,7 +258,7 @@ class CompiledSteps(PlainSteps):
         return total
 
     def _take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
-        sizes = [rows.shape[1] for rows in minibatches]
+        sizes, draws = [rows.shape[1] for rows in minibatches], self.plain.step.draws
         order, bounds = torch.cat(list(minibatches), dim=1).numpy(), np.cumsum([0, *sizes])
         schedule = np.empty((len(options), 6))
         for step, values in enumerate(options):
@@ -258,20 +267,17 @@ class CompiledSteps(PlainSteps):
             rate, root = values.learning_rate / (1.0 - 0.9**number), (1.0 - 0.999**number) ** -0.5
             share = self._scale * values.temperature * values.kl_weight
             schedule[step] = rate, root, share, values.beta, keep, number
-        most, (inputs, outputs) = max(sizes) * self.step.draws, self._layers[:, :2].T
-        room = 5 * len(self._states[0][0]) + most * (
-            2 * inputs[0] + 5 + self._settings[4] + 2 * outputs.max() + 5 * outputs.sum()
-        )
-        sums = np.zeros(len(self._states))
-        failed = np.zeros(len(self._states), np.int64)
-        learned = self._learned_noise()
+        members, weights = self._mean.shape
+        needed = (weights, self._features.shape[1], max(sizes) * draws, int(self._settings[-1]))
+        room = self._kernels.steps.room_of_steps(self._layers, *needed)
+        sums, failed = np.zeros(members), np.zeros(members, np.int64)
 
-        def work(members: slice) -> None:
+        def work(some: slice) -> None:
             space = self._room(room)
-            for member in range(members.start, members.stop):
+            for member in range(some.start, some.stop):
                 own, places = schedule.copy(), bounds.copy()
                 own[:, 2] *= self._ratios[member]
-                sums[member] = self._kernels.take_steps(
+                sums[member] = self._kernels.steps.take_steps(
                     self._states[member],
                     self._noise[member],
                     self._layers,
@@ -283,37 +289,54 @@ class CompiledSteps(PlainSteps):
                     order[member % len(order)],
                     places,
                     own,
-                    *self._prior[member],
+                    self._mean[member],
+                    self._precision[member],
                     self._hyperprior,
                     self._known[member],
                     self._limits,
                     self._settings,
                     self._scale,
                     space,
-                    self.key_of(member),
+                    self.keys[member],
                 )
                 failed[member] = places[0]
 
-        for column, tensor in enumerate(learned):
-            self._noise[:, column] = tensor.squeeze(1).numpy()
-        in_parts(len(self._states), 1, work, available_processors())
-        for column, tensor in enumerate(learned):
-            tensor.squeeze(1).copy_(torch.from_numpy(self._noise[:, column]))
+        for column, values in enumerate(self._learned):
+            self._noise[:, column] = values
+        in_parts(members, 1, work, available_processors())
+        for column, values in enumerate(self._learned):
+            values[:] = self._noise[:, column]
         self._taken += len(options)
-        self.averaged.steps = self._taken
         if not np.isfinite(sums).all():
             step = int(failed[~np.isfinite(sums)].min())
-            super().take(minibatches[step : step + 1], options[step : step + 1], epoch)
-        rows = self.step.draws * sum(sizes) / len(sizes)
-        return -float(sums.sum()) / (len(sums) * rows)
+            self.plain.take(minibatches[step : step + 1], options[step : step + 1], epoch)
+        return -float(sums.sum()) * len(sizes) / (members * draws * sum(sizes))
 
-    def _learned_noise(self) -> list[Tensor]:
-        """The learned noise of all rows and its averages, ``[M, 1]`` each; views of the optimiser's state."""
-        if not isinstance(self.likelihood, HomoscedasticNoise):
-            return []
-        moments = self.optimiser.moments
-        state = moments["exp_avg"][2], moments["exp_avg_sq"][2], self.averaged.average[2]
-        return [self.likelihood.rho.detach(), *state]
+    def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
+        """See `Steps.outputs`."""
+        members, count, _ = rows.shape
+        outputs = torch.empty(members, draws * count, self.plain.network.architecture.outputs)
+        features, into, numbers = rows.numpy(), outputs.numpy(), np.arange(count)
+        room = self._kernels.network.room_of_outputs(self._layers, self._mean.shape[1], count, draws)
+        seed = int(torch.randint(2**31, (), generator=generator))
+
+        def work(some: slice) -> None:
+            for member in range(some.start, some.stop):
+                self._kernels.network.draw_outputs(
+                    *self._states[member][:2],
+                    self._layers,
+                    features[member],
+                    self._reads[member],
+                    numbers,
+                    draws,
+                    self._activation,
+                    self._room(room),
+                    into[member],
+                    _key(seed, member),
+                )
+
+        in_parts(members, 1, work, available_processors())
+        return outputs
 
     def _room(self, size: int) -> NDArray[np.float32]:
         """Room of the calling thread: what a member leaves in the processor's cache is written over by the next."""
@@ -322,39 +345,7 @@ class CompiledSteps(PlainSteps):
             room = self._rooms.room = np.empty(size, np.float32)
         return room
 
-    def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
-        """See `Steps.outputs`."""
-        members, count, width = rows.shape
-        (_, sizes), architecture = self._layers[:, :2].T, self.network.architecture
-        outputs = torch.empty(members, draws * count, architecture.outputs)
-        features, into, numbers = rows.numpy(), outputs.numpy(), np.arange(count)
-        room = 3 * len(self._states[0][0]) + count * (2 * (width + 1) + 5 * draws * int(sizes.sum()))
-        seed = int(torch.randint(2**31, (), generator=generator))
 
-        def work(members: slice) -> None:
-            for member in range(members.start, members.stop):
-                mu, rho = self._states[member][:2]
-                self._kernels.draw_outputs(
-                    mu,
-                    rho,
-                    self._layers,
-                    features[member],
-                    self._reads[member],
-                    numbers,
-                    draws,
-                    *self._settings[:2],
-                    self._room(room),
-                    into[member],
-                    self._key(member, seed),
-                )
-
-        in_parts(members, 1, work, available_processors())
-        return outputs
-
-    def key_of(self, member: int) -> np.uint32:
-        """The key of a member's normal numbers."""
-        return self._key(member, self._seed)
-
-    @staticmethod
-    def _key(member: int, seed: int) -> np.uint32:
-        return np.uint32(np.random.SeedSequence((seed, member)).generate_state(1)[0])
+def _key(seed: int, member: int) -> np.uint32:
+    """The key of a member's normal numbers."""
+    return np.uint32(np.random.SeedSequence((seed, member)).generate_state(1)[0])

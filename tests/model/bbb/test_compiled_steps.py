@@ -34,7 +34,7 @@ MEMBERS, INPUTS, ROWS = 2, 5, 23
 @pytest.fixture(scope="module")
 def normals() -> Callable[..., NDArray[np.float32]]:
     """The normal numbers of a layer in a step."""
-    from murho.model.bbb.compiled_steps import hashed, normal
+    from murho.model.bbb.compiled.network import hashed, normal
 
     @numba.njit  # type: ignore[untyped-decorator]
     def fill(out: Any, key: Any, layer: Any, step: Any) -> None:
@@ -77,17 +77,15 @@ def made(
         targets = targets.clamp(*limits)
     weights = torch.rand(ROWS, generator=generator) + 0.5 if weighted else None
     rows = Rows(torch.randn(ROWS, INPUTS, generator=generator), targets, weights=weights)
-    taken = steps_of(
-        network,
-        likelihood,
-        prior,
-        rows,
-        rows.seen_by(MEMBERS),
+    draws = options.pop("draws", 1)
+    plain = PlainSteps(
+        *(network, likelihood, prior, rows, rows.seen_by(MEMBERS)),
         learning_rate=0.0,
-        draws=options.pop("draws", 1),
+        draws=draws,
         minibatches=3,
         seed=5,
     )
+    taken = steps_of(plain)
     assert isinstance(taken, CompiledSteps)
     return taken, rows, prior
 
@@ -96,7 +94,7 @@ def expected_gradients(
     taken: CompiledSteps, rows: Rows, prior: Prior, numbers: Tensor, normals: Any, options: StepOptions
 ) -> tuple[Tensor, list[Tensor]]:
     """The log likelihood and the gradient of a first step, by automatic differentiation."""
-    network, likelihood, draws = taken.network, taken.likelihood, taken.step.draws
+    network, likelihood, draws = taken.plain.network, taken.plain.likelihood, taken.plain.step.draws
     means, variances = network.parts(network.mu), network.parts(network.sigma().square())
     numbers = numbers.repeat(draws)
     hidden = inputs = rows.features[numbers] * present(network.reads)
@@ -106,14 +104,14 @@ def expected_gradients(
             hidden = torch.cat((hidden, inputs), dim=2)
         mean = torch.baddbmm(means[2 * layer + 1], hidden, means[2 * layer])
         variance = torch.baddbmm(variances[2 * layer + 1], hidden.square(), variances[2 * layer])
-        drawn = [normals(mean[0].numel(), taken.key_of(member), layer, 1) for member in range(MEMBERS)]
+        drawn = [normals(mean[0].numel(), taken.keys[member], layer, 1) for member in range(MEMBERS)]
         hidden = mean + variance.sqrt() * torch.from_numpy(np.stack(drawn)).view_as(mean)
         if layer < last:
             hidden = ACTIVATIONS[network.architecture.activation](hidden)
     weights = torch.ones(len(numbers)) if rows.weights is None else rows.weights[numbers]
     even = likelihood.evened(hidden, weights, options.beta)
     log_likelihood = (likelihood.log_density(even, rows.targets[numbers]) * weights).sum()
-    scale = taken.minibatches / taken.step.total_rows
+    scale = taken.plain.minibatches / taken.plain.step.total_rows
     kl = prior.kl(network.mu, network.sigma(), network.groups)
     loss = scale * (options.temperature * options.kl_weight * kl.sum() - log_likelihood / draws)
     parameters = [network.mu, network.rho, *likelihood.parameters()]
@@ -138,12 +136,12 @@ def test_the_gradient_is_that_of_automatic_differentiation(case: dict[str, Any],
     taken, rows, prior = made(**case)
     numbers, options = torch.randperm(ROWS)[:11], StepOptions(0.3, 0.2, beta, 0.0)
     log_likelihood, gradients = expected_gradients(taken, rows, prior, numbers, normals, options)
-    found = -taken.take([numbers.unsqueeze(0)], [options], 1) * MEMBERS * 11 * taken.step.draws
+    found = -taken.take([numbers.unsqueeze(0)], [options], 1) * MEMBERS * 11 * taken.plain.step.draws
     assert found == pytest.approx(float(log_likelihood), rel=1e-5)
     norms = sum(gradient.square().sum(dim=1) for gradient in gradients)
     assert isinstance(norms, torch.Tensor)
     clipped = (10.0 / norms.sqrt()).clamp(max=1.0).unsqueeze(1)
-    for gradient, average in zip(gradients, taken.optimiser.moments["exp_avg"], strict=True):
+    for gradient, average in zip(gradients, taken.plain.optimiser.moments["exp_avg"], strict=True):
         expected = gradient * clipped
         torch.testing.assert_close(average / 0.1, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
@@ -165,18 +163,15 @@ def test_adam_and_the_average_are_those_of_the_plain_steps() -> None:
     """With next to no variance the draws of both are alike, and so are their steps."""
     options = [StepOptions(1e-9, 1.0, 0.0, 0.01)] * 4
     found = []
-    for steps_type in (CompiledSteps, PlainSteps):
-        taken, rows, prior = made("homoscedastic")
+    for compiled in (True, False):
+        taken, _, _ = made("homoscedastic")
+        plain = taken.plain
         with torch.no_grad():
-            taken.network.rho.fill_(-18.0)
-        plain = PlainSteps(
-            taken.network, taken.likelihood, prior, rows, rows.seen_by(MEMBERS),
-            learning_rate=0.01, draws=1, minibatches=3, seed=5,
-        )  # fmt: skip
-        used: PlainSteps = taken if steps_type is CompiledSteps else plain
+            plain.network.rho.fill_(-18.0)
+        used = taken if compiled else plain
         used.take([torch.arange(start, ROWS, 4).unsqueeze(0) for start in range(4)], options, 1)
-        noise = next(iter(used.likelihood.parameters())).detach()
-        found.append([used.network.mu.detach(), noise, used.averaged.average[0], used.averaged.average[2]])
+        noise = next(iter(plain.likelihood.parameters())).detach()
+        found.append([plain.network.mu.detach(), noise, used.averaged.average[0], used.averaged.average[2]])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-5)
 
@@ -186,7 +181,7 @@ def test_outputs_of_a_validation_have_the_moments_of_the_network() -> None:
     features = rows.features[:3].expand(MEMBERS, -1, -1).contiguous()
     ours = taken.outputs(features, torch.Generator().manual_seed(0), 4000).unflatten(1, (4000, 3))
     with torch.no_grad():
-        theirs = taken.network(features, torch.Generator().manual_seed(0), 4000).unflatten(1, (4000, 3))
+        theirs = taken.plain.network(features, torch.Generator().manual_seed(0), 4000).unflatten(1, (4000, 3))
     spread = theirs.std(dim=1)
     assert bool(((ours.mean(dim=1) - theirs.mean(dim=1)).abs() < 6.0 * spread / 4000**0.5).all())
     torch.testing.assert_close(ours.std(dim=1), spread, rtol=0.08, atol=1e-4)
@@ -206,22 +201,22 @@ def test_what_has_no_compiled_steps_takes_plain_ones(monkeypatch: pytest.MonkeyP
 
     def of(likelihood: Likelihood, prior: Prior) -> type:
         network = BayesianNetwork(Architecture(INPUTS, (4,), likelihood.outputs), torch.Generator().manual_seed(0))
-        options = {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
-        return type(steps_of(network, likelihood, prior, rows, rows.seen_by(1), **options))
+        seen, options = rows.seen_by(1), {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
+        return type(steps_of(PlainSteps(network, likelihood, prior, rows, seen, **options)))
 
     counts = make_likelihood("negative-binomial", members=1)
     assert of(counts, GaussianPrior()) is PlainSteps
-    assert of(taken.likelihood, ScaleMixturePrior()) is PlainSteps
-    assert of(taken.likelihood, GaussianPrior()) is CompiledSteps
-    monkeypatch.setattr(steps, "compiled_steps", lambda: None)
-    assert of(taken.likelihood, GaussianPrior()) is PlainSteps
+    assert of(taken.plain.likelihood, ScaleMixturePrior()) is PlainSteps
+    assert of(taken.plain.likelihood, GaussianPrior()) is CompiledSteps
+    monkeypatch.setattr(steps, "kernels", lambda: None)
+    assert of(taken.plain.likelihood, GaussianPrior()) is PlainSteps
 
 
 def test_both_kinds_of_steps_fit_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = []
     for compiled in (True, False):
         if not compiled:
-            monkeypatch.setattr(steps, "compiled_steps", lambda: None)
+            monkeypatch.setattr(steps, "kernels", lambda: None)
         fitted = small_fit(small_rows(), small_rows(), members=3, epochs=150)
         scores.append(fitted.history[fitted.best_epoch - 1].validation)
     assert scores[0] == pytest.approx(scores[1], abs=0.1)

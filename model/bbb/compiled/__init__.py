@@ -1,0 +1,1 @@
+"""The steps of a fit as compiled code; `model.bbb.steps` calls it."""
