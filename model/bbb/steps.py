@@ -212,9 +212,9 @@ class CompiledSteps:
         ends = np.flatnonzero(np.diff(network.groups.numpy(), append=-1)) + 1
         self._groups = np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int64)
         # mu, rho, and the learned noise of all rows if there is one: each with its averages.
-        moments = plain.optimiser.moments
-        parameters = [*network.parameters(), *likelihood.parameters()]
-        state = [parameters, moments["exp_avg"], moments["exp_avg_sq"], plain.averaged.average]
+        moments, average = plain.optimiser.moments, plain.averaged.average
+        parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
+        state = parameters, moments["exp_avg"], moments["exp_avg_sq"], average
         arrays = [tensor.detach().numpy() for tensors in state for tensor in tensors[:2]]
         self._states = [tuple(array[member] for array in arrays) for member in range(members)]
         self._learned = [tensors[2].detach().numpy()[:, 0] for tensors in state if len(tensors) > 2]
@@ -301,16 +301,16 @@ class CompiledSteps:
                 )
                 failed[member] = places[0]
 
-        for column, values in enumerate(self._learned):
-            self._noise[:, column] = values
+        for column, learned in enumerate(self._learned):
+            self._noise[:, column] = learned
         in_parts(members, 1, work, available_processors())
-        for column, values in enumerate(self._learned):
-            values[:] = self._noise[:, column]
+        for column, learned in enumerate(self._learned):
+            learned[:] = self._noise[:, column]
         self._taken += len(options)
         if not np.isfinite(sums).all():
             step = int(failed[~np.isfinite(sums)].min())
             self.plain.take(minibatches[step : step + 1], options[step : step + 1], epoch)
-        return -float(sums.sum()) * len(sizes) / (members * draws * sum(sizes))
+        return -float(sums.sum() * len(sizes) / (members * draws * sum(sizes)))
 
     def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
         """See `Steps.outputs`."""

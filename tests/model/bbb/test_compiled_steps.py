@@ -201,8 +201,8 @@ def test_what_has_no_compiled_steps_takes_plain_ones(monkeypatch: pytest.MonkeyP
 
     def of(likelihood: Likelihood, prior: Prior) -> type:
         network = BayesianNetwork(Architecture(INPUTS, (4,), likelihood.outputs), torch.Generator().manual_seed(0))
-        seen, options = rows.seen_by(1), {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
-        return type(steps_of(PlainSteps(network, likelihood, prior, rows, seen, **options)))
+        options: dict[str, Any] = {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
+        return type(steps_of(PlainSteps(network, likelihood, prior, rows, rows.seen_by(1), **options)))
 
     counts = make_likelihood("negative-binomial", members=1)
     assert of(counts, GaussianPrior()) is PlainSteps
