@@ -102,10 +102,9 @@ class InFlight:
             TooLargeError, SlowRequestError, ClientGoneError: The body doesn't come, or is too large.
             RateLimitError: The caller can't have such a body read now.
         """
+        self.parts.scheduler.admission.require_room()  # what is refused costs next to nothing: it is not even read
         settings = self.parts.settings
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
-        if not arrived:
-            self.parts.scheduler.admission.require_room()
         body = await read_body(
             self._receive,
             self.headers,

@@ -437,6 +437,21 @@ def test_work_of_a_client_that_is_gone_is_dropped(
         blocker.close()
 
 
+def test_what_a_full_queue_refuses_is_not_read() -> None:
+    free, bad = threading.Event(), b"POST /predict HTTP/1.1\r\n" + HOST + b"Content-Length: 7\r\n\r\nno JSON"
+    with served(max_pending=1) as service:
+        assert service.ask(bad).status == 422
+        service.model.before = lambda: assert_free(free)
+        with service.wire() as blocker:
+            try:
+                blocker.send(PREDICT)  # takes the compute thread
+                wait_until(lambda: len(service.model.calls) == 1)
+                assert service.ask(bad).status == 429
+            finally:
+                free.set()
+            assert blocker.read().status == 200
+
+
 def assert_free(event: threading.Event) -> None:
     assert event.wait(20)
 
