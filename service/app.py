@@ -7,6 +7,7 @@ import gc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import structlog
@@ -208,15 +209,16 @@ def create_app(
     )
     # From the last to the first of those that a request meets.
     inner = RequestBodyLimitMiddleware(app.framework, settings.max_body_bytes)
-    outer: ASGIApp = Paths(inner, parts, {"POST": (predict.find, v2.find, invocations.find), "GET": (health.find,)})
+    direct = (predict.router, v2.infer_router, invocations.router, health.router)
+    outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
     if settings.cors_origins:
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
     app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
-    for routes in (predict, models, v2, invocations, health, page):
-        app.include_router(routes.router)
+    for router in (*direct, models.router, v2.router, page.router):
+        app.include_router(router)
     install_openapi(app, parts)
     return app
 

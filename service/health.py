@@ -1,59 +1,34 @@
 """`GET /healthz`, `/readyz` and `/metrics`, for machines. A service with a full queue is still alive and ready."""
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
-from starlette.types import Receive, Scope
 
 from murho.service.http.responses import JSONBytes
 from murho.service.models.registry import MOST_LISTED, title_of
-from murho.service.parts import Parts, PartsDependency
+from murho.service.parts import PartsDependency
 
-if TYPE_CHECKING:
-    from murho.service.http.middleware import Found
-
-__all__ = ["find", "router"]
+__all__ = ["router"]
 
 router = APIRouter(tags=["operations"])
 
 
-def find(path: str) -> "Found | None":
-    """Returns the route template and the answer of `/healthz` and `/readyz`; None for any other path."""
-    if path == "/healthz":
-        return path, _alive
-    return (path, _ready) if path == "/readyz" else None
-
-
-async def _alive(parts: Parts, _scope: Scope, _receive: Receive) -> Response:
-    return await alive(parts)
-
-
-async def _ready(parts: Parts, _scope: Scope, _receive: Receive) -> Response:
-    return await ready(parts)
-
-
 @router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
-async def alive(parts: PartsDependency) -> JSONBytes:
+async def alive(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
-    parts.scheduler.require_alive(parts.settings.engine_silence)
-    if parts.board is not None:
-        parts.board.require_alive(parts.settings.engine_silence)
+    parts.require_alive()
     return JSONBytes({"status": "alive"})
 
 
 @router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
-async def ready(parts: PartsDependency) -> JSONBytes:
+async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason.
 
     `models` and `refused` name the first ten, `model_count` and `refused_count` say how many there are: the answer is
     as short with 10,000 models. `/models` has all of them.
     """
-    parts.lifecycle.require_not_draining()
+    parts.require_ready()
     snapshot = parts.registry.snapshot
-    snapshot.require_models()
-    if parts.board is not None:
-        parts.board.require_loaded()
     refused = [item for item in snapshot.refused if not item.waiting]
     return JSONBytes(
         {

@@ -43,6 +43,27 @@ class Parts:
     answer_room: AnswerRoom
     board: "Board | None" = None
 
+    def require_alive(self) -> None:
+        """Checks that this process, and any other worker, can answer.
+
+        Raises:
+            EngineSilentError: An engine has work and shows no sign of life.
+        """
+        self.scheduler.require_alive(self.settings.engine_silence)
+        if self.board is not None:
+            self.board.require_alive(self.settings.engine_silence)
+
+    def require_ready(self) -> None:
+        """Checks that predictions are answered at full speed: loaded, warm, in all workers, and not about to stop.
+
+        Raises:
+            NotReadyError: They are not.
+        """
+        self.lifecycle.require_not_draining()
+        self.registry.snapshot.require_models()
+        if self.board is not None:
+            self.board.require_loaded()
+
 
 class State(TypedDict):
     """The state that the application's lifespan hands to every request."""

@@ -11,9 +11,11 @@ import time
 import uuid
 from http import HTTPStatus
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import structlog
+from fastapi import Request
+from fastapi.routing import APIRoute
 
 from murho.model.errors import MurhoError
 from murho.service.errors import NotReadyError, QueueFullError
@@ -23,9 +25,9 @@ from murho.service.telemetry.log import REQUEST_ID
 from murho.service.telemetry.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Iterable
 
-    from starlette.responses import Response
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from murho.service.http.lifecycle import Lifecycle
@@ -34,12 +36,7 @@ if TYPE_CHECKING:
     from murho.service.telemetry.metrics import Telemetry
     from murho.service.telemetry.tracing import Tracing
 
-__all__ = ["PAUSE_SECONDS", "Answering", "Found", "LoopPauses", "Paths", "RequestLog"]
-
-Answering: TypeAlias = "Callable[[Parts, Scope, Receive], Awaitable[Response]]"
-"""Answers a request, or raises a `MurhoError`."""
-Found: TypeAlias = tuple[str, Answering]
-"""The template of a route, for log and metrics, and what answers it."""
+__all__ = ["PAUSE_SECONDS", "LoopPauses", "Paths", "RequestLog"]
 
 PAUSE_SECONDS = 0.004
 """Several requests arrive in this time, and it is short beside that of an answer while the queue is full."""
@@ -168,10 +165,12 @@ def _route_of(scope: Scope) -> str:
 
 
 class Paths:
-    """Asks every request for its key, answers some paths itself, and hands everything else on.
+    """Asks every request for its key, calls some routes itself, and hands everything else on.
 
-    The framework's own way to a route takes longer than a row's answer. So each protocol says which paths are its own
-    (`find` of its routes), and so do those that machines ask often, and most impatiently while the service is busy.
+    The framework's own way to a route takes longer than a row's answer. So the routes of predictions are called from
+    here, and those that machines ask often, and most impatiently while the service is busy. They take the request,
+    the parts, and what is in their paths, in this order. The framework has them, too: for OpenAPI, for HEAD, and to
+    refuse other methods.
 
     The caller is in the scope's state as `caller`, before a route is found and before any of the body is read. A
     request whose caller is there already has been admitted by whoever put it there.
@@ -179,12 +178,20 @@ class Paths:
     Args:
         app: Gets everything else.
         parts: The parts of the service.
-        find: For a method of HTTP, functions from a path to what answers it.
+        routes: Those that are called from here.
     """
 
-    def __init__(self, app: ASGIApp, parts: Parts, find: Mapping[str, Sequence[Callable[[str], Found | None]]]) -> None:
-        self.app, self.parts, self.find = app, parts, find
+    def __init__(self, app: ASGIApp, parts: Parts, routes: Iterable[BaseRoute]) -> None:
+        self.app, self.parts = app, parts
+        self.routes = [route for route in routes if isinstance(route, APIRoute)]
         self._pauses = LoopPauses()
+
+    def find(self, method: str, path: str) -> tuple[APIRoute, tuple[str, ...]] | None:
+        """Returns the route of a request and what is in its path; None if the framework has to look for it."""
+        for route in self.routes:
+            if method in route.methods and (match := route.path_regex.fullmatch(path)) is not None:
+                return route, match.groups()
+        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -195,11 +202,10 @@ class Paths:
         try:
             if "caller" not in state:
                 state["caller"] = admitted(self.parts.security, scope)
-            for find in self.find.get(scope["method"], ()):
-                if (found := find(scope["path"])) is not None:
-                    state["route"], answer = found
-                    response = await answer(self.parts, scope, receive)
-                    break
+            if (found := self.find(scope["method"], scope["path"])) is not None:
+                route, named = found
+                state["route"] = route.path
+                response = await route.endpoint(Request(scope, receive), self.parts, *named)
             else:
                 # HEAD is GET; the server, which has the scope, leaves out the body.
                 asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope

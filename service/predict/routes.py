@@ -1,15 +1,9 @@
-"""`POST /predict` and its longer paths that name the model.
+"""`POST /predict` and its longer paths that name the model; `service.http.middleware` calls them."""
 
-Requests come by `service.http.middleware`, ahead of the framework. The routes of the framework call the same
-`answer`: they are there for OpenAPI, and answer methods other than POST.
-"""
-
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import QueryParams
-from starlette.types import Receive, Scope
 
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predict.compression import accepted_coding
@@ -21,54 +15,42 @@ from murho.service.tables.spool import Spool, response_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.service.http.middleware import Found
     from murho.service.predict.answers import Answered
     from murho.service.predict.codec import Codec
 
-__all__ = ["answer", "find", "router"]
-
-TEMPLATES = ("/predict", "/models/{name}/predict", "/models/{name}/versions/{version}/predict")
+__all__ = ["answer", "router"]
 
 router = APIRouter(tags=["predict"])
 
 
-@router.post(TEMPLATES[0], summary="Predict with the only model, or the default one", name="predict")
+@router.post("/predict", summary="Predict with the only model, or the default one", name="predict")
 async def _predict(request: Request, parts: PartsDependency) -> Response:
     """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive.
 
     A classifier answers with the likeliest class, the probabilities of all classes and a set of classes.
     """
-    return await answer(parts, request.scope, request.receive)
+    return await answer(request, parts)
 
 
-@router.post(TEMPLATES[1], summary="Predict with the latest version of a model", name="predict_with_model")
-async def _predict_with_model(name: str, request: Request, parts: PartsDependency) -> Response:
+@router.post("/models/{name}/predict", summary="Predict with the latest version of a model", name="predict_with_model")
+async def _predict_with_model(request: Request, parts: PartsDependency, name: str) -> Response:
     """Answers like POST /predict, from the named model."""
-    return await answer(parts, request.scope, request.receive, name)
+    return await answer(request, parts, name)
 
 
-@router.post(TEMPLATES[2], summary="Predict with one version of a model", name="predict_with_version")
-async def _predict_with_version(name: str, version: str, request: Request, parts: PartsDependency) -> Response:
+@router.post(
+    "/models/{name}/versions/{version}/predict",
+    summary="Predict with one version of a model",
+    name="predict_with_version",
+)
+async def _predict_with_version(request: Request, parts: PartsDependency, name: str, version: str) -> Response:
     """Answers like POST /predict, from the named version of the named model."""
-    return await answer(parts, request.scope, request.receive, name, version)
-
-
-def find(path: str) -> "Found | None":
-    """Returns the route template and the answer of a path for predictions; None for any other path."""
-    match path.split("/"):
-        case ["", "predict"]:
-            return TEMPLATES[0], answer
-        case ["", "models", name, "predict"] if name:
-            return TEMPLATES[1], partial(answer, name=name)
-        case ["", "models", name, "versions", version, "predict"] if name and version:
-            return TEMPLATES[2], partial(answer, name=name, version=version)
-    return None
+    return await answer(request, parts, name, version)
 
 
 async def answer(
+    request: Request,
     parts: Parts,
-    scope: Scope,
-    receive: Receive,
     name: str | None = None,
     version: str | None = None,
     codecs: "Callable[[str, str], tuple[Codec, Codec]]" = codecs_of,
@@ -76,9 +58,8 @@ async def answer(
     """Answers one request for predictions.
 
     Args:
+        request: The request.
         parts: The parts of the service.
-        scope: The request.
-        receive: Its messages.
         name: The model; None for the default one.
         version: Its version; None for the latest.
         codecs: The codecs of the request and the answer, from the headers `Content-Type` and `Accept`.
@@ -86,25 +67,25 @@ async def answer(
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    with InFlight(parts, scope, receive) as request:
-        model = request.find(name, version)
-        headers = request.headers
+    with InFlight(parts, request.scope, request.receive) as call:
+        model = call.find(name, version)
+        headers = call.headers
         reader, writer = codecs(headers.get("content-type", ""), headers.get("accept", ""))
-        query = scope["query_string"]
+        query = request.scope["query_string"]
         coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
         if may_be_large(coding, writer, headers):
             with Spool(parts.spool_room) as spool:
-                await request.spool(spool)
-                response = await answer_in_blocks(request, model, spool, coding, writer)
+                await call.spool(spool)
+                response = await answer_in_blocks(call, model, spool, coding, writer)
                 if response is not None:
                     return response
                 body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
         else:
-            body = await request.body()
+            body = await call.body()
         asked = await parts.decoder.decode_request(body, coding, model.schema)
         del body
         writer.require_place(asked.options)
-        answered = await request.predict(model, asked)
+        answered = await call.predict(model, asked)
         return await encoded(parts, writer, answered, headers.get("accept-encoding", ""))
 
 

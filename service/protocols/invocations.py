@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
-from starlette.types import Receive, Scope
 
 from murho.service.errors import BadInputError
 from murho.service.http.responses import JSONBytes
-from murho.service.parts import Parts, PartsDependency
+from murho.service.parts import PartsDependency
 from murho.service.predict.answers import answer_columns, answer_facts
 from murho.service.predict.codec import Asked, Codec
 from murho.service.predict.formats import CODECS, reader_of, writer_of
@@ -32,13 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from murho.model.tables.schema import Schema
-    from murho.service.http.middleware import Found
     from murho.service.predict.answers import Answered
     from murho.service.settings import Settings
 
-__all__ = ["ScoringCodec", "ScoringRequest", "ScoringResponse", "find", "invoke", "router"]
+__all__ = ["ScoringCodec", "ScoringRequest", "ScoringResponse", "router"]
 
-PATH = "/invocations"
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256
 """Rows encoded at once: objects take far more memory than numbers, and the encoder holds the interpreter's lock."""
@@ -166,25 +163,14 @@ def _codecs(content_type: str, accept: str) -> "tuple[Codec, Codec]":
     return (SCORING if reader is CODECS[0] else reader), (SCORING if writer is CODECS[0] else writer)
 
 
-def find(path: str) -> "Found | None":
-    """Returns the route template and the answer of the path for scoring; None for any other path."""
-    return (PATH, invoke) if path == PATH else None
-
-
-async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
-    """Answers one request for scoring; takes and raises what `predict.routes.answer` does."""
-    return await answer(parts, scope, receive, codecs=_codecs)
-
-
 @router.get("/ping", summary="Ready, as /readyz", name="ping")
-async def _ping(parts: PartsDependency) -> JSONBytes:
+async def _ping(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
-    parts.lifecycle.require_not_draining()
-    parts.registry.snapshot.require_models()
+    parts.require_ready()
     return JSONBytes({"status": "ready"})
 
 
-@router.post(PATH, summary="Predict in the forms of MLflow and SageMaker", name="invocations")
+@router.post("/invocations", summary="Predict in the forms of MLflow and SageMaker", name="invocations")
 async def _invoke(request: Request, parts: PartsDependency) -> Response:
     """Answers `{"predictions": [{"mean": …, "std": …, …}]}`, one object a row."""
-    return await invoke(parts, request.scope, request.receive)
+    return await answer(request, parts, codecs=_codecs)

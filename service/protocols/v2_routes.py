@@ -1,14 +1,12 @@
 """The Open Inference Protocol V2: `/v2/…`. Its bodies are in `service.protocols`.
 
-Requests for inference come by `service.http.middleware`, ahead of the framework; so do those of
-`routes.predict`.
+`service.http.middleware` calls the routes for inference, as those of `predict.routes`.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
-from starlette.types import Receive, Scope
 
 from murho.service.http.front_door import AdminDependency
 from murho.service.http.responses import JSONBytes
@@ -33,36 +31,31 @@ from murho.service.protocols.repository import (
     statistics_document,
 )
 
-if TYPE_CHECKING:
-    from murho.service.http.middleware import Found
-
-__all__ = ["find", "infer", "router"]
+__all__ = ["infer_router", "router"]
 
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"
 
 Document = TypeVar("Document", bound=Strict)
 
+infer_router = APIRouter(tags=["open inference protocol"])
 router = APIRouter(tags=["open inference protocol"])
 
 
-def find(path: str) -> "Found | None":
-    """Returns the route template and the answer of a path for inference; None for any other path."""
-    match path.split("/"):
-        case ["", "v2", "models", name, "infer"] if name:
-            return f"{MODEL}/infer", partial(infer, name=name)
-        case ["", "v2", "models", name, "versions", version, "infer"] if name and version:
-            return f"{VERSION}/infer", partial(infer, name=name, version=version)
-    return None
+@infer_router.post(f"{MODEL}/infer", summary="Predict with the latest version of a model", name="infer")
+async def _infer(request: Request, parts: PartsDependency, name: str) -> Response:
+    """Answers with the tensors mean, std, epistemic_std, aleatoric_std and percentiles."""
+    return await _answer(request, parts, name)
 
 
-async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version: str | None = None) -> Response:
-    """Answers one request for inference.
+@infer_router.post(f"{VERSION}/infer", summary="Predict with one version of a model", name="infer_with_version")
+async def _infer_with_version(request: Request, parts: PartsDependency, name: str, version: str) -> Response:
+    """Answers like the latest version."""
+    return await _answer(request, parts, name, version)
 
-    Raises:
-        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
-    """
-    with InFlight(parts, scope, receive) as call:
+
+async def _answer(request: Request, parts: Parts, name: str, version: str | None = None) -> Response:
+    with InFlight(parts, request.scope, request.receive) as call:
         model = call.find(name, version)
         body = await call.body()
         length = call.headers.get(LENGTH_HEADER.lower())
@@ -76,30 +69,17 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
         return await parts.decoder.in_thread_if(large, encode)
 
 
-@router.post(f"{MODEL}/infer", summary="Predict with the latest version of a model", name="infer")
-async def _infer(name: str, request: Request, parts: PartsDependency) -> Response:
-    """Answers with the tensors mean, std, epistemic_std, aleatoric_std and percentiles."""
-    return await infer(parts, request.scope, request.receive, name)
-
-
-@router.post(f"{VERSION}/infer", summary="Predict with one version of a model", name="infer_with_version")
-async def _infer_with_version(name: str, version: str, request: Request, parts: PartsDependency) -> Response:
-    """Answers like the latest version."""
-    return await infer(parts, request.scope, request.receive, name, version)
-
-
 @router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
 async def _live(parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine shows no sign of life."""
-    parts.scheduler.require_alive(parts.settings.engine_silence)
+    parts.require_alive()
     return JSONBytes({"live": True})
 
 
 @router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
 async def _ready(parts: PartsDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
-    parts.lifecycle.require_not_draining()
-    parts.registry.snapshot.require_models()
+    parts.require_ready()
     return JSONBytes({"ready": True})
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
+from murho.service.worker import Board, Stage
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
 
 
@@ -39,6 +40,30 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
             "refused": [],
             "refused_count": 0,
         }
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/ping", "/v2/health/ready"])
+def test_in_every_protocol_ready_means_all_workers(client: AppClient, path: str) -> None:
+    board = Board(2)
+    board.say(0, 0.0, Stage.SERVING)
+    board.say(1, 0.0, Stage.LOADING)
+    assert client.get(path).status_code == 200
+    object.__setattr__(client.state["parts"], "board", board)
+    response = client.get(path)
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    board.say(1, 0.0, Stage.SERVING)
+    assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v2/health/live"])
+def test_in_every_protocol_alive_means_all_workers(client: AppClient, path: str) -> None:
+    board = Board(2)
+    for number in range(2):
+        board.say(number, 0.0, Stage.SERVING)
+    object.__setattr__(client.state["parts"], "board", board)
+    assert client.get(path).status_code == 200
+    board.say(1, 1e6, Stage.SERVING)
+    assert client.get(path).status_code == 503
 
 
 def test_with_thousands_of_models_readiness_and_metrics_stay_short() -> None:

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.service import health
 from murho.service.engine.queue import Admission
 from murho.service.errors import QueueFullError
-from murho.service.http.middleware import LoopPauses
-from murho.service.predict import routes as predict
-from murho.service.protocols import invocations
-from murho.service.protocols import v2_routes as v2
+from murho.service.http.middleware import LoopPauses, Paths
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 
 if TYPE_CHECKING:
@@ -21,28 +17,41 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("find", "path", "template"),
+    ("path", "template", "named"),
     [
-        (predict.find, "/predict", "/predict"),
-        (predict.find, "/models/a/predict", "/models/{name}/predict"),
-        (predict.find, "/models/a/versions/1/predict", "/models/{name}/versions/{version}/predict"),
-        (predict.find, "/models//predict", None),
-        (predict.find, "/predict/", None),
-        (predict.find, "/models/a/versions//predict", None),
-        (v2.find, "/v2/models/a/infer", "/v2/models/{name}/infer"),
-        (v2.find, "/v2/models/a/versions/1/infer", "/v2/models/{name}/versions/{version}/infer"),
-        (v2.find, "/v2/models//infer", None),
-        (v2.find, "/v2/models/a", None),
-        (invocations.find, "/invocations", "/invocations"),
-        (invocations.find, "/invocations/", None),
-        (health.find, "/healthz", "/healthz"),
-        (health.find, "/readyz", "/readyz"),
-        (health.find, "/metrics", None),
+        ("/predict", "/predict", ()),
+        ("/models/a/predict", "/models/{name}/predict", ("a",)),
+        ("/models/a/versions/1/predict", "/models/{name}/versions/{version}/predict", ("a", "1")),
+        ("/models//predict", None, ()),
+        ("/predict/", None, ()),
+        ("/predict\n", None, ()),
+        ("/models/a/versions//predict", None, ()),
+        ("/v2/models/a/infer", "/v2/models/{name}/infer", ("a",)),
+        ("/v2/models/a/versions/1/infer", "/v2/models/{name}/versions/{version}/infer", ("a", "1")),
+        ("/v2/models//infer", None, ()),
+        ("/v2/models/a", None, ()),
+        ("/invocations", "/invocations", ()),
+        ("/invocations/", None, ()),
+        ("/healthz", None, ()),
     ],
 )
-def test_a_protocol_finds_its_own_paths(find: Any, path: str, template: str | None) -> None:
-    found = find(path)
-    assert (None if found is None else found[0]) == template
+def test_predictions_do_not_go_through_the_framework(path: str, template: str | None, named: tuple[str, ...]) -> None:
+    found = _paths().find("POST", path)
+    assert (None if found is None else (found[0].path, found[1])) == (None if template is None else (template, named))
+
+
+def test_nor_do_the_questions_of_machines() -> None:
+    paths = _paths()
+    assert all(paths.find("GET", path) is not None for path in ("/healthz", "/readyz", "/ping", "/metrics"))
+    assert all(paths.find(method, "/healthz") is None for method in ("HEAD", "PUT"))
+
+
+def _paths() -> Paths:
+    layer: Any = make_client(FakeModel()).app
+    layer = layer.outermost
+    while not isinstance(layer, Paths):
+        layer = layer.app
+    return layer
 
 
 @pytest.mark.parametrize(
