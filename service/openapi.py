@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from murho.service.http.responses import is_inference_path
-from murho.service.predict.answer_models import ClassPredictResponse, PredictResponse
+from murho.service.predict.answers import ClassPredictResponse, PredictResponse
 from murho.service.predict.formats import MEDIA_TYPES
 from murho.service.predict.options import EXAMPLE, PredictRequest
 from murho.service.predict.rows import example_row

@@ -1,4 +1,7 @@
-"""The answer to a request for predictions: as a JSON document, as the columns of a table, and as facts beside them."""
+"""The answer to a request for predictions: as a JSON document, as the columns of a table, and as facts beside them.
+
+`/openapi.json` shows the pydantic models at the end, which are made from the tables of fields of the predictions.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
+from pydantic import BaseModel, Field, create_model
 
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.answer_columns import names_of_classes
-from murho.model.predictive.prediction import Place, level_hint
+from murho.model.predictive.prediction import (
+    CLASS_FIELDS,
+    NUMBER_FIELDS,
+    NUMBER_UNITS,
+    AnswerField,
+    Place,
+    level_hint,
+)
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, AnyPrediction, Detail, PredictOptions, Unit
+    from murho.model.predictive.prediction import AnyPrediction, Detail, PredictOptions, Unit
     from murho.model.tables.schema import Schema, UnfamiliarValue
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
@@ -28,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_WARNINGS",
     "Answered",
+    "ClassPredictResponse",
+    "PredictResponse",
     "answer_columns",
     "answer_facts",
     "answer_values",
@@ -120,7 +133,7 @@ def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: Pre
 
 
 def encode_answer(answered: Answered) -> Iterator[bytes]:
-    """Returns the answer as JSON in UTF-8, in pieces; `predict.answer_models` documents it.
+    """Returns the answer as JSON in UTF-8, in pieces; see `PredictResponse` and `ClassPredictResponse`.
 
     Keys that were not requested are absent; keys that need draws are null if there are none.
     """
@@ -279,3 +292,86 @@ def fact_headers(answered: Answered) -> dict[str, str]:
         "murho-calibrated": str(prediction.calibrated).lower(),
         "murho-warnings": str(len(answered.warnings)),
     }
+
+
+class ModelName(BaseModel):
+    """Which checkpoint answered."""
+
+    name: str
+    version: str
+
+
+class InputWarning(BaseModel):
+    """A value unlike the training rows."""
+
+    pointer: str
+    message: str
+
+
+def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: str = "", **head: Any) -> type[BaseModel]:
+    """Returns the model of an answer.
+
+    Args:
+        name: Its name.
+        about: What it is.
+        fields: Its fields.
+        prefix: Begins the names of the models of nested objects.
+        head: Further keys before the fields, in the form of pydantic's `create_model`.
+    """
+    calibrated = "Whether all of the distribution is calibrated on held-out rows, or all of it is raw."
+    entries: dict[str, Any] = {
+        "model": (ModelName, ...),
+        "target": (str, ...),
+        "samples": (int, ...),
+        "seed": (int, ...),
+        **head,
+        **{field.name: _entry(field, prefix) for field in fields},
+        "calibrated": (bool, Field(description=calibrated)),
+        "warnings": (list[InputWarning], ...),
+    }
+    return create_model(name, __doc__=about, **entries)
+
+
+def _entry(field: AnswerField, prefix: str, *, part: bool = False) -> tuple[Any, Any]:
+    """Returns the type of a key and its place in the model, in the form of pydantic's `create_model`.
+
+    Args:
+        field: The field.
+        prefix: Begins the names of the models of nested objects.
+        part: Whether it is a part of an object, which is null as a whole or not at all.
+    """
+    values: Any = float if field.unit in NUMBER_UNITS else str
+    for _ in field.axes:
+        values = list[values]
+    axes = "".join(f"[{axis}]" for axis in field.axes) if len(field.axes) > 1 else None
+    about: str | None = axes
+    if field.parts or field.detail is not None:
+        entries: dict[str, Any] = {each.name: _entry(each, prefix, part=True) for each in field.parts}
+        if field.detail is not None:
+            entries[field.detail.name] = (list[float] if field.detail.listed else float, ...)
+            entries["values"] = (values, Field(description=axes))
+        title = "".join(word.capitalize() for word in field.name.split("_"))
+        values, about = create_model(f"{prefix}{title}", __doc__=field.about, **entries), None
+    elif not part:
+        about = (
+            " ".join(filter(None, (field.about, axes and f"{axes}.", "Only if asked for." if field.asked else None)))
+            or None
+        )
+    if field.asked:
+        return values | None, Field(None, description=about)
+    return values if part or field.without_draws else values | None, Field(description=about)
+
+
+PredictResponse = _response(
+    "PredictResponse",
+    "One entry a row, in order, in the target's own unit. With samples = 0 the spreads are null.",
+    NUMBER_FIELDS,
+)
+ClassPredictResponse = _response(
+    "ClassPredictResponse",
+    "The answer of a classifier: one entry a row, in order. With samples = 0 there are prediction and probabilities "
+    "alone; all else is null.",
+    CLASS_FIELDS,
+    prefix="Class",
+    classes=(list[str], Field(description="The classes, sorted.")),
+)

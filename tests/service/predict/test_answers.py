@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.predict import answers
-from murho.service.predict.answer_models import PredictResponse
 from murho.service.predict.answers import (
     MAX_WARNINGS,
     PIECE_VALUES,
     Answered,
+    PredictResponse,
     encode_answer,
     encode_document,
     warnings_of,
