@@ -9,8 +9,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from murho.service.predict.answers import fact_headers
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -81,6 +79,6 @@ class Codec(ABC):
     def encode(self, answered: Answered) -> Iterable[bytes]:
         """Returns the body of the answer, in pieces."""
 
-    def headers(self, answered: Answered) -> Mapping[str, str]:
+    def headers(self, answered: Answered) -> Mapping[str, str]:  # noqa: ARG002 - a document has everything
         """Returns headers for what the body has no place for."""
-        return fact_headers(answered)
+        return {}

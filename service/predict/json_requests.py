@@ -20,7 +20,7 @@ from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answers import encode_answer
 from murho.service.predict.codec import Asked, Codec
-from murho.service.predict.options import PredictRequest, check_options, predict_options
+from murho.service.predict.options import PredictRequest, check_options, options_of, predict_options
 from murho.service.predict.problems import foreign_form, refuse_unknown
 from murho.service.predict.rows import (
     JSON_NAMES,
@@ -150,10 +150,6 @@ class JSONCodec(Codec):
         """Returns the document; see `Codec.encode`."""
         return encode_answer(answered)
 
-    def headers(self, answered: Answered) -> dict[str, str]:  # noqa: ARG002 - the document has everything
-        """Returns no headers."""
-        return {}
-
 
 class _Documents:
     """The typed documents of one schema.
@@ -207,7 +203,7 @@ class _Documents:
         count = len(cells[0])
         check_rows(count, settings.max_rows)
         columns = self._columns(cells)
-        return None if columns is None else Asked(Inputs(form, columns, count, self._names), options, timeout)
+        return None if columns is None else Asked(Inputs(form, columns, count), options, timeout)
 
     def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:
         """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
@@ -237,10 +233,8 @@ class _Documents:
         key = (settings.samples, settings.max_samples, *said)
         kept = self._options.get(key)
         if kept is None:
-            request = check_options(
-                {name: orjson.loads(text) for name, text in zip(OPTIONS, said, strict=True) if text}
-            )
-            kept = predict_options(request, settings, self.schema.target), request.timeout
+            given = {name: orjson.loads(text) for name, text in zip(OPTIONS, said, strict=True) if text}
+            kept = options_of(given, settings, self.schema.target)
             if sum(map(len, said)) <= MOST_KEPT_BYTES:
                 if len(self._options) >= MOST_KEPT:
                     self._options.clear()

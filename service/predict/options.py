@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
 
-__all__ = ["EXAMPLE", "PredictRequest", "check_options", "predict_options", "query_options", "value_of_text"]
+__all__ = [
+    "EXAMPLE",
+    "PredictRequest",
+    "check_options",
+    "options_of",
+    "predict_options",
+    "query_options",
+    "value_of_text",
+]
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
@@ -179,7 +187,13 @@ def query_options(query: Mapping[str, str], settings: Settings, target: Target) 
     Raises:
         BadInputError: An option is unknown, has a wrong value or is not for this kind of target.
     """
-    request = check_options({name: value_of_text(text, listed=name in LISTS) for name, text in query.items()})
+    given = {name: value_of_text(text, listed=name in LISTS) for name, text in query.items()}
+    return options_of(given, settings, target)
+
+
+def options_of(given: Mapping[str, Any], settings: Settings, target: Target) -> tuple[PredictOptions, float | None]:
+    """Returns options that come without rows, and the timeout in seconds; raises what `query_options` does."""
+    request = check_options(given)
     return predict_options(request, settings, target), request.timeout
 
 

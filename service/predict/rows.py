@@ -45,6 +45,7 @@ __all__ = [
     "explain_cell",
     "explain_unknown",
     "parse_inputs",
+    "read_column",
 ]
 
 MOST_GUESSES = 10
@@ -101,17 +102,15 @@ class Inputs:
         form: The form of the rows in the request.
         columns: Canonical columns `[B]` by feature, all the schema's features in its order.
         count: The number of rows, B.
-        names: The features' names in schema order.
     """
 
     form: Form
     columns: Mapping[str, NDArray[Any]]
     count: int
-    names: tuple[str, ...]
 
     def pointer(self, row: int, feature: str) -> str:
         """Returns the JSON pointer to a cell in the form of the request."""
-        return _cell_pointer(self.form, row, feature, self.names.index(feature))
+        return _cell_pointer(self.form, row, feature, list(self.columns).index(feature))
 
 
 def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
@@ -139,15 +138,13 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
     else:
         found = "an empty list" if isinstance(inputs, list) else JSON_NAMES.get(type(inputs), "this")
         problems.add(0, 0, "/inputs", f"Expected {FORMS} with at least one row, not {found}.")
-    columns = {}
+    columns: dict[str, NDArray[Any]] = {}
     for position, feature in enumerate(schema.features):
         if (column := cells.get(feature.name)) is not None:
-            columns[feature.name], refused = decode_cells(feature, column)
             where = partial(_cell_pointer, form, name=feature.name, position=position)
-            problems.add_rows(refused, position, where, partial(_explain_row, feature, column))
+            columns[feature.name] = read_column(feature, column, position, where, problems)
     problems.raise_any()
-    names = tuple(columns)
-    return Inputs(form, columns, len(columns[names[0]]), names)
+    return Inputs(form, columns, len(next(iter(columns.values()))))
 
 
 def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, list[Any]]:
@@ -255,14 +252,27 @@ def explain_unknown(name: str, schema: Schema, problems: Problems) -> str:
     return f"{shown!r} is no feature of this model." + (f" Did you mean {close[0]!r}?" if close else "")
 
 
-def _explain_row(feature: Feature, column: Sequence[Any], row: int) -> str:
-    return explain_cell(feature, column[row])
-
-
 def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:
     if form is Form.COLUMNS:
         return pointer("inputs", name, row)
     return pointer("inputs", row, position if form is Form.MATRIX else name)
+
+
+def read_column(
+    feature: Feature, cells: Sequence[Any], position: int, where: Callable[[int], str], problems: Problems
+) -> NDArray[Any]:
+    """Returns the canonical column of one feature; see `decode_cells`.
+
+    Args:
+        feature: The feature.
+        cells: One parsed JSON value a row `[B]`, or ABSENT.
+        position: Of the feature among all.
+        where: The pointer to the cell of a row.
+        problems: Gets the rows whose cell can't be used.
+    """
+    column, refused = decode_cells(feature, cells)
+    problems.add_rows(refused, position, where, lambda row: explain_cell(feature, cells[row]))
+    return column
 
 
 def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:

@@ -23,9 +23,9 @@ from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
 from murho.service.predict.codec import Asked
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import LISTS, check_options, predict_options, value_of_text
+from murho.service.predict.options import LISTS, options_of, value_of_text
 from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import JSON_NAMES, Form, Inputs, check_rows, decode_cells, explain_cell
+from murho.service.predict.rows import JSON_NAMES, Form, Inputs, check_rows, read_column
 from murho.service.protocols.documents import Strict, moved, parsed, wrong
 from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, outputs_of
 from murho.service.tables.blocks import check_names, number_column
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Feature, Schema, Target
+    from murho.model.tables.schema import Schema, Target
     from murho.service.engine.jobs import ModelLike
     from murho.service.protocols.infer_answers import Output
     from murho.service.settings import Settings
@@ -169,7 +169,11 @@ class _Matrix(Inputs):
 
     def pointer(self, row: int, feature: str) -> str:
         """Returns the pointer to a cell: to the element of the tensor."""
-        return pointer("inputs", MATRIX, row, self.names.index(feature))
+        return _matrix_pointer(list(self.columns).index(feature), row)
+
+
+def _matrix_pointer(position: int, row: int) -> str:
+    return pointer("inputs", MATRIX, row, position)
 
 
 def takes_matrix(schema: Schema) -> bool:
@@ -239,7 +243,7 @@ def _options(parameters: RequestParameters, settings: Settings, target: Target) 
         elif type(value) in (int, float):
             given[name] = [value]
     try:
-        options = predict_options(check_options(given), settings, target)
+        options, _ = options_of(given, settings, target)
     except BadInputError as error:
         raise moved(error, "/parameters{}".format) from None
     return options, parameters.timeout / MICROSECONDS if parameters.timeout else None
@@ -294,14 +298,13 @@ def _check_inputs(inputs: Sequence[InputTensor], schema: Schema, max_rows: int) 
 
 def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], rows: int, schema: Schema) -> Inputs:
     """Returns the rows as canonical columns."""
-    names, problems = tuple(feature.name for feature in schema.features), Problems()
-    columns: dict[str, NDArray[Any]] = {}
+    problems, columns = Problems(), dict[str, "NDArray[Any]"]()
     if _is_matrix(inputs, schema):
         if values[0].dtype.kind not in "iuf":
             raise wrong(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
-        matrix, made = values[0].reshape(rows, len(names)), _Matrix(Form.MATRIX, columns, rows, names)
+        matrix, made = values[0].reshape(rows, -1), _Matrix(Form.MATRIX, columns, rows)
         for position, feature in enumerate(schema.features):
-            where = partial(made.pointer, feature=feature.name)
+            where = partial(_matrix_pointer, position)
             columns[feature.name] = number_column(feature, matrix[:, position], position, where, problems)
         problems.raise_any()
         return made
@@ -319,14 +322,9 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
             cells: list[Any] = found.tolist()
             if found.dtype.kind == "f":  # 0.1 in 32 bits is 0.1 as a category, and not 0.10000000149011612
                 cells = [None if value != value else float(str(value)) for value in found]
-            columns[feature.name], refused = decode_cells(feature, cells)
-            problems.add_rows(refused, position, at, partial(_explain, feature, cells))
+            columns[feature.name] = read_column(feature, cells, position, at, problems)
     problems.raise_any()
-    return Inputs(Form.COLUMNS, columns, rows, names)
-
-
-def _explain(feature: Feature, cells: list[Any], row: int) -> str:
-    return explain_cell(feature, cells[row])
+    return Inputs(Form.COLUMNS, columns, rows)
 
 
 def _elements(item: InputTensor, left: memoryview) -> tuple[NDArray[Any], memoryview]:

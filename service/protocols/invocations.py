@@ -21,7 +21,7 @@ from murho.service.predict.answers import answer_columns, answer_facts
 from murho.service.predict.codec import Asked, Codec
 from murho.service.predict.formats import CODECS, reader_of, writer_of
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import check_options, predict_options
+from murho.service.predict.options import options_of
 from murho.service.predict.problems import pointer, refuse_unknown
 from murho.service.predict.routes import answer
 from murho.service.predict.rows import Inputs, parse_inputs
@@ -97,8 +97,7 @@ class ScoringCodec(Codec):
             raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
         rows: Any = getattr(request, given[0])
         try:
-            asked = check_options(request.params or {})
-            options = predict_options(asked, settings, schema.target)
+            options, timeout = options_of(request.params or {}, settings, schema.target)
         except BadInputError as error:
             raise moved(error, "/params{}".format) from None
         if request.dataframe_split is not None:
@@ -109,7 +108,7 @@ class ScoringCodec(Codec):
             inputs = parse_inputs(rows, schema, settings.max_rows)
         except BadInputError as error:
             raise moved(error, move) from None
-        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, inputs.names, move), options, asked.timeout)
+        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, move), options, timeout)
 
     def encode(self, answered: "Answered") -> "Iterator[bytes]":
         """Yields the answer in pieces: `predictions` has one object a row, with the columns of `murho predict`."""
@@ -122,10 +121,6 @@ class ScoringCodec(Codec):
             yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
             before = b","
         yield b"]," + orjson.dumps(answer_facts(answered))[1:]
-
-    def headers(self, answered: "Answered") -> "Mapping[str, str]":  # noqa: ARG002 - the document has everything
-        """Returns no headers."""
-        return {}
 
 
 SCORING = ScoringCodec()

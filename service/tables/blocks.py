@@ -22,6 +22,7 @@ from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.answers import fact_headers
 from murho.service.predict.codec import Asked, Codec
 from murho.service.predict.options import query_options
 from murho.service.predict.problems import Problems, pointer, shorten
@@ -102,6 +103,10 @@ class TableCodec(Codec):
     @abstractmethod
     def encode(self, answered: Answered) -> list[bytes]:
         """Returns the body of the answer; see `Codec.encode`."""
+
+    def headers(self, answered: Answered) -> dict[str, str]:
+        """Returns the facts; see `Codec.headers`."""
+        return fact_headers(answered)
 
     def read(self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings) -> AskedInBlocks:
         """Returns the rows and the options of a request.
@@ -278,7 +283,7 @@ def inputs_of_tables(tables: Iterable[pa.Table], schema: Schema) -> Iterator[Inp
 
 def _inputs_of_table(table: pa.Table, schema: Schema, first: int) -> Inputs:
     problems, columns = Problems(), dict[str, "NDArray[Any]"]()
-    inputs = Inputs(Form.COLUMNS, columns, table.num_rows, tuple(feature.name for feature in schema.features))
+    inputs = Inputs(Form.COLUMNS, columns, table.num_rows)
     for position, feature in enumerate(schema.features):
         where = partial(pointer, "inputs", feature.name)
         try:

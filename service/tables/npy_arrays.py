@@ -103,7 +103,7 @@ def _inputs(matrix: NDArray[Any], schema: Schema, first: int) -> Inputs:
         for place, feature in enumerate(schema.features)
     }
     problems.raise_any()
-    return Inputs(Form.MATRIX, columns, len(matrix), tuple(columns))
+    return Inputs(Form.MATRIX, columns, len(matrix))
 
 
 def _pointer(first: int, place: int, row: int) -> str:
