@@ -176,16 +176,16 @@ class Decoder:
             asked = read(body)
         else:
             most = self._settings.max_body_bytes
-            asked = await self.in_thread_if(True, lambda: read(decompressed(body, encoding, most)))
+            asked = await self.in_thread(lambda: read(decompressed(body, encoding, most)))
         require_place(asked.inputs.count, asked.options, schema, self._settings)
         return asked
 
-    async def in_thread_if(self, large: bool, work: Callable[[], Result]) -> Result:
-        """Runs large work in a thread, so that other requests go on meanwhile; other work directly.
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """Runs large work in a thread, so that other requests go on meanwhile.
 
         Work that nobody waits for any longer is dropped if it hasn't begun.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work) if large else work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
         """Ends the threads once they have done what they do, and the process that unpacks Parquet files."""

@@ -13,12 +13,12 @@ from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may
 from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from murho.service.predict.answers import Answered
     from murho.service.predict.codec import Codec
 
-__all__ = ["answer", "router"]
+__all__ = ["answer", "respond", "router"]
 
 router = APIRouter(tags=["predict"])
 
@@ -79,23 +79,38 @@ async def answer(
                 response = await answer_in_blocks(call, model, spool, coding, writer)
                 if response is not None:
                     return response
-                body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
+                body = await parts.decoder.in_thread(spool.whole) if spool.size > LARGE_BYTES else spool.whole()
         else:
             body = await call.body()
         asked = await parts.decoder.decode_request(body, coding, model.schema)
         del body
         writer.require_place(asked.options)
         answered = await call.predict(model, asked)
-        return await encoded(parts, writer, answered, headers.get("accept-encoding", ""))
+
+        def encode() -> "tuple[Iterable[bytes], Mapping[str, str], str]":
+            own = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+            return writer.encode(answered), own, writer.media_type
+
+        return await respond(parts, answered, headers.get("accept-encoding", ""), encode)
 
 
-async def encoded(parts: Parts, writer: "Codec", answered: "Answered", accept_encoding: str) -> Response:
-    """Returns the answer in the format of a codec, compressed if the client accepts that."""
+async def respond(
+    parts: Parts,
+    answered: "Answered",
+    accept_encoding: str,
+    encode: "Callable[[], tuple[Iterable[bytes], Mapping[str, str], str]]",
+) -> Response:
+    """Returns an answer, compressed if the client accepts that; a large one is encoded in a thread, into a spool.
+
+    Args:
+        parts: The parts of the service.
+        answered: The answer.
+        accept_encoding: The header `Accept-Encoding`.
+        encode: Returns the body in pieces, its headers and its media type.
+    """
     large = answered.values > LARGE_ANSWER_VALUES
 
-    def encode() -> Response:
-        headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-        room, coding = parts.spool_room if large else None, accepted_coding(accept_encoding)
-        return response_of(writer.encode(answered), room, headers, writer.media_type, coding)
+    def work() -> Response:
+        return response_of(*encode(), accepted_coding(accept_encoding), parts.spool_room if large else None)
 
-    return await parts.decoder.in_thread_if(True, encode) if large else encode()
+    return await parts.decoder.in_thread(work) if large else work()

@@ -16,20 +16,16 @@ from pydantic import BaseModel, Field
 
 from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
 from murho.service.predict.answers import encode_document
-from murho.service.predict.compression import accepted_coding
-from murho.service.tables.spool import response_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
-    from starlette.responses import Response
 
     from murho.model.predictive.prediction import AnswerField, PredictOptions
     from murho.service.engine.jobs import ModelLike
     from murho.service.predict.answers import Answered
     from murho.service.protocols.infer_requests import InferAsked
-    from murho.service.tables.spool import SpoolRoom
 
 __all__ = [
     "BYTES",
@@ -37,7 +33,7 @@ __all__ = [
     "LENGTH_HEADER",
     "InferResponse",
     "Output",
-    "infer_response",
+    "encode_inference",
     "outputs_of",
     "packed",
 ]
@@ -151,10 +147,8 @@ class InferResponse(BaseModel):
     outputs: list[OutputTensor]
 
 
-def infer_response(
-    asked: InferAsked, answered: Answered, accept_encoding: str, room: SpoolRoom | None = None
-) -> Response:
-    """Returns the answer; compressed, if the client accepts that. `room`: for a large one (`response_of`)."""
+def encode_inference(asked: InferAsked, answered: Answered) -> tuple[Iterable[bytes], dict[str, str], str]:
+    """Returns the answer in pieces, its headers and its media type."""
     name, version = answered.model
     head: dict[str, Any] = {"model_name": name, "model_version": version}
     if asked.id is not None:
@@ -170,13 +164,12 @@ def infer_response(
         else:
             part["data"] = values.ravel().tolist() if values.dtype == object else values.ravel()
         described.append(part)
-    pieces: Iterable[bytes] = _document(head, described)
-    headers, media_type = {"vary": "accept-encoding"}, "application/json"
-    if blobs:
-        document, media_type = b"".join(pieces), "application/octet-stream"
-        headers[LENGTH_HEADER] = str(len(document))
-        pieces = [document, *blobs]
-    return response_of(pieces, room, headers, media_type, accepted_coding(accept_encoding))
+    pieces, headers = _document(head, described), {"vary": "accept-encoding"}
+    if not blobs:
+        return pieces, headers, "application/json"
+    document = b"".join(pieces)
+    headers[LENGTH_HEADER] = str(len(document))
+    return [document, *blobs], headers, "application/octet-stream"
 
 
 def packed(values: NDArray[Any]) -> bytes:

@@ -12,13 +12,13 @@ from murho.service.http.front_door import AdminDependency
 from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
 from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.formats import LARGE_ANSWER_VALUES
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import SMALL_BYTES, Share
 from murho.service.predict.request_body import headers_of, read_body
+from murho.service.predict.routes import respond
 from murho.service.protocols.documents import Strict, parsed
-from murho.service.protocols.infer_answers import LENGTH_HEADER, infer_response
+from murho.service.protocols.infer_answers import LENGTH_HEADER, encode_inference
 from murho.service.protocols.infer_requests import read_request
 from murho.service.protocols.repository import (
     IndexRequest,
@@ -63,10 +63,8 @@ async def _answer(request: Request, parts: Parts, name: str, version: str | None
         asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
         del body
         answered = await call.predict(model, asked)
-        large = answered.values > LARGE_ANSWER_VALUES
-        room = parts.spool_room if large else None
-        encode = partial(infer_response, asked, answered, call.headers.get("accept-encoding", ""), room)
-        return await parts.decoder.in_thread_if(large, encode)
+        encode = partial(encode_inference, asked, answered)
+        return await respond(parts, answered, call.headers.get("accept-encoding", ""), encode)
 
 
 @router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")

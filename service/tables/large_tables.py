@@ -78,13 +78,13 @@ async def answer_in_blocks(
     with Spool(parts.spool_room) as plain:
         if not is_plain(coding.encoding):
             pieces = decompressed_pieces(body.view(), coding.encoding, parts.settings.max_body_bytes)
-            await parts.decoder.in_thread_if(True, partial(_write_all, plain, pieces))
+            await parts.decoder.in_thread(partial(_write_all, plain, pieces))
             body = plain
         if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
             return None
         call.charge(body.size / BYTES_PER_ROW_DRAW)
         read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
-        asked = await parts.decoder.in_thread_if(True, read)
+        asked = await parts.decoder.in_thread(read)
         writer.require_place(asked.options)
         require_place(asked.rows, asked.options, schema, parts.settings)
         call.admit(model, asked.rows, asked.options)
@@ -99,8 +99,8 @@ async def answer_in_blocks(
             response: Response = SpooledResponse(answer, headers, writer.media_type, head, tail)
             if accepted is not None:
                 pieces = chain([head], sent_pieces(answer), [tail])
-                compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, accepted)
-                response = await parts.decoder.in_thread_if(True, compress)
+                compress = partial(response_of, pieces, headers, writer.media_type, accepted, parts.spool_room)
+                response = await parts.decoder.in_thread(compress)
                 answer.close()
         except BaseException:
             answer.close()
@@ -163,10 +163,10 @@ class _Work:
 
 async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) -> None:
     """Takes all blocks through decoding, computation and encoding; at any time at most one is in each."""
-    in_thread = work.call.parts.decoder.in_thread_if
+    in_thread = work.call.parts.decoder.in_thread
 
     def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
-        return asyncio.ensure_future(in_thread(True, step))
+        return asyncio.ensure_future(in_thread(step))
 
     def read() -> Inputs | None:
         body.forget_pages()

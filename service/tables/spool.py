@@ -190,16 +190,16 @@ def _write_all(file: RawIOBase, data: bytearray) -> None:
 
 
 def response_of(
-    pieces: Iterable[bytes], room: SpoolRoom | None, headers: Mapping[str, str], media_type: str, coding: str | None
+    pieces: Iterable[bytes], headers: Mapping[str, str], media_type: str, coding: str | None, room: SpoolRoom | None
 ) -> Response:
     """Returns an answer; where it is large, in a thread.
 
     Args:
         pieces: Its body.
-        room: For a large answer; None for a small one, which stays in memory.
         headers: Its headers.
         media_type: Of the body before it is compressed.
         coding: gzip or deflate, to be compressed; None: as it is.
+        room: For a large answer; None for a small one, which stays in memory.
 
     Raises:
         QueueFullError: There is no room.
