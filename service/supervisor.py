@@ -159,7 +159,7 @@ class Supervisor:
         """Serves until a signal comes and all workers have drained."""
         with tempfile.TemporaryDirectory(prefix="murho-metrics-") as metrics:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+            _write_metrics_as("supervisor")
             self._deaths = Counter("murho_worker_deaths_total", "Workers that died, and were replaced.", registry=None)
             _share_code()
             self._heard, self._tells = os.pipe()
@@ -194,6 +194,7 @@ class Supervisor:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        _write_metrics_as(worker.number)
         for wire in (ours, *(each.wire for each in self._workers.values())):
             wire.close()  # otherwise nobody would hear the end of the supervisor
         serve_until_stopped(
@@ -304,7 +305,7 @@ class Supervisor:
         worker.wire.close()
         del self._workers[worker.number]
         self._board.say(worker.number, 0.0, Stage.CLOSED)
-        multiprocess.mark_process_dead(worker.process.pid)  # type: ignore[no-untyped-call]
+        multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
         if self._stopping:
             return
         self._deaths.inc()
@@ -322,6 +323,11 @@ class Supervisor:
     def _send(self, worker: _Process, message: object) -> None:
         with suppress(OSError):  # it has died, and is about to be buried
             worker.wire.send(message)
+
+
+def _write_metrics_as(name: str | int) -> None:
+    """Has metrics that are made from now on in files of a name; a new worker goes on with those of the one before."""
+    values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
 
 
 def _share_code() -> None:

@@ -35,6 +35,12 @@ def workers_of(service: Service) -> list[int]:
     return list(map(int, Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()))
 
 
+def metric_files(service: Service) -> set[str]:
+    """The files into which workers write metrics."""
+    places = [place for worker in workers_of(service) for place in Path(f"/proc/{worker}/fd").iterdir()]
+    return {name for name in map(os.path.realpath, places) if "murho-metrics-" in name}
+
+
 def ask(service: Service, path: str = "/predict", key: str = KEY) -> httpx.Response:
     """One prediction on a connection of its own."""
     return httpx.post(service.address + path, json={"inputs": [ROW]}, headers={"x-api-key": key}, timeout=60)
@@ -115,7 +121,7 @@ def test_a_killed_worker_loses_its_own_requests_and_is_replaced(
 ) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
         service.wait_for_line("(Ready: )")
-        before = workers_of(service)
+        before, files = workers_of(service), metric_files(service)
         with Traffic(service.port, asks(posterior, 30), threads=8) as traffic:
             traffic.wait_for(30)
             os.kill(before[0], signal.SIGKILL)
@@ -128,6 +134,8 @@ def test_a_killed_worker_loses_its_own_requests_and_is_replaced(
         traffic.require("lost")
         assert f'"pid":{before[0]},"code":-9' in service.log()
         wait_until(lambda: len({answered_by(ask(service)) for _ in range(12)}) == 2)
+        assert files
+        assert metric_files(service) == files  # the new one writes where the dead one did
         assert "murho_worker_deaths_total 1.0" in httpx.get(f"{service.address}/metrics").text
         assert service.stop() == 0
 
