@@ -1,30 +1,4 @@
-"""The errors of the service, and the one table that turns any error into an RFC 9457 problem.
-
-    MurhoError
-    └── ServiceError
-        ├── NotReadyError              still loading, draining, or no model to serve
-        ├── UnauthorizedError          no API key, or an unknown one
-        ├── ForbiddenError             the API key may not do this
-        ├── RateLimitError             the caller has taken what it may take
-        ├── QueueFullError             the queue is full
-        ├── DeadlineError              no answer in time
-        ├── SlowRequestError           the headers or the body did not arrive in time
-        ├── UnknownModelError          no such model or version
-        ├── CheckpointRefusedError     a checkpoint that was asked for can't be loaded
-        ├── TooLargeError              body, rows or work above a limit
-        ├── MediaTypeError             a body in a form that the service doesn't read
-        ├── NotAcceptableError         an answer in a form that the service doesn't write
-        ├── MalformedRequestError      bytes that are no HTTP request
-        ├── TargetTooLongError         a path and query above the limit
-        ├── HeadersTooLargeError       headers above the limits
-        ├── TransferCodingError        a body in a transfer coding other than chunked
-        ├── MisdirectedError           a request to a host that isn't this service
-        ├── ForeignPageError           a page of another site wants to change something
-        ├── TooManyConnectionsError    no room for another connection
-        ├── EngineSilentError          the engine has work and shows no sign of life
-        ├── OutOfMemoryError           no memory for a request now
-        ├── ClientGoneError            the client closed the connection
-        └── ComputationError           the model gave no finite answer: a bug, never the client's fault
+"""The errors of the service, each with its RFC 9457 problem, and what turns any error into one.
 
 Bad input is `model.errors.InputError`. A message tells a person what is wrong, where, and what to do.
 """
@@ -34,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from starlette.exceptions import HTTPException
 
@@ -78,8 +52,11 @@ class ServiceError(MurhoError):
     """The root of the service's own errors.
 
     Attributes:
+        problem: The status, the end of the type and the title of its answers; None: it is the service's fault.
         retry_after: Seconds until another attempt makes sense; None if it never does.
     """
+
+    problem: ClassVar[tuple[int, str, str] | None] = None
 
     def __init__(self, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -89,85 +66,127 @@ class ServiceError(MurhoError):
 class NotReadyError(ServiceError):
     """The service is still loading, is draining, or has no model to serve."""
 
+    problem = 503, "not-ready", "The service isn't ready"
+
 
 class UnauthorizedError(ServiceError):
     """The request has no API key, or none that the service knows."""
+
+    problem = 401, "unauthorized", "An API key is needed"
 
 
 class ForbiddenError(ServiceError):
     """The caller's API key may not do this."""
 
+    problem = 403, "forbidden", "This API key may not do this"
+
 
 class RateLimitError(ServiceError):
     """The caller has taken all that it may take for now."""
+
+    problem = 429, "rate-limited", "The caller asks too much"
 
 
 class QueueFullError(ServiceError):
     """The queue is full."""
 
+    problem = 429, "queue-full", "The service is busy"
+
 
 class DeadlineError(ServiceError):
     """There was no answer in time."""
+
+    problem = 504, "deadline-passed", "There was no answer in time"
 
 
 class SlowRequestError(ServiceError):
     """The request's headers or its body did not arrive in time."""
 
+    problem = 408, "slow-request", "The request didn't arrive in time"
+
 
 class UnknownModelError(ServiceError):
     """There is no such model or version."""
+
+    problem = 404, "unknown-model", "There is no such model"
 
 
 class CheckpointRefusedError(ServiceError):
     """A checkpoint that was asked for can't be loaded."""
 
+    problem = 422, "checkpoint-refused", "The checkpoint can't be loaded"
+
 
 class TooLargeError(ServiceError):
     """The body, the rows or the work of one request are above a limit."""
+
+    problem = 413, "too-large", "The request is too large"
 
 
 class MediaTypeError(ServiceError):
     """The body is in a form that the service doesn't read."""
 
+    problem = 415, "unsupported-media-type", "The media type isn't supported"
+
 
 class NotAcceptableError(ServiceError):
     """The answer is wanted in a form that the service doesn't write."""
+
+    problem = 406, "not-acceptable", "The answer can't have this media type"
 
 
 class MalformedRequestError(ServiceError):
     """What a client sent is no HTTP request."""
 
+    problem = 400, "malformed-request", "This is no HTTP request"
+
 
 class TargetTooLongError(ServiceError):
     """The target of a request, its path and query, is above the limit."""
+
+    problem = 414, "target-too-long", "The request's target is too long"
 
 
 class HeadersTooLargeError(ServiceError):
     """The headers of a request are above the limits."""
 
+    problem = 431, "headers-too-large", "The request's headers are too large"
+
 
 class TransferCodingError(ServiceError):
     """The body is in a transfer coding other than chunked."""
+
+    problem = 501, "transfer-coding", "The transfer coding isn't supported"
 
 
 class MisdirectedError(ServiceError):
     """The request is to a host that isn't this service."""
 
+    problem = 421, "misdirected", "The request is to another host"
+
 
 class ForeignPageError(ServiceError):
     """A page of another site, open in a browser, wants to change something."""
+
+    problem = 403, "foreign-page", "A page of another site may not do this"
 
 
 class TooManyConnectionsError(ServiceError):
     """There is no room for another connection."""
 
+    problem = 503, "too-many-connections", "The service has too many connections"
+
 
 class EngineSilentError(ServiceError):
     """The engine has work and shows no sign of life."""
 
+    problem = 503, "engine-silent", "The engine shows no sign of life"
+
 
 class OutOfMemoryError(ServiceError):
     """There is no memory for a request now; `problem_details` takes the errors of Python, Arrow and PyTorch for it."""
+
+    problem = 503, "out-of-memory", "The service is out of memory"
 
     def __init__(self) -> None:
         super().__init__("There is no memory for this request now. Send it again later, or in parts.", retry_after=5)
@@ -175,6 +194,8 @@ class OutOfMemoryError(ServiceError):
 
 class ClientGoneError(ServiceError):
     """The client closed the connection before the answer."""
+
+    problem = 499, "client-gone", "The client closed the connection"
 
 
 class ComputationError(ServiceError):
@@ -229,32 +250,7 @@ class ProblemDetails:
         return document
 
 
-# The whole mapping from errors to answers; the first class that fits is taken.
-TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (InputError, 422, "bad-input", "The input can't be used"),
-    (UnauthorizedError, 401, "unauthorized", "An API key is needed"),
-    (ForbiddenError, 403, "forbidden", "This API key may not do this"),
-    (UnknownModelError, 404, "unknown-model", "There is no such model"),
-    (CheckpointRefusedError, 422, "checkpoint-refused", "The checkpoint can't be loaded"),
-    (TooLargeError, 413, "too-large", "The request is too large"),
-    (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
-    (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),
-    (MalformedRequestError, 400, "malformed-request", "This is no HTTP request"),
-    (TargetTooLongError, 414, "target-too-long", "The request's target is too long"),
-    (HeadersTooLargeError, 431, "headers-too-large", "The request's headers are too large"),
-    (TransferCodingError, 501, "transfer-coding", "The transfer coding isn't supported"),
-    (MisdirectedError, 421, "misdirected", "The request is to another host"),
-    (ForeignPageError, 403, "foreign-page", "A page of another site may not do this"),
-    (TooManyConnectionsError, 503, "too-many-connections", "The service has too many connections"),
-    (EngineSilentError, 503, "engine-silent", "The engine shows no sign of life"),
-    (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),
-    (RateLimitError, 429, "rate-limited", "The caller asks too much"),
-    (QueueFullError, 429, "queue-full", "The service is busy"),
-    (NotReadyError, 503, "not-ready", "The service isn't ready"),
-    (DeadlineError, 504, "deadline-passed", "There was no answer in time"),
-    (OutOfMemoryError, 503, "out-of-memory", "The service is out of memory"),
-    (ClientGoneError, 499, "client-gone", "The client closed the connection"),
-)
+KIND = "urn:murho:problem"
 
 _NO_MEMORY = re.compile("can't allocate memory|out of memory|can't start new thread", re.IGNORECASE)
 
@@ -276,23 +272,18 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     # PyTorch has no class for it, or none that can be imported here; Python none for a thread without a stack.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         error = OutOfMemoryError()
-    for kind, status, name, title in TABLE:
-        if isinstance(error, kind):
-            retry_after = getattr(error, "retry_after", None)
-            headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-            if isinstance(error, UnauthorizedError):
-                headers["WWW-Authenticate"] = "Bearer"
-            return ProblemDetails(
-                status=status,
-                type=f"urn:murho:problem:{name}",
-                title=title,
-                detail=_bad_input_detail(error) if isinstance(error, InputError) else str(error),
-                errors=error.problems if isinstance(error, InputError) else (),
-                headers=headers,
-            )
+    if isinstance(error, InputError):
+        detail = _bad_input_detail(error)
+        return ProblemDetails(422, f"{KIND}:bad-input", "The input can't be used", detail, error.problems)
+    if isinstance(error, ServiceError) and error.problem is not None:
+        status, kind, title = error.problem
+        headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+        if isinstance(error, UnauthorizedError):
+            headers["WWW-Authenticate"] = "Bearer"
+        return ProblemDetails(status, f"{KIND}:{kind}", title, str(error), headers=headers)
     return ProblemDetails(
         status=500,
-        type="urn:murho:problem:internal",
+        type=f"{KIND}:internal",
         title="The service failed",
         detail=f"This is an error of the service, not of the request. Its log says more under {request_id}.",
     )
