@@ -49,7 +49,7 @@ from murho.service.process import (
     listen,
     serve_until_stopped,
 )
-from murho.service.security.callers import Buckets, Limits
+from murho.service.security.callers import Buckets, Limits, Security
 from murho.service.worker import Announce, Answer, Ask, Board, Loaded, Made, Make, Stage, Stop, Worker
 
 if TYPE_CHECKING:
@@ -131,6 +131,9 @@ class Supervisor:
         count: Number of workers.
         reserved: A socket of `process.reserve`: the port stays the service's.
         announce: Tells people what is served, in a worker.
+
+    Raises:
+        OptionError: An API key is stored in a wrong form, or the file of keys can't be read.
     """
 
     def __init__(
@@ -140,6 +143,7 @@ class Supervisor:
         self._settings = settings.model_copy(
             update={"threads": threads, "watch_seconds": 0.0, "draws_bytes": settings.draws_bytes // count}
         )
+        Security(settings)  # keys that no worker could use are said once, here
         self._count, self._announce = count, announce
         self._listen = partial(listen, settings.host, reserved.getsockname()[1], shared=True)
         self._look_seconds, self._next_look = seconds_between_looks(settings), math.inf
@@ -176,6 +180,8 @@ class Supervisor:
     def _start(self, number: int, *, first: bool = False) -> None:
         ours, theirs = multiprocessing.Pipe()
         listening = self._listen() if first else None
+        # From here on its silence counts.
+        self._board.say(number, 0.0, Stage.LOADING if first else Stage.CLOSED)
         worker = Worker(number, theirs, self._board, self._limits, listening, self._listen)
         context = multiprocessing.get_context("fork")
         process = context.Process(target=self._work, args=(worker, ours), name=f"worker {number}")
@@ -284,7 +290,7 @@ class Supervisor:
     def _end(self, task: _Task, alive: list[_Process]) -> None:
         """Tells who asked that changes are made; ends a worker that could not make them, where others could."""
         failed = [each for each in alive if task.made[each.number] is not None]
-        if len(failed) < len(alive):
+        if len(failed) < len(alive) and not self._stopping:  # then those fail that have ended
             for worker in failed:
                 reason = str(task.made[worker.number])
                 self._log.error("worker told to stop: it serves what others don't", worker=worker.number, reason=reason)
@@ -304,7 +310,7 @@ class Supervisor:
         worker.process.join()
         worker.wire.close()
         del self._workers[worker.number]
-        self._board.say(worker.number, 0.0, Stage.CLOSED)
+        self._board.say(worker.number, 0.0, Stage.ABSENT)
         multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
         if self._stopping:
             return

@@ -17,7 +17,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from murho.service.errors import EngineSilentError, NotReadyError
+from murho.service.errors import EngineSilentError, NotReadyError, ServiceError
 
 if TYPE_CHECKING:
     import socket
@@ -32,11 +32,12 @@ __all__ = ["Announce", "Answer", "Ask", "Board", "Loaded", "Made", "Make", "Stag
 
 
 class Stage(IntEnum):
-    """What a worker does."""
+    """What a worker does; a late one is closed until it serves what the others do."""
 
-    CLOSED = 0
-    LOADING = 1
-    SERVING = 2
+    ABSENT = 0
+    CLOSED = 1
+    LOADING = 2
+    SERVING = 3
 
 
 class Board:
@@ -141,7 +142,7 @@ class Worker:
         listen: Callable[[], socket.socket],
     ) -> None:
         self.number, self.board, self.limits, self.listening = number, board, limits, listening
-        self._wire, self._listen, self._sending = wire, listen, threading.Lock()
+        self._wire, self._listen, self._sending = wire, listen, threading.RLock()
         self._asked: deque[Future[Swap]] = deque()
         self._made: Future[Swap] = Future()
         self._announce: Callable[[], None] | None = None
@@ -151,7 +152,7 @@ class Worker:
         answer: Future[Swap] = Future()
         with self._sending:
             self._asked.append(answer)
-            self._wire.send(Ask(change))
+            self._send(Ask(change))
         return answer
 
     def loaded(self, announce: Callable[[], None]) -> None:
@@ -200,9 +201,16 @@ class Worker:
     ) -> None:
         def made(future: Future[Swap]) -> None:
             if self.listening is None:
-                self.listening = self._listen()
+                try:
+                    self.listening = self._listen()
+                except ServiceError:
+                    loop.call_soon_threadsafe(stop, signal.SIGTERM)  # another one takes its place
+                    raise
                 asyncio.run_coroutine_threadsafe(listen_on(self.listening), loop).result()
-            self._send(Made(future.exception()))
+            failure = future.exception()
+            if failure is not None and not isinstance(failure, ServiceError):
+                failure = RuntimeError(repr(failure))  # what a library raises may not get through a wire
+            self._send(Made(failure))
 
         while True:
             try:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from murho.service.security.api_keys import StoredKey, digest_of, make_key
-from tests.e2e.support import Service, serve
+from tests.e2e.support import Service, murho, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
 from tests.support import ROOT
@@ -138,6 +138,12 @@ def test_a_killed_worker_loses_its_own_requests_and_is_replaced(
         assert metric_files(service) == files  # the new one writes where the dead one did
         assert "murho_worker_deaths_total 1.0" in httpx.get(f"{service.address}/metrics").text
         assert service.stop() == 0
+
+
+def test_keys_that_no_worker_could_use_end_the_start(tmp_path: Path) -> None:
+    done = murho("serve", "--workers", "2", "--port", "0", cwd=tmp_path, code=2, MURHO_API_KEYS="a-key-itself")
+    assert "error: The API key 'a-key-itself' isn't stored as" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_sigterm_drains_all_workers(trained: Path, posterior: Posterior, tmp_path: Path) -> None:
