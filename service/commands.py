@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Snapshot
-    from murho.service.settings import Settings
+    from murho.service.settings import Configuration, Settings
 
 __all__ = ["doctor", "key", "serve"]
 
@@ -55,21 +55,7 @@ def serve(
     Every setting is also an environment variable, MURHO_ and its name in capitals, and a line of the TOML file that
     --config or MURHO_CONFIG names. An option goes first, then the environment, then the file.
     """
-    from murho.service.settings import read_configuration
-
-    options: dict[str, Any] = {
-        "checkpoints": checkpoints,
-        "host": host,
-        "port": port,
-        "device": device,
-        "default_model": default_model,
-        "max_samples": max_samples,
-        "workers": workers,
-        "threads": threads,
-        "log_level": log_level,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    configuration = read_configuration(given, config)
+    configuration = _configuration(locals(), config)
     if show_settings:
         sys.stdout.write("".join(f"{line}\n" for line in configuration.lines()))
         return
@@ -98,6 +84,14 @@ def serve(
     else:
         Supervisor(settings, count, listening, announce).run()
     _say("Stopped.")
+
+
+def _configuration(options: dict[str, Any], file: Path | None = None) -> "Configuration":
+    """Returns the settings, of which a command has some as options; an option that is None was not given."""
+    from murho.service.settings import Settings, read_configuration
+
+    given = {name: value for name, value in options.items() if name in Settings.model_fields and value is not None}
+    return read_configuration(given, file)
 
 
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
@@ -174,11 +168,9 @@ def doctor(
 
     What is not given is that of `murho serve`: from MURHO_ variables, the file of MURHO_CONFIG, or the default.
     """
+    settings = _configuration(locals()).settings
     from murho.service.doctor import examine
-    from murho.service.settings import read_configuration
 
-    options = {"checkpoints": checkpoints, "device": device, "host": host, "port": port}
-    settings = read_configuration({name: value for name, value in options.items() if value is not None}).settings
     findings = []
     for finding in examine(settings):
         findings.append(finding)
