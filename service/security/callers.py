@@ -1,6 +1,6 @@
 """Who calls, and how much a caller may take: API keys, and limits of requests and of work.
 
-It knows no framework. `guard` applies it to the routes of the application, the predict routes call it themselves.
+It knows no framework. `http.front_door.admitted` asks it for every request, the predict routes once more for the cost.
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
 
 Limits are token buckets. A bucket holds `burst` tokens at most and gains `rate` tokens a second; what is taken leaves

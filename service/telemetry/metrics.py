@@ -241,9 +241,15 @@ class Telemetry:
             return self._series[labels]
 
     def _remove(self, name: str, version: str) -> None:
-        for metric in (self.rows, self.warned, self.unlike, self.spread_rows, self.epistemic_share):
-            metric.remove(name, version)
-        for metric in (self.std, self.entropy):
+        for metric in (
+            self.rows,
+            self.warned,
+            self.unlike,
+            self.spread_rows,
+            self.std,
+            self.entropy,
+            self.epistemic_share,
+        ):
             metric.remove(name, version)
         if not any(other == name for other, _ in self._series):
             self.queue_seconds.remove(name)
