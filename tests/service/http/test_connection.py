@@ -61,7 +61,7 @@ def test_uvicorn_has_what_is_overridden() -> None:
             *("_start_asgi_task", "_unset_keepalive_if_required", "timeout_keep_alive_handler", "shutdown"),
         ),
         FlowControl: ("resume_reading", "resume_writing"),
-        Server: ("startup", "on_tick", "capture_signals", "handle_exit", "serve"),
+        Server: ("startup", "on_tick", "capture_signals", "serve"),
     }
     for kind, names in used.items():
         for name in names:
