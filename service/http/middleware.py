@@ -189,7 +189,7 @@ class Paths:
     def find(self, method: str, path: str) -> tuple[APIRoute, tuple[str, ...]] | None:
         """Returns the route of a request and what is in its path; None if the framework has to look for it."""
         for route in self.routes:
-            if method in route.methods and (match := route.path_regex.fullmatch(path)) is not None:
+            if method in (route.methods or ()) and (match := route.path_regex.fullmatch(path)) is not None:
                 return route, match.groups()
         return None
 
