@@ -199,6 +199,11 @@ class CountPredictive(Predictive):
         """See `Predictive.reported`: the least count with at least this probability up to it."""
         return torch.ceil(quantiles - ROUNDING).clamp_min_(0.0) + 0.0  # no -0
 
+    def third_moment(self) -> Tensor:
+        """See `Predictive.third_moment`: ``v (2 v / m - 1)`` for mean m and variance v of a negative binomial."""
+        variances = self.noise.square()
+        return (variances * (2.0 * variances / self.means - 1.0)).mean(dim=0)
+
     def log_density(self, values: Tensor) -> Tensor:
         """Log probability of one count per row, ``[B]``, nats."""
         masses = log_mass(values, self.means, self.dispersion)

@@ -11,6 +11,7 @@ is the probability of exceeding a threshold just below b.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -44,6 +45,8 @@ ABSCISSAE = ((-(0.6**0.5), 5.0 / 9.0), (0.0, 8.0 / 9.0), (0.6**0.5, 5.0 / 9.0))
 """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], exact to degree 5."""
 MOST_PAIRED = 400
 """Components up to which the CRPS in closed form, which compares all pairs, takes less time than the integral."""
+HERMITE_NODES = 24
+"""Nodes of the quadrature of a third moment."""
 LEAST_MASS = 1e-300
 """Floor of the probability of a limit in the log likelihood."""
 
@@ -76,6 +79,7 @@ class Predictive:
             wide one.
         transform: From the target to the transformed target.
         limits: Limits of the target.
+        components: K.
     """
 
     means: Tensor
@@ -84,6 +88,7 @@ class Predictive:
     mixture: Mixture
     transform: Transform = field(default_factory=Identity)
     limits: Limits = field(default_factory=Limits)
+    components: int = 1
 
     @classmethod
     def of(
@@ -107,13 +112,14 @@ class Predictive:
         # Rows last, as `model.predictive.torch_engine` lays them out: sums over components then run along long rows.
         means, noise = means.transpose(1, 2), noise.transpose(1, 2)
         values, deviations = transform.moments(means, noise, limits)
+        components = means.shape[1]
         if weights is None:
             mixture, values, deviations = Mixture(means[:, 0], noise[:, 0]), values[:, 0], deviations[:, 0]
         else:
             parts = Mixture(values, deviations, weights.transpose(1, 2))
             flat = (part.expand_as(means).flatten(0, 1) for part in (means, noise, parts.shares / len(means)))
             mixture, (values, deviations) = Mixture(*flat), parts.moments()
-        return cls(values, deviations, split(values, deviations), mixture, transform, limits)
+        return cls(values, deviations, split(values, deviations), mixture, transform, limits, components)
 
     def of_rows(self, rows: Tensor) -> Self:
         """The predictive of selected rows, by a mask ``[B]`` or indices."""
@@ -180,6 +186,31 @@ class Predictive:
         below, above = self.mixture.tails(place)
         density = torch.where(values >= self.limits.maximum, above.clamp_min(LEAST_MASS).log(), density)
         return torch.where(values <= self.limits.minimum, below.clamp_min(LEAST_MASS).log(), density)
+
+    def third_moment(self) -> Tensor:
+        """Mean over draws of the third central moment of the noise, ``[B]``, without the wide component.
+
+        A mixture's follows from its components. Those of a logarithm have the skewness of a lognormal; of a target
+        with limits their moments are taken by Gauss-Hermite quadrature.
+        """
+        if self.components == 1 and isinstance(self.transform, Identity) and self.limits.are_none:
+            return torch.zeros_like(self.means[0])
+        count = self.components * len(self.means)
+        means, noise, shares = (
+            part.expand_as(self.mixture.means)[:count]
+            for part in (self.mixture.means, self.mixture.noise, self.mixture.shares)
+        )
+        about, shares = self.means.repeat_interleave(self.components, dim=0), shares / shares.sum(dim=0)
+        if self.limits.are_none:
+            values, deviations = self.transform.moments(means, noise)
+            apart, square = values - about, deviations.square()
+            third = apart * (apart.square() + 3.0 * square) + self.transform.third_moment(values, square)
+            return (shares * third).sum(dim=0)
+        total = torch.zeros_like(self.means[0])
+        for node, weight in zip(*np.polynomial.hermite_e.hermegauss(HERMITE_NODES), strict=True):
+            values = self.limits.clip(self.transform.inverse(means + float(node) * noise))
+            total += float(weight) * (shares * (values - about) ** 3).sum(dim=0)
+        return total / math.sqrt(2.0 * math.pi)
 
     def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
         """``P(y <= t)`` and ``P(y > t)`` of every row at target values ``[T]``, ``[B, T]`` each.

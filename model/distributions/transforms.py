@@ -114,6 +114,10 @@ class Identity(Stored):
         second = low * (low * below + at_low) + high * (high * above - at_high) + 1.0 - below - above
         return limits.clip(means + noise * first), noise * (second - first.square()).clamp_min(0.0).sqrt()
 
+    def third_moment(self, means: Tensor, variances: Tensor) -> Tensor:  # noqa: ARG002 - a Gaussian has none
+        """Third central moment of ``y`` where ``z`` is Gaussian, from the moments of ``y``; their shape."""
+        return torch.zeros_like(means)
+
     def ends(self, limits: Limits) -> tuple[float, float]:
         """The limits as ``z``."""
         return limits.minimum, limits.maximum
@@ -177,6 +181,11 @@ class Logarithm(Stored):
         first, second = of_power
         deviation = (second - first.square()).clamp_min(LEAST_DEVIATION**2).sqrt()
         return limits.clip(unit * first - self.shift), unit * deviation
+
+    def third_moment(self, means: Tensor, variances: Tensor) -> Tensor:
+        """That of a lognormal: ``(v / m)^2 (3 m + v / m)``; above the seam it is a little too large."""
+        ratio = variances / (means + self.shift)
+        return ratio.square() * (3.0 * (means + self.shift) + ratio)
 
     def ends(self, limits: Limits) -> tuple[float, float]:
         """The limits as ``z``."""

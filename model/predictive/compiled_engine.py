@@ -170,15 +170,18 @@ class CompiledEngine(CompiledForward):
         thresholds = np.empty(0)
         if options.noise and options.thresholds:
             thresholds = self._target.standardisation.forward(plan.thresholds).numpy()
-        moments, values, tails = np.empty((3, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
+        moments, values, tails = np.empty((4, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
         draws = np.empty((batch, samples if options.draws or not options.noise else 0))
+        variances = np.empty((batch, samples if options.noise_moments else 0))
         arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], scores, thresholds, self._numbers
         in_parts(
             batch,
             -(-self._components_per_thread // (samples * means)),
-            lambda rows: self._kernels.answer_rows(*arrays, rows.start, rows.stop, moments, values, tails, draws),
+            lambda rows: self._kernels.answer_rows(
+                *arrays, rows.start, rows.stop, moments, values, tails, draws, variances
+            ),
         )
-        mean, epistemic, aleatoric = moments
+        mean, epistemic, aleatoric, third = moments
         answer = {"mean": mean}
         if ranks is None:
             answer |= {"std": epistemic, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
@@ -191,6 +194,8 @@ class CompiledEngine(CompiledForward):
                 answer["exceedance"] = plan.exceedance(below, above, widening)
         if options.draws:
             answer["draws"] = draws
+        if options.noise_moments:
+            answer |= {"variances": variances, "third": third}
         return answer
 
 

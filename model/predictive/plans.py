@@ -130,6 +130,9 @@ class PredictionPlan:
             answer |= {"std": epistemic} | self.of_functions(predictive.means)
         if options.draws:
             answer["draws"] = _array(predictive.means.T)
+        if options.noise_moments:
+            answer["variances"] = _array(predictive.noise.square().expand_as(predictive.means).T)
+            answer["third"] = _array(predictive.third_moment())
         return answer
 
     def prediction(self, answer: Mapping[str, Any], **facts: Any) -> Prediction:

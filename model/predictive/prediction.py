@@ -204,6 +204,7 @@ class PredictOptions:
             calibration and the answer describes a new observation.
         mc_error: Whether to add Monte Carlo standard errors.
         coverage: Coverage of prediction sets, strictly between 0 and 1; for classes alone.
+        noise_moments: Whether to add the moments of the noise of a number, of which totals are made; with draws.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -215,6 +216,7 @@ class PredictOptions:
     calibrated: bool = True
     mc_error: bool = False
     coverage: float = DEFAULT_COVERAGE
+    noise_moments: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +328,9 @@ class Prediction:
         exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
         draws: Function values, ``[B, S]``; None unless requested.
         mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
+        variances: Raw variance of the noise under each draw, without the wide component, ``[B, S]``; None unless
+            requested.
+        third: Mean over draws of the third central moment of this noise, ``[B]``; None unless requested.
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
         told: Whether there is something to tell of each row, ``[B]``, likewise.
@@ -345,6 +350,8 @@ class Prediction:
     exceedance: NDArray[np.float64] | None = None
     draws: NDArray[np.float64] | None = None
     mc_error: MonteCarloError | None = None
+    variances: NDArray[np.float64] | None = None
+    third: NDArray[np.float64] | None = None
     unlike: NDArray[np.bool_] | None = None
     told: NDArray[np.bool_] | None = None
 

@@ -108,6 +108,32 @@ def _moments(means: Reals, noise: Reals, weights: Floats, mean: Reals, variance:
     return total, epistemic / samples, aleatoric / samples
 
 
+@part
+def _third(means: Reals, noise: Reals, weights: Floats, mean: Reals, logarithm: float) -> float:
+    """Mean over draws of the third central moment of the noise.
+
+    Args:
+        means: Of K components under S draws, ``[K, S]``.
+        noise: Their standard deviations, ``[K, S]``.
+        weights: Their weights, of sum 1 over K, ``[K, S]``.
+        mean: Function values, ``[S]``.
+        logarithm: 1 where components have the skewness of a lognormal with their mean m and variance v, whose third
+            central moment is ``(v / m)^2 (3 m + v / m)``; 0 where they are Gaussians.
+    """
+    widest_vectors()
+    count, samples = means.shape
+    total = 0.0
+    for component in range(count):
+        for sample in range(samples):
+            value, width = np.float64(means[component, sample]), np.float64(noise[component, sample])
+            apart, square = value - np.float64(mean[sample]), width * width
+            ratio = square / value if logarithm > 0.0 else 0.0
+            third = apart * (apart * apart + 3.0 * square) + ratio * ratio * (3.0 * value + ratio)
+            total += np.float64(weights[component, sample]) * third
+    average: float = total / samples
+    return average
+
+
 SQRT_PI, SQRT_TWO_PI = math.sqrt(math.pi), math.sqrt(2.0 * math.pi)
 FARTHEST, LEAST_VARIANCE = 1e150, LEAST_DEVIATION**2
 """Limit of a score, whose square stays finite."""
@@ -425,7 +451,7 @@ ROWS = 16
 
 @compiled(
     "void(f4[:,:,:], i8, f4[::1], f8[:,:], f8[::1], UniTuple(f8, 8), i8, i8, "
-    "f8[:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1])"
+    "f8[:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1])"
 )
 def answer_rows(
     outputs: Floats,
@@ -440,6 +466,7 @@ def answer_rows(
     values: Doubles,
     tails: Doubles,
     draws: Doubles,
+    variances: Doubles,
 ) -> None:
     """Compute mean, epistemic and aleatoric standard deviation, percentiles, exceedance and function values of rows.
 
@@ -456,10 +483,12 @@ def answer_rows(
             `model.distributions.mixtures.WideRule`, both 0 where there is none.
         start: First row.
         stop: The row after the last one.
-        moments: To be filled, ``[3, B]``, in the target's unit.
+        moments: To be filled, ``[4, B]``, in the target's unit: mean, the two standard deviations, and, if variances
+            are asked for, the mean over draws of the third central moment of the noise.
         values: To be filled with percentiles, ``[B, L]``, in the target's unit.
         tails: To be filled with the lower and upper tail probability at each threshold, ``[2, B, T]``.
         draws: To be filled with function values, ``[B, S]``, in the target's unit; not if it is ``[B, 0]``.
+        variances: To be filled with the variance of the noise under each draw, likewise.
     """
     widest_vectors()
     samples, blocks = outputs.shape[0], outputs.shape[1] // count  # of outputs: means, noise, weights
@@ -491,7 +520,7 @@ def answer_rows(
         unit = math.sqrt(epistemic + aleatoric)
         if not unit < math.inf:
             moments[:, number] = values[number] = draws[number] = math.nan
-            tails[:, number] = math.nan
+            tails[:, number] = variances[number] = math.nan
             continue
         centre_of_z, unit_of_z = location + scale * centre, scale * unit
         average, epistemic, aleatoric = centre_of_z, epistemic * scale * scale, aleatoric * scale * scale
@@ -515,6 +544,13 @@ def answer_rows(
             _in_unit(mean_of_y, -shift, unit_of_y, draws[number])
         elif draws.shape[1]:
             _in_unit(mean, location, scale, draws[number])
+        if variances.shape[1] and logarithm > 0.0:
+            _in_unit(variance_of_y, 0.0, unit_of_y * unit_of_y, variances[number])
+            third = _third(of_draws[0], of_draws[1], by_draw[2], mean_of_y, 1.0)
+            moments[3, number] = third * unit_of_y**3
+        elif variances.shape[1]:
+            _in_unit(variance, 0.0, scale * scale, variances[number])
+            moments[3, number] = _third(by_draw[0], by_draw[1], by_draw[2], mean, 0.0) * scale**3
         of_row = Scale(centre, unit, (1.0 - of_wide) / samples, wide / unit_of_z, of_wide)
         if scores.shape[1]:
             find_levels(means, noise, weights, of_row, scores[number], values[number], settled, quick, row)

@@ -1,0 +1,71 @@
+"""Calibration of totals: what held-out totals say of the predicted ones, which the calibration of rows can't.
+
+Bands of single rows may be right though those of a sum are wrong: it depends on how much of the errors of rows is
+shared. So totals of held-out rows are compared with what was predicted for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import numpy as np
+from pydantic import Field
+
+from murho.model.json_validation import NotNegative, Positive, Stored
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Doubles: TypeAlias = NDArray[np.float64]
+
+__all__ = ["TotalsCalibration"]
+
+LEAST = 1e-300
+
+
+@dataclass(frozen=True)
+class TotalsCalibration(Stored):
+    """What held-out totals say of predicted ones; all 1 and 0: nothing.
+
+    Attributes:
+        shared: Factor of the covariance that rows have because they share a draw.
+        independent: Factor of the sum of the rows' own variances, for many rows; a row alone keeps its own.
+        within: Correlation of the noise of two rows of one unit, such as one patient.
+        neighbours: Correlation of the noise of one row and the next in time, falling geometrically.
+        blocks: Held-out totals behind these numbers.
+    """
+
+    shared: NotNegative = 1.0
+    independent: Positive = 1.0
+    within: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    neighbours: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    blocks: Annotated[int, Field(ge=0)] = 0
+
+    def variances(
+        self, rows: Doubles, own: Doubles, noise: Doubles, noise_sum: Doubles, same_unit: Doubles, drawn: Doubles
+    ) -> tuple[Doubles, Doubles]:
+        """Epistemic and aleatoric variance of totals; arrays of one shape.
+
+        Args:
+            rows: Number of rows.
+            own: ``sum_i w_i^2 epistemic_i^2``.
+            noise: ``sum_i w_i^2 aleatoric_i^2``.
+            noise_sum: ``sum_i w_i aleatoric_i``.
+            same_unit: ``sum_(i != j) w_i w_j aleatoric_i aleatoric_j`` over rows of one unit.
+            drawn: ``Var_s[F_s]``.
+        """
+        alike = noise_sum**2 / np.maximum(noise, LEAST)  # rows of about the same noise
+        factor = 1.0 + (self.independent - 1.0) * (1.0 - 1.0 / np.maximum(alike, 1.0))
+        lags = neighbour_pairs(rows, self.neighbours)
+        epistemic = factor * own + self.shared * (drawn - own)
+        aleatoric = factor * noise * (1.0 + lags) + self.within * same_unit
+        return np.maximum(epistemic, 0.0), aleatoric
+
+
+def neighbour_pairs(rows: Doubles, correlation: float) -> Doubles:
+    """``2 sum_(k < n) (1 - k / n) r^k``: what neighbours add to the variance of a sum of n rows, in variances."""
+    if correlation == 0.0:
+        return np.zeros_like(rows)
+    power = correlation**rows
+    return 2.0 * correlation / (1.0 - correlation) * (1.0 - (1.0 - power) / (np.maximum(rows, 1) * (1.0 - correlation)))

@@ -1,0 +1,199 @@
+"""Totals of rows: brute force, exact counts, partial totals in any order, groups of one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murho.model.calibration.totals import TotalsCalibration
+from murho.model.errors import OptionError
+from murho.model.predictive.prediction import Prediction, PredictOptions
+from murho.model.predictive.totals import MOST_GROUPS, Totals, TotalsAnswer, TotalsOptions, check_weights
+
+SAMPLES = 64
+LEVELS = (5.0, 50.0, 95.0)
+OPTIONS = PredictOptions(samples=SAMPLES, percentiles=LEVELS)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows whose distribution under each draw is known; their only column is their number."""
+
+    means: np.ndarray
+    widths: np.ndarray
+    """Of the logarithm of lognormal noise, ``[B]``; 0: the noise is Gaussian, with standard deviation 1."""
+
+    @classmethod
+    def made(cls, count: int, width: float, seed: int = 0) -> Rows:
+        rng = np.random.default_rng(seed)
+        shared, own = rng.normal(size=(SAMPLES, 1)), rng.normal(size=(SAMPLES, count))
+        return cls(3.0 + np.exp(0.2 * shared + 0.1 * own), np.full(count, width))
+
+    def variances(self) -> np.ndarray:
+        return np.where(self.widths > 0.0, self.means**2 * np.expm1(self.widths**2), 1.0)
+
+    def predict(self, columns: Any, options: PredictOptions) -> Prediction:
+        rows = columns["row"].astype(int)
+        means, variances = self.means[:, rows], self.variances()[:, rows]
+        growth = np.exp(self.widths[rows] ** 2)
+        third = variances**1.5 * ((growth + 2.0) * np.sqrt(growth - 1.0))
+        rng = np.random.default_rng(1)
+        noise = rng.normal(size=(2_000, 1, len(rows))) * self.widths[rows]
+        sampled = means * np.exp(noise - 0.5 * self.widths[rows] ** 2) if options.percentiles else None
+        flat = None if sampled is None else sampled.reshape(-1, len(rows))
+        return Prediction(
+            samples=SAMPLES,
+            seed=0,
+            calibrated=True,
+            mean=means.mean(axis=0),
+            epistemic_std=means.std(axis=0),
+            aleatoric_std=np.sqrt(variances.mean(axis=0)),
+            draws=means.T,
+            variances=variances.T,
+            third=third.mean(axis=0),
+            percentiles=None if flat is None or not options.percentiles else np.percentile(flat, LEVELS, axis=0).T,
+            exceedance=_exceedance(means, options.thresholds) if options.thresholds else None,
+        )
+
+    def sampled_totals(self, draws: int) -> np.ndarray:
+        rng = np.random.default_rng(5)
+        totals = []
+        for means, variances in zip(self.means, self.variances(), strict=True):
+            noise = rng.normal(size=(draws, len(means)))
+            if self.widths.any():
+                totals.append((means * np.exp(self.widths * noise - 0.5 * self.widths**2)).sum(axis=1))
+            else:
+                totals.append((means + np.sqrt(variances) * noise).sum(axis=1))
+        return np.concatenate(totals)
+
+
+def _exceedance(means: np.ndarray, thresholds: tuple[float, ...]) -> np.ndarray:
+    from torch import special, tensor
+
+    return np.stack([special.ndtr(tensor(means - each)).mean(dim=0).numpy() for each in thresholds], axis=1)
+
+
+def added(totals: Totals, rows: Rows, numbers: range, labels: list[Any] | None = None, **more: Any) -> Totals:
+    columns = {"row": np.array(numbers, dtype=float)}
+    totals.add(rows.predict(columns, totals.asked), columns, labels or [()] * len(numbers), **more)
+    return totals
+
+
+def answer_of(totals: Totals, rows: Rows, calibration: TotalsCalibration | None = None) -> TotalsAnswer:
+    alone = None if totals.alone is None else rows.predict(*totals.alone)
+    return totals.answer(alone, calibration)
+
+
+def of(rows: Rows, options: TotalsOptions, labels: list[Any] | None = None, **more: Any) -> TotalsAnswer:
+    return answer_of(added(Totals(options), rows, range(rows.means.shape[1]), labels, **more), rows)
+
+
+@pytest.mark.parametrize("width", [0.0, 0.5])
+@pytest.mark.parametrize("count", [2, 40, 1000])
+def test_percentiles_are_those_of_sampled_noise(count: int, width: float) -> None:
+    rows = Rows.made(count, width)
+    answer, sampled = of(rows, TotalsOptions(of=OPTIONS)), rows.sampled_totals(max(400, 400_000 // (count * SAMPLES)))
+    std = sampled.std()
+    assert answer.std is not None
+    assert answer.percentiles is not None
+    assert answer.mean[0] == pytest.approx(rows.means.mean(axis=0).sum())
+    assert answer.std[0] == pytest.approx(std, rel=0.02)
+    error = (answer.percentiles[0] - np.percentile(sampled, LEVELS)) / std
+    assert np.abs(error).max() < 0.01 + 4.0 * 2.1 / np.sqrt(len(sampled))
+
+
+def test_one_row_has_its_own_answer() -> None:
+    rows = Rows.made(3, 0.5)
+    answer = of(rows, TotalsOptions(of=OPTIONS), [("a",), ("b",), ("a",)], weights=np.array([1.0, 2.0, 1.0]))
+    own = rows.predict({"row": np.array([1.0])}, OPTIONS)
+    assert answer.groups == [("a",), ("b",)]
+    assert answer.percentiles is not None
+    assert own.percentiles is not None
+    np.testing.assert_allclose(answer.percentiles[1], 2.0 * own.percentiles[0])
+    np.testing.assert_allclose(answer.mean[1], 2.0 * own.mean[0])
+    assert answer.std is not None
+    assert own.epistemic_std is not None
+    assert own.aleatoric_std is not None
+    np.testing.assert_allclose(answer.std[1], 2.0 * np.hypot(own.epistemic_std[0], own.aleatoric_std[0]))
+
+
+def test_a_total_has_the_variance_of_both_parts_and_a_mean_divides() -> None:
+    rows, weights = Rows.made(300, 0.0), np.linspace(0.0, 3.0, 300)
+    total, mean = (of(rows, TotalsOptions(each, of=OPTIONS), weights=weights) for each in ("sum", "mean"))
+    expected = (rows.means * weights).sum(axis=1)
+    assert total.epistemic_std is not None
+    assert total.aleatoric_std is not None
+    assert total.std is not None
+    assert total.epistemic_std[0] == pytest.approx(expected.std())
+    assert total.aleatoric_std[0] == pytest.approx(np.sqrt((weights**2).sum()))
+    assert total.std[0] ** 2 == pytest.approx(total.epistemic_std[0] ** 2 + total.aleatoric_std[0] ** 2)
+    for name in ("mean", "std", "percentiles"):
+        np.testing.assert_allclose(getattr(mean, name), getattr(total, name) / weights.sum())
+
+
+@pytest.mark.parametrize(("statistic", "threshold"), [("sum", None), ("count_above", 4.5)])
+def test_partial_totals_give_the_same_answer_in_any_order(statistic: str, threshold: float | None) -> None:
+    rows = Rows.made(90, 0.0)
+    options = TotalsOptions(statistic, threshold, OPTIONS)
+    labels = [(number % 3,) for number in range(90)]
+    whole = of(rows, options, labels)
+    parts = []
+    for start in (60, 0, 30):
+        numbers = range(start, start + 30)
+        parts.append(added(Totals(options), rows, numbers, [labels[number] for number in numbers]))
+    first, *others = parts
+    for other in others:
+        first.merge(other)
+    joined = answer_of(first, rows)
+    order = [joined.groups.index(label) for label in whole.groups]
+    for name in ("rows", "mean", "std", "epistemic_std", "aleatoric_std", "percentiles"):
+        np.testing.assert_allclose(getattr(joined, name)[order], getattr(whole, name), rtol=1e-6)
+
+
+def test_a_count_is_exact_and_goes_over_into_the_approximation() -> None:
+    rows, threshold = Rows.made(260, 0.0), 4.5
+    options = TotalsOptions("count_above", threshold, OPTIONS)
+    rng = np.random.default_rng(3)
+    few, many = (of(Rows(rows.means[:, :count], rows.widths[:count]), options) for count in (20, 260))
+    for answer, count in ((few, 20), (many, 260)):
+        above = rows.means[:, :count] + rng.normal(size=(2_000, SAMPLES, count)) > threshold
+        counts = above.sum(axis=2).ravel()
+        assert answer.percentiles is not None
+        assert answer.std is not None
+        assert answer.mean[0] == pytest.approx(counts.mean(), abs=0.02 * counts.std())
+        assert answer.std[0] == pytest.approx(counts.std(), rel=0.01)
+        np.testing.assert_allclose(answer.percentiles[0], np.percentile(counts, LEVELS), atol=0 if count == 20 else 1)
+
+
+def test_a_threshold_of_the_total() -> None:
+    rows = Rows.made(50, 0.0)
+    expected = rows.sampled_totals(4_000)
+    at = float(np.percentile(expected, 90.0))
+    answer = of(rows, TotalsOptions(of=PredictOptions(samples=SAMPLES, thresholds=(at,))))
+    assert answer.exceedance is not None
+    assert answer.exceedance[0, 0] == pytest.approx(0.1, abs=0.005)
+
+
+def test_rows_of_one_unit_and_neighbours_add_covariance() -> None:
+    rows = Rows.made(10, 0.0)
+    totals = added(Totals(TotalsOptions(of=OPTIONS)), rows, range(10), units=[0] * 5 + [1] * 5)
+    together = answer_of(totals, rows, TotalsCalibration(within=0.5))
+    assert together.aleatoric_std is not None
+    assert together.aleatoric_std[0] == pytest.approx(np.sqrt(10.0 + 0.5 * 2 * (25.0 - 5.0)))
+    in_time = answer_of(totals, rows, TotalsCalibration(neighbours=0.5))
+    lags = np.arange(10)
+    expected = (0.5 ** np.abs(lags[:, None] - lags)).sum()
+    assert in_time.aleatoric_std is not None
+    assert in_time.aleatoric_std[0] == pytest.approx(np.sqrt(expected))
+
+
+def test_what_can_not_be_used_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"--weights: row 2"):
+        check_weights(np.array([1.0, -1.0]))
+    many = Totals(TotalsOptions(of=PredictOptions(samples=0)))
+    answer = Prediction(samples=0, seed=0, calibrated=False, mean=np.zeros(MOST_GROUPS + 1))
+    with pytest.raises(OptionError, match=f"more than {MOST_GROUPS:,} groups"):
+        many.add(answer, {"row": np.zeros(MOST_GROUPS + 1)}, [(n,) for n in range(MOST_GROUPS + 1)])
