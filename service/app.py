@@ -33,6 +33,7 @@ from murho.service.models.watcher import Watcher
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.page import routes as page
 from murho.service.parts import Parts, State
+from murho.service.predict import aggregate
 from murho.service.predict import routes as predict
 from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
@@ -217,7 +218,7 @@ def create_app(
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
     app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
-    for router in (*direct, models.router, v2.router, page.router):
+    for router in (*direct, aggregate.router, models.router, v2.router, page.router):
         app.include_router(router)
     install_openapi(app, parts)
     return app

@@ -18,6 +18,7 @@ from murho.model.bbb.network import Architecture, noise_tensors
 from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
 from murho.model.calibration.classes import Calibration, ClassCalibration
+from murho.model.calibration.totals import TotalsCalibration
 from murho.model.checkpoint.checkpoint import SEAL
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
@@ -155,6 +156,7 @@ class ModelSpec(Stored):
         target_range: Smallest and largest training target, in its unit: function values of rows beyond the training
             range lie no further than `FURTHEST_TARGET` widths beyond. None: they have no limits, as logits have none.
         calibration: Map to calibrated bands, or of a classifier to calibrated probabilities; None: there is none.
+        totals: What held-out totals say of predicted ones; None: nothing is known.
         default_seed: Seed of the draws where a request gives none.
         training: Facts of the training, as JSON: rows, epochs, candidates, options.
         metrics: Scores on held-out rows, as JSON.
@@ -171,6 +173,7 @@ class ModelSpec(Stored):
     encoder: Encoder
     target_range: tuple[float, float] | None = None
     calibration: Annotated[Calibration, Field(discriminator="method")] | None = None
+    totals: TotalsCalibration | None = None
     default_seed: Count = 0
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)

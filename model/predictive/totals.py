@@ -36,7 +36,7 @@ from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -45,7 +45,16 @@ if TYPE_CHECKING:
     Doubles: TypeAlias = NDArray[np.float64]
     Label: TypeAlias = tuple[str | float | bool | None, ...]
 
-__all__ = ["MOST_GROUPS", "STATISTICS", "Totals", "TotalsAnswer", "TotalsOptions", "check_weights", "labels_of"]
+__all__ = [
+    "MOST_GROUPS",
+    "STATISTICS",
+    "Totals",
+    "TotalsAnswer",
+    "TotalsOptions",
+    "check_weights",
+    "default_statistic",
+    "labels_of",
+]
 
 STATISTICS = ("sum", "mean", "count_above", "count")
 MOST_GROUPS = 10_000
@@ -124,6 +133,11 @@ class TotalsAnswer:
     exceedance: Doubles | None = None
 
 
+def default_statistic(schema: Schema) -> str:
+    """The statistic of a request that names none."""
+    return "sum" if schema.target.classes is None else "count"
+
+
 def check_weights(weights: Doubles) -> None:
     """Check the weights of rows.
 
@@ -151,18 +165,14 @@ def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[La
     for name in names:
         if name not in kinds:
             raise OptionError(f"--by: {name!r} is no feature; there are {', '.join(map(repr, kinds))}")
-        column, write = columns[name], WRITTEN.get(kinds[name], _itself)
-        missing = is_missing(column)
-        cells.append([None if lacks else write(cell) for cell, lacks in zip(column.tolist(), missing, strict=True)])
+        known: list[Any] = columns[name].tolist()
+        if kinds[name] is FeatureKind.DATE:
+            known = [None if cell != cell else format_date(cell) for cell in known]
+        elif kinds[name] is FeatureKind.BOOLEAN:
+            known = [bool(cell) for cell in known]
+        missing = is_missing(columns[name])
+        cells.append([None if lacks else cell for cell, lacks in zip(known, missing, strict=True)])
     return list(zip(*cells, strict=True)) if names else [()] * len(next(iter(columns.values())))
-
-
-def _itself(cell: Any) -> Any:
-    return cell
-
-
-WRITTEN: dict[FeatureKind, Callable[[float], Any]] = {FeatureKind.DATE: format_date, FeatureKind.BOOLEAN: bool}
-"""How a cell of a canonical column is written, where it isn't as it is."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from murho.model.checkpoint.checkpoint import (
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
-from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+from murho.model.predictive.totals import TotalsOptions, default_statistic
 from murho.model.python.answers import (
     ClassDistribution,
     DataError,
@@ -26,6 +27,7 @@ from murho.model.python.answers import (
     require_whole,
 )
 from murho.model.python.progress import TerminalReporter
+from murho.model.python.table_totals import totals_of_table
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.files import read_table
 from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
@@ -36,10 +38,11 @@ from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train as train_on_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
+    from murho.model.predictive.totals import TotalsAnswer
     from murho.model.tables.schema import Schema
 
 __all__ = [
@@ -169,6 +172,50 @@ class TrainedModel:
         kind = NumberDistribution if self.classes is None else ClassDistribution
         with as_value_errors():
             return kind(self.posterior, table_of(data), options)
+
+    def aggregate(
+        self,
+        data: Any,
+        *,
+        by: str | Sequence[str] = (),
+        statistic: str = "",
+        threshold: float | None = None,
+        weights: str | None = None,
+        percentiles: Sequence[float] = DEFAULT_PERCENTILES,
+        thresholds: Sequence[float] = (),
+        samples: int = DEFAULT_SAMPLES,
+        seed: int | None = None,
+        calibrated: bool = True,
+    ) -> TotalsAnswer:
+        """The sum, the mean or a count over the rows of each group, with error bars.
+
+        Args:
+            data: B rows, as `predict` takes them, with the columns of ``by`` and ``weights``.
+            by: Columns whose cells say which rows belong together; none: all do.
+            statistic: ``sum`` (default), ``mean`` or ``count_above``; of classes ``count`` of each class.
+            threshold: Of ``count_above``, in the target's unit.
+            weights: The column of the weights, such as quantities; None: all rows count alike.
+            percentiles: Levels, strictly between 0 and 100.
+            thresholds: For each, the probability that the total exceeds it.
+            samples: S, the draws behind the answer; 0: the mean alone.
+            seed: Seed of the draws; None: that of the model.
+            calibrated: Whether the answer is calibrated, if the model has a calibration.
+
+        Raises:
+            ValueError: The data or an argument can't be used; the message says where and why.
+        """
+        of = PredictOptions(
+            require_whole(samples, "samples", 0),
+            tuple(map(float, percentiles)),
+            seed,
+            thresholds=tuple(map(float, thresholds)),
+            calibrated=calibrated,
+        )
+        options = TotalsOptions(statistic or default_statistic(self.posterior.schema), threshold, of)
+        with as_value_errors():
+            return totals_of_table(
+                self.posterior, table_of(data), options, (by,) if isinstance(by, str) else tuple(by), weights
+            )
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.

@@ -35,6 +35,11 @@ COMMANDS = {
         "Score a file, offline or through a running service.",
         "Use and judge a model",
     ),
+    "aggregate": (
+        "murho.cli.aggregate",
+        "Add up predictions: a sum, a mean or a count with error bars.",
+        "Use and judge a model",
+    ),
     "evaluate": (
         "murho.cli.evaluate",
         "Judge a checkpoint on labelled rows.",

@@ -1,0 +1,148 @@
+"""The command `murho aggregate`: sums, means and counts over the rows of a file, with error bars.
+
+Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murho.cli.shared import (
+    CheckpointsOption,
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    VersionOption,
+    find_version,
+    load_posterior,
+    naming,
+    numbers_of,
+    open_rows,
+    print_json,
+    say,
+)
+from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from murho.model.predictive.totals import TotalsAnswer
+
+__all__ = ["aggregate"]
+
+
+def aggregate(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
+    model: ModelOption = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Column whose cells say which rows belong together; again for several.", metavar="COLUMN"),
+    ] = None,
+    statistic: Annotated[
+        str | None, typer.Option(help="sum, mean or count_above; of classes count.  [default: sum, or count]")
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="Of count_above, in the target's unit.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Column of numbers that rows are multiplied by: quantities.", metavar="COLUMN")
+    ] = None,
+    checkpoints: CheckpointsOption = "checkpoints",
+    version: VersionOption = None,
+    output: Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = DEFAULT_SAMPLES,
+    percentiles: Annotated[
+        str | None, typer.Option(help="Levels of the percentile columns.  [default: 5,50,95]")
+    ] = None,
+    thresholds: Annotated[
+        str | None, typer.Option(help="Values such as 20,30: the probability that a total is more than that.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Add up predictions: a sum, a mean or a count for each group of rows, with error bars."""
+    from murho.model.python.table_scoring import check_options, stored_schema
+
+    of = PredictOptions(
+        samples=samples,
+        percentiles=DEFAULT_PERCENTILES
+        if percentiles is None
+        else numbers_of("--percentiles", percentiles, float, "5,50,95"),
+        seed=seed,
+        thresholds=() if thresholds is None else numbers_of("--thresholds", thresholds, float, "20,30"),
+        calibrated=not raw,
+    )
+    check_options(of)
+    _store, directory = find_version(checkpoints, model, version, device)
+    schema = stored_schema(directory)
+    table = open_rows(data, directory, labelled=False)
+
+    from murho.model.predictive.compiled_engine import engine_worth
+    from murho.model.predictive.totals import TotalsOptions, default_statistic
+    from murho.model.progress import advancing
+    from murho.model.python.table_totals import totals_of_table
+
+    options = TotalsOptions(statistic or default_statistic(schema), threshold, of)
+    options.check(schema)
+    posterior = load_posterior(directory, device, engine_worth(table.num_rows, samples))
+    with naming(data), advancing("adding up", table.num_rows) as advance:
+        answer = totals_of_table(posterior, table, options, tuple(by or ()), weights, advance)
+    facts = {"model": {"name": posterior.name, "version": posterior.version}, "target": schema.target.name}
+    if json:
+        print_json(facts | {"statistic": options.statistic, "by": list(by or ())} | _plain(answer, options.of))
+    else:
+        _write_csv(answer, by or [], schema.target.classes, options.of, output)
+    if unlike := int(answer.unlike.sum()):
+        say(f"note: {unlike} of {int(answer.rows.sum())} rows are unlike the training rows")
+
+
+def _plain(answer: TotalsAnswer, of: PredictOptions) -> dict[str, Any]:
+    """The answer as JSON data; levels and thresholds stand beside their values."""
+    found = {
+        name: value.tolist() if hasattr(value, "tolist") else value
+        for name, value in asdict(answer).items()
+        if value is not None
+    }
+    for name, key, values in (("percentiles", "levels", of.percentiles), ("exceedance", "thresholds", of.thresholds)):
+        if name in found:
+            found[name] = {key: list(values), "values": found[name]}
+    return found
+
+
+def _write_csv(
+    answer: TotalsAnswer, by: Sequence[str], classes: Sequence[str] | None, of: PredictOptions, output: Path | None
+) -> None:
+    """One line a group, or a group and class."""
+    import numpy as np
+    import pyarrow as pa
+
+    from murho.model.tables.writers import csv_writer
+
+    kinds = 1 if classes is None else len(classes)
+    columns: dict[str, Any] = {
+        name: [label[place] for label in answer.groups for _ in range(kinds)] for place, name in enumerate(by)
+    }
+    if classes is not None:
+        columns[answer_column("class", columns)] = list(classes) * len(answer.groups)
+    numbers: dict[str, Any] = {"rows": np.repeat(answer.rows, kinds), "mean": answer.mean}
+    for name in ("std", "epistemic_std", "aleatoric_std"):
+        numbers[name] = getattr(answer, name)
+    for name, pattern, values in (
+        ("percentiles", "p", of.percentiles),
+        ("exceedance", "exceedance_", of.thresholds),
+    ):
+        array = getattr(answer, name)
+        for place, value in enumerate(values if array is not None else ()):
+            numbers[f"{pattern}{value:g}"] = array[..., place]
+    columns |= {answer_column(name, columns): np.ravel(part) for name, part in numbers.items() if part is not None}
+    with csv_writer(output) as write:
+        write(pa.table(columns))
+
+
+def answer_column(name: str, taken: Mapping[str, Any]) -> str:
+    """The name of a column of the answer, where a column of the file may have the same."""
+    return f"total_{name}" if name in taken else name
