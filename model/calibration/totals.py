@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Doubles: TypeAlias = NDArray[np.float64]
 
-__all__ = ["TotalsCalibration"]
+__all__ = ["HeldOutTotals", "TotalsCalibration", "fit_totals"]
 
 LEAST = 1e-300
 
@@ -69,3 +69,73 @@ def neighbour_pairs(rows: Doubles, correlation: float) -> Doubles:
         return np.zeros_like(rows)
     power = correlation**rows
     return 2.0 * correlation / (1.0 - correlation) * (1.0 - (1.0 - power) / (np.maximum(rows, 1) * (1.0 - correlation)))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutTotals:
+    """One total of held-out rows.
+
+    Attributes:
+        rows: Number of rows.
+        error: Squared error of the predicted total; may be negative, as an unbiased estimate.
+        own: See `TotalsCalibration.variances`, as the next four.
+        noise: As said there.
+        noise_sum: As said there.
+        same_unit: As said there.
+        drawn: As said there.
+        weight: How much it counts.
+    """
+
+    rows: int
+    error: float
+    own: float
+    noise: float
+    noise_sum: float
+    same_unit: float
+    drawn: float
+    weight: float
+
+
+SHARED = np.concatenate([[0.0], np.exp2(np.linspace(-4.0, 4.0, 33))])
+INDEPENDENT = np.exp2(np.linspace(-1.0, 1.0, 17))
+CORRELATIONS = np.linspace(0.0, 0.95, 20)
+PRIOR_SHARED, PRIOR_INDEPENDENT = 1.0, 0.3
+"""Standard deviations of the logarithms before anything is known: little evidence leaves factors near 1."""
+MOST_ERROR = 25.0
+"""Most squared error of a total that counts, in variances: one odd block must not decide."""
+
+
+def fit_totals(totals: list[HeldOutTotals], *, units: bool, in_time: bool) -> TotalsCalibration:
+    """Fit the calibration by the Gaussian likelihood of the errors of totals, over a grid, with priors about 1.
+
+    Args:
+        totals: Held-out totals.
+        units: Whether noise may be correlated within units.
+        in_time: Whether it may be correlated between neighbours in time.
+    """
+    rows, error, own, noise, noise_sum, same_unit, drawn, weight = np.array(
+        [
+            (each.rows, each.error, each.own, each.noise, each.noise_sum, each.same_unit, each.drawn, each.weight)
+            for each in totals
+        ],
+        dtype=np.float64,
+    ).T
+    error = np.minimum(error, MOST_ERROR * np.maximum(own + noise + same_unit, np.maximum(drawn + noise, LEAST)))
+    best, least = TotalsCalibration(), np.inf
+    for correlation in CORRELATIONS if units or in_time else (0.0,):
+        for independent in INDEPENDENT:
+            for shared in SHARED:
+                guess = TotalsCalibration(
+                    shared=float(shared),
+                    independent=float(independent),
+                    within=float(correlation) if units else 0.0,
+                    neighbours=0.0 if units else float(correlation),
+                    blocks=len(totals),
+                )
+                variance = np.maximum(sum(guess.variances(rows, own, noise, noise_sum, same_unit, drawn)), LEAST)
+                loss = 0.5 * float(weight @ (np.log(variance) + error / variance))
+                loss += 0.5 * (np.log(max(shared, SHARED[1] / 2.0)) / PRIOR_SHARED) ** 2
+                loss += 0.5 * (np.log(independent) / PRIOR_INDEPENDENT) ** 2
+                if loss < least:
+                    best, least = guess, loss
+    return best

@@ -18,7 +18,7 @@ import copy
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.errors import FitError
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
+from murho.model.evaluation.totals import calibrate_totals
 from murho.model.predictive.compiled_engine import engine_worth
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.bbb.fit import Fit
+    from murho.model.calibration.conformal import ConformalMap
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns
     from murho.model.tables.splits import HeldOut
@@ -284,6 +286,18 @@ def _finished(
         even=split.units is not None and split.units.grouped,
         narrow=not split.forward,
     )
+    grouped = split.units is not None and split.units.grouped
+    totals = None
+    if data.schema.target.classes is None:
+        totals = calibrate_totals(
+            posterior,
+            data.encoded(candidate.inputs),
+            targets,
+            groups,
+            cast("ConformalMap | None", calibrated.conformal),
+            units=split.units.of_rows if grouped and split.units is not None else None,
+            in_time=split.forward,
+        )
     if split.forward and split.validation is not split.training and not result.interrupted:
         served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
         posterior = Posterior(spec, beyond_range(learned_tensors(served.network, served.likelihood)), engine=engine)
@@ -303,7 +317,7 @@ def _finished(
         "targets": task.distribution(learned_targets),
         "seconds": round(time.monotonic() - began, 3),
     }
-    spec = spec.made_now(calibration=calibrated.conformal, metrics=calibrated.metrics, training=training)
+    spec = spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=calibrated.metrics, training=training)
     evidence = Evidence(data.columns, targets, data.row_numbers, calibrated.held_out, result.attempts, result.best)
     return Trained(posterior.described(spec), evidence)
 
