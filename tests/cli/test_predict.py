@@ -187,14 +187,6 @@ def test_blocks_change_nothing_and_rows_unlike_the_training_rows_are_counted(ren
         np.testing.assert_allclose(parts.answers[name].to_numpy(), whole.answers[name].to_numpy(), rtol=1e-5)
 
 
-def test_a_mistake_in_a_later_block_is_named_by_its_row_in_the_table(rent: Posterior) -> None:
-    table = make_table(rows=20)
-    table = table.set_column(0, "size", [["much" if row == 17 else "70" for row in range(20)]])
-    with pytest.raises(TableError, match="column 'size', row 18: 'much'") as caught:
-        score_table(table, LocalScorer(rent, PredictOptions(samples=0)), rows=7)
-    assert caught.value.row == 18
-
-
 def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,12 +204,6 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
 
     monkeypatch.setattr(type(rent), "predict", with_a_gap)
     assert score_table(table, scorer).unlike == before + 2
-
-
-def test_without_samples_spreads_are_missing(rent: Posterior) -> None:
-    scored = score_table(make_table(rows=5), LocalScorer(rent, PredictOptions(samples=0))).answers
-    assert scored["mean"].null_count == 0
-    assert scored["std"].null_count == scored["p95"].null_count == 5
 
 
 def test_a_table_without_rows_is_refused(rent: Posterior) -> None:

@@ -67,13 +67,6 @@ def test_a_report_that_fails_costs_no_training(flats_file: Path, tmp_path: Path)
     assert (tmp_path / "flats" / "1" / "model.safetensors").is_file()
 
 
-def test_a_checkpoint_without_a_report_gets_one_of_what_is_known(root: Path) -> None:
-    done = call_murho("report", "rent", "--checkpoints", root, cwd=root)
-    assert done.stdout == "wrote rent-report.html\n"
-    assert "murho report NAME DATA" in (root / "rent-report.html").read_text()
-    assert not (root / "rent" / "1" / "report.html").exists()
-
-
 def test_new_rows_are_judged_in_a_file_of_their_own(root: Path, flats_file: Path, tmp_path: Path) -> None:
     done = call_murho("report", "rent", flats_file, "--checkpoints", root, "--output", tmp_path / "june.html")
     assert done.stdout == f"wrote {tmp_path / 'june.html'}\n"

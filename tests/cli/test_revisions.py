@@ -102,18 +102,11 @@ def test_pruning_with_rows_compares_and_calibrates(workplace: Path) -> None:
         (("prune", "boats", "--fraction", "0.5"), 1, "there are: cars"),
         (("prune", "cars", "--fraction", "0.5", "--version", "99"), 1, "no version '99'"),
         (("prune", "cars", "--fraction", "0.5", "--data", "nowhere.csv"), 1, "nowhere.csv does not exist"),
-        (("update", "boats", "eighties.csv"), 1, "there are: cars"),
-        (
-            ("update", "cars", "eighties.csv", "--epochs", "0"),
-            2,
-            "--epochs: Input should be greater than or equal to 1, not 0",
-        ),
         (
             ("update", "cars", "eighties.csv", "--learning-rate", "-1"),
             2,
             "--learning-rate: Input should be greater than 0, not -1",
         ),
-        (("update", "cars", "eighties.csv", "--device", "tpu"), 2, "--device"),
         (
             ("update", "cars", "no-weight.csv"),
             1,

@@ -135,12 +135,6 @@ def test_every_row_has_as_many_cells_as_the_head() -> None:
     assert {"target", "config", "device", "hidden", "seed"} <= set(named)
 
 
-def test_a_further_field_is_a_further_row() -> None:
-    assert markdown_table(Further) == markdown_table() + (
-        "| `--dropout` | Share of units left out of a step. | at least 0, below 1 | 0.25 |\n"
-    )
-
-
 def test_the_next_commands_name_the_checkpoint_and_where_it_is() -> None:
     title, *lines = next_commands(WrittenVersion("checkpoints", "checkpoints/cars/3", "cars", "3"))
     assert title == "next:"

@@ -56,28 +56,11 @@ def test_every_method_does_what_that_of_the_other_client_does() -> None:
     asyncio.run(run())
 
 
-def test_large_tables_are_split_and_put_together_in_order() -> None:
-    service, seen = StandIn(), []
-    prediction = predict(service, table(103), progress=lambda done, total: seen.append((done, total)))
-    np.testing.assert_array_equal(prediction.mean, 2 * np.arange(103.0) + 1)
-    assert len(service.documents) == 11
-    assert seen[-1] == (103, 103)
-
-
 def test_the_first_error_cancels_the_others_and_comes_alone() -> None:
     service = StandIn(lambda request: problem(500, "internal") if b"[20.0," in request.content else None)
     with pytest.raises(InternalError):
         predict(service, table(1000))
     assert len(service.documents) < 50
-
-
-def test_many_calls_at_a_time_share_one_client() -> None:
-    async def run() -> None:
-        async with async_client(StandIn()) as murho:
-            answers = await asyncio.gather(*(murho.predict({"x": [float(i)], "kind": ["a"]}) for i in range(50)))
-        assert [answer.mean[0] for answer in answers] == [2 * i + 1 for i in range(50)]
-
-    asyncio.run(run())
 
 
 def test_passing_failures_are_tried_again_and_lasting_ones_told() -> None:

@@ -11,7 +11,7 @@ import httpx2
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from murho_client import Client, InvalidInput, NotReady, Prediction
+from murho_client import Client, NotReady, Prediction
 
 from murho.service.settings import Settings
 from tests.client.stand_in import async_client, client
@@ -94,25 +94,6 @@ def test_a_split_table_and_asyncio_give_the_same(
     assert split.prediction_set == whole.prediction_set
     assert (split.classes, split.coverage, split.levels) == (whole.classes, whole.coverage, whole.levels)
     assert Settings().max_draw_values >= 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("options", "where"),
-    [({"noise": False}, "noise"), ({"thresholds": [1]}, "thresholds"), ({"coverage": 1.5}, "coverage")],
-)
-def test_what_makes_no_sense_is_refused(murho: Client, options: dict[str, Any], where: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        murho.predict(ROWS, **options)
-    assert [problem.feature for problem in caught.value.problems] == [where]
-
-
-def test_mistakes_are_named_in_the_data_as_given(murho: Client) -> None:
-    for wrong, feature, row in (({"Weight": [1.0, "heavy", 2.0]}, "Weight", 1), ({"Weigth": [1] * 3}, "Weigth", None)):
-        with pytest.raises(InvalidInput) as caught:
-            murho.predict(ROWS | wrong)
-        assert (caught.value.problems[0].feature, caught.value.problems[0].row) == (feature, row)
-    warnings = murho.predict(ROWS | {"Weight": [1500.0, 1e6, 3000.0]}).warnings
-    assert [(warning.row, warning.feature) for warning in warnings] == [(1, "Weight")]
 
 
 @pytest.mark.parametrize(("samples", "destination"), [(0, "out.csv"), (4, "out.csv"), (4, "out.parquet")])

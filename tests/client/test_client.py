@@ -212,20 +212,6 @@ def test_a_service_without_a_default_says_itself_what_is_missing() -> None:
         murho.predict(ROWS)
 
 
-def test_models_and_their_versions() -> None:
-    service = StandIn()
-    with client(service) as murho:
-        (listed,) = murho.models()
-        assert service.paths == ["/models"]
-        assert (listed.name, listed.version, listed.versions) == ("line", "1", ("1",))
-        assert (listed.task, listed.target, listed.unit, listed.classes) == ("regression", "y", None, None)
-        described = murho.model("line")
-        assert described == murho.model("line", "1")
-        assert (described.name, described.version, described.target) == ("line", "1", "y")
-        with pytest.raises(UnknownModel, match="There is no such model"):
-            murho.model("circle")
-
-
 @pytest.mark.parametrize("models", [None, [None], [{"name": "a"}], [{"name": "a", "version": "1", "target": "y"}]])
 def test_a_list_of_models_that_is_none_is_no_answer(models: object) -> None:
     service = StandIn(lambda _: httpx2.Response(200, json={"models": models}))
@@ -358,23 +344,6 @@ def test_what_is_no_murho_is_shown(response: Callable[[], httpx2.Response], word
 # ---- attempts
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        lambda: problem(429, "queue-full", retry_after=0),
-        lambda: problem(503, "not-ready", retry_after=0),
-        lambda: httpx2.Response(502, html="Bad Gateway"),
-        cut,
-        refuse,
-    ],
-)
-def test_passing_failures_are_tried_again(response: Callable[[], httpx2.Response]) -> None:
-    service = times(2, response)
-    with client(service) as murho:
-        np.testing.assert_allclose(murho.predict(ROWS).mean, [3, 5, 7])
-    assert len(service.documents) == 3
-
-
 def waits(service: StandIn, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[float]:
     """How long a client waits between its attempts, which it does at once here."""
     waited: list[float] = []
@@ -398,9 +367,6 @@ def test_retry_after_is_waited_for_but_not_beyond_the_timeout(as_date: bool, mon
     (wait,) = waits(service, monkeypatch, retries=1, timeout=1000)
     assert 20 <= wait <= 30.1
     assert waits(service, monkeypatch, timeout=15) == []
-
-
-def test_a_retry_after_that_is_none_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     (wait,) = waits(always(lambda: problem(503, "x", retry_after="soon")), monkeypatch, retries=1)
     assert wait <= 0.1
 

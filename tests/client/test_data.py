@@ -134,12 +134,6 @@ def test_moments_of_a_time_zone_are_written_in_utc(moments: object) -> None:
     assert to_batch({"a": moments}).inputs() == {"a": ["2024-05-31T10:30:00Z", None, "2024-06-01"]}
 
 
-@pytest.mark.parametrize("convert", [pl.Series, pa.array, pd.array, pd.Index, tuple, np.array])
-def test_columns_of_all_kinds_hold_numbers(convert: Any) -> None:
-    assert to_batch({"a": convert([1.5, 2.0])}).inputs() == {"a": [1.5, 2.0]}
-    assert to_batch({"a": convert([1, 2])}).inputs() == {"a": [1, 2]}
-
-
 def test_records_rows_and_iterators_are_read() -> None:
     car = namedtuple("car", ["a", "b"])  # the untyped form is the one to be read
     structured = np.array([(1, 2.0)], dtype=[("a", int), ("b", float)])

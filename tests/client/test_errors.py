@@ -6,7 +6,7 @@ import pickle
 
 import murho_client
 import pytest
-from murho_client import Busy, InvalidInput, MurhoClientError, Problem, ServiceError
+from murho_client import Busy, InvalidInput, MurhoClientError, Problem
 
 
 def test_every_error_is_exported_and_has_one_root() -> None:
@@ -43,8 +43,3 @@ def test_errors_survive_another_process() -> None:
     assert (str(busy), busy.status, busy.retry_after) == ("Full.", 429, 3.0)
     invalid = pickle.loads(pickle.dumps(InvalidInput([Problem("No.")], 4, 422)))  # noqa: S301 - its own
     assert (invalid.problems, invalid.total, invalid.status) == ((Problem("No."),), 4, 422)
-
-
-def test_a_service_error_has_its_problem_document() -> None:
-    assert ServiceError("No.", 418, {"title": "Tea"}).problem == {"title": "Tea"}
-    assert ServiceError("No.").problem == {}

@@ -164,11 +164,11 @@ def test_tasks_lose_no_call() -> None:
                 async with gate:
                     return (await murho.predict(rows(call))).mean
 
-            return await asyncio.gather(*(one(call) for call in range(200)))
+            return await asyncio.gather(*(one(call) for call in range(120)))
 
     with faulty(18) as server:
         means = asyncio.run(run(server.url))
-    np.testing.assert_array_equal(means, [2 * (np.arange(3.0) + call) + 1 for call in range(200)])
+    np.testing.assert_array_equal(means, [2 * (np.arange(3.0) + call) + 1 for call in range(120)])
     assert set(server.faults) == {*FAULTS, "none"}
 
 

@@ -83,23 +83,6 @@ def test_the_entropy_is_split_into_noise_and_doubt(visit: Visit, site: str) -> N
     assert f"The entropy is {entropy:.2f} nats, of 1.10 at most." in told
 
 
-def test_warnings_stand_at_their_field(visit: Visit) -> None:
-    box = visit.field("Weight").locator("input[type=number]")
-    box.fill("9000")
-    visit.answered()
-    assert "above the training range" in visit.field("Weight").locator(".note").inner_text()
-    assert visit.text("#set-text").endswith("This row is unlike them.")
-
-
-def test_a_sweep_has_a_line_for_each_class(visit: Visit) -> None:
-    for feature in ("Weight", "Year", "Automatic", "Origin/plant"):
-        visit.page.select_option("#sweep-feature", feature)
-        visit.page.wait_for_selector(f'#sweep[aria-label^="Body along {feature}: likeliest "] svg')
-        visit.answered()
-    legend = visit.text("#sweep-legend")
-    assert all(name in legend for name in CLASSES)
-
-
 def test_the_map_shows_the_likeliest_class_doubt_or_one_class(visit: Visit) -> None:
     visit.page.click("#tab-map")
     visit.page.wait_for_selector('#map[aria-label^="likeliest Body over"] svg')

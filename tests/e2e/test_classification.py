@@ -82,12 +82,6 @@ def test_the_versions_are_listed(typed: dict[str, str]) -> None:
     assert re.match(r"penguins +1, 2, 3 +classification +species ", lines[1])
 
 
-def test_pruning_reports_log_loss(typed: dict[str, str]) -> None:
-    said = said_by(typed, "prune")
-    assert "log loss" in said
-    assert "probabilities and sets calibrated anew on 69 rows" in said
-
-
 def test_a_new_species_is_refused_by_an_update_and_counted_by_an_evaluation(
     typed: dict[str, str], tmp_path: Path
 ) -> None:

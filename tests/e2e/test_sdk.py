@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import re
 import shutil
@@ -10,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
-from murho_client import AsyncClient, Client, InvalidInput, UnknownModel
+from murho_client import Client, InvalidInput, UnknownModel
 
 from tests.e2e.support import Service, serve
 from tests.support import ROOT, call_murho
@@ -84,51 +81,11 @@ def test_the_answer_is_that_of_plain_http(service: Service, client: Client) -> N
     assert (answer.model, answer.version, answer.target, answer.seed) == ("cars", "1", "Miles_per_Gallon", 3)
 
 
-def test_every_form_of_the_data_gets_the_same_answer(client: Client) -> None:
-    frame = pd.read_csv(CARS).drop(columns="Miles_per_Gallon").head(30)
-    records = [
-        {name: None if pd.isna(value) else value for name, value in row.items()}
-        for row in frame.to_dict(orient="records")
-    ]
-    forms = {
-        "pandas": frame,
-        "pandas with dates": frame.assign(Year=pd.to_datetime(frame["Year"])),
-        "records": records,
-        "columns": {name: [row[name] for row in records] for name in frame.columns},
-        "polars": pl.DataFrame(records),
-        "arrow": pa.Table.from_pylist(records),
-        "matrix": frame.to_numpy(dtype=object),
-    }
-    means = {name: client.predict(data, "cars", samples=16).mean for name, data in forms.items()}
-    for name, mean in means.items():
-        np.testing.assert_allclose(mean, means["records"], rtol=1e-5, err_msg=name)
-
-
-def test_a_split_table_gets_the_answer_of_one_request(service: Service) -> None:
-    frame = pd.read_csv(CARS)
-    with Client(service.address) as one, Client(service.address, max_rows_per_request=50) as many:
-        whole, split = (client.predict(frame, "cars", samples=16) for client in (one, many))
-    assert len(split) == 406
-    np.testing.assert_allclose(split.mean, whole.mean, rtol=1e-4)
-    np.testing.assert_allclose(split.percentile(95), whole.percentile(95), rtol=1e-4)
-
-
 def test_a_column_of_mixed_types_is_sent_as_it_is(client: Client) -> None:
     frame = pd.concat([pd.read_csv(CARS)] * 5, ignore_index=True).astype({"Origin": object})
     frame.loc[1998, "Origin"] = 3
     answer = client.predict(frame, "cars", samples=16)
     assert (1998, "Origin") in {(warning.row, warning.feature) for warning in answer.warnings}
-
-
-def test_many_tasks_share_an_async_client(service: Service, client: Client) -> None:
-    cars = [CAR | {"Weight_in_lbs": 2000 + 10 * index} for index in range(20)]
-
-    async def ask() -> list[float]:
-        async with AsyncClient(service.address) as shared:
-            answers = await asyncio.gather(*(shared.predict(car, "cars", samples=16) for car in cars))
-        return [float(answer.mean[0]) for answer in answers]
-
-    np.testing.assert_allclose(asyncio.run(ask()), client.predict(cars, "cars", samples=16).mean, rtol=1e-4)
 
 
 def test_mistakes_are_named_in_the_data_as_given(client: Client) -> None:

@@ -57,23 +57,6 @@ def service(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield service
 
 
-def predict(service: Service, request: dict[str, Any]) -> dict[str, Any]:
-    response = service.client.post("/predict", json=request)
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
-def test_a_ready_service_answers_with_error_bars(service: Service) -> None:
-    assert service.client.get("/readyz").status_code == 200
-    answer = predict(service, {"inputs": [ROW], "seed": 7, "thresholds": [20.0]})
-    assert answer["model"] == {"name": "cars", "version": "1"}
-    std, epistemic, aleatoric = (answer[key][0] for key in ("std", "epistemic_std", "aleatoric_std"))
-    assert std**2 == pytest.approx(epistemic**2 + aleatoric**2)
-    assert answer["percentiles"]["values"][0] == sorted(answer["percentiles"]["values"][0])
-    assert 0.0 <= answer["exceedance"]["values"][0][0] <= 1.0
-
-
 def test_what_the_terminal_says_to_try_works(service: Service) -> None:
     line = service.wait_for_line(r"\n  (curl .*)\n")
     done = subprocess.run(shlex.split(line), check=True, capture_output=True, timeout=30)
@@ -94,12 +77,6 @@ def test_broken_checkpoints_are_refused_by_name_and_the_others_served(service: S
     assert "sha256" in response.json()["detail"]
 
 
-def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Service) -> None:
-    response = service.client.post("/predict", content=b" " * (65 * 2**20))
-    assert response.status_code == 413
-    assert response.headers["content-type"] == "application/problem+json"
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_idle_service_with_exit_code_0(directory: Path, tmp_path: Path, number: int) -> None:
     with serve(directory, tmp_path / "log") as service:
@@ -118,17 +95,6 @@ def test_a_signal_while_loading_ends_the_service_with_exit_code_0(directory: Pat
             except httpx.TransportError:
                 time.sleep(0.01)
         assert service.stop() == 0
-
-
-def test_without_a_checkpoint_the_service_is_alive_and_says_what_to_do(tmp_path: Path) -> None:
-    with serve(tmp_path / "nothing", tmp_path / "log") as service:
-        service.wait_for_line("(Not ready: )")
-        assert service.client.get("/healthz").status_code == 200
-        response = service.client.get("/readyz")
-        assert response.status_code == 503
-        assert "murho train DATA --target COLUMN" in response.json()["detail"]
-        assert "murho train DATA --target COLUMN" in service.log()
-        assert service.client.get("/").status_code == 200
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

@@ -21,11 +21,6 @@ def test_importing_the_application_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_the_command_itself_imports_next_to_nothing() -> None:
-    code = "import sys, murho.service.commands; sys.exit(bool({'fastapi', 'numpy'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
-
-
 def test_a_failure_to_load_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(threads: int) -> None:
         raise ImportError(f"no torch for {threads} threads")
@@ -46,10 +41,3 @@ def test_a_failure_to_announce_does_not_stop_the_service() -> None:
     with AppClient(create_app(Settings(), source=FakeSource(FakeModel()), on_loaded=fail)) as client:
         client.wait_until_loaded()
         assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
-
-
-def test_applications_share_nothing() -> None:
-    first, second = (create_app(Settings(), source=FakeSource(FakeModel())) for _ in range(2))
-    assert first.routes is not second.routes
-    assert first.outermost.telemetry is not second.outermost.telemetry
-    assert first.outermost.lifecycle is not second.outermost.lifecycle

@@ -167,26 +167,11 @@ def test_no_request_makes_a_classifier_fail(classifier: AppClient, body: object)
 
 
 @FUZZ
-@given(body=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
-def test_no_bytes_make_it_fail(fake: AppClient, body: bytes) -> None:
-    response = fake.post("/predict", content=body)
-    assert response.status_code == 422
-
-
-@FUZZ
 @given(data=st.data())
 def test_no_request_of_its_own_description_makes_it_fail(
     fake: AppClient, described: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
     check(fake.post("/predict", json=data.draw(described).body))
-
-
-@FUZZ
-@given(data=st.data())
-def test_no_request_of_its_own_description_makes_a_classifier_fail(
-    classifier: AppClient, described: st.SearchStrategy[Any], data: st.DataObject
-) -> None:
-    check(classifier.post("/predict", json=data.draw(described).body))
 
 
 @FUZZ

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.service.mutants import FORMS, Mutant, mutants, search
+from murho.model.errors import MurhoError
+from murho.service.predict.formats import reader_of
+from tests.service.mutants import FORMS, LIMITS, Mutant, mutants, search
 from tests.service.protocols.support import NUMBERS
-from tests.service.support import AppClient, FakeModel, make_client
+from tests.service.support import SCHEMA, AppClient, FakeModel, make_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,3 +48,15 @@ def test_some_mutants_are_answered_or_refused(client: AppClient, form: str) -> N
     for number, mutant in enumerate(mutants(form, 60, seed=1)):
         response = client.post(FORMS[form].path, content=mutant.body, headers=FORMS[form].headers(mutant))
         assert response.status_code in {200, 400, 413, 422}, (number, response.text)
+
+
+NAMES = st.sampled_from(["samples", "percentiles", "seed", "noise", "calibrated", "thresholds", "include"])
+VALUES = st.text(max_size=12) | st.sampled_from(["0", "true", "5,50", "1e400", "-1", "draws,mc_error", "9" * 30])
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(query=st.dictionaries(NAMES | st.text(max_size=5), VALUES, max_size=3))
+def test_any_options_in_a_query_are_read_or_refused(query: dict[str, str]) -> None:
+    for form in ("csv", "arrow"):
+        with contextlib.suppress(MurhoError):
+            reader_of(FORMS[form].media_type).decode(FORMS[form].good()[0][0], query, SCHEMA, LIMITS)

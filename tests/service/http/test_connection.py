@@ -446,7 +446,10 @@ def test_what_a_full_queue_refuses_is_not_read() -> None:
             try:
                 blocker.send(PREDICT)  # takes the compute thread
                 wait_until(lambda: len(service.model.calls) == 1)
-                assert service.ask(bad).status == 429
+                refused = service.ask(bad)
+                assert (refused.status, refused.problem()["status"]) == (429, 429)
+                assert int(refused.headers["retry-after"]) >= 1
+                assert service.ask(GET).status == 200
             finally:
                 free.set()
             assert blocker.read().status == 200

@@ -84,15 +84,6 @@ def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
     assert paused.wait(60.0)
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_the_same_by_either_way(client: AppClient, path: str) -> None:
-    direct, framework = client.get(path), client.request("HEAD", path)
-    assert (direct.status_code, framework.status_code) == (200, 200)
-    assert direct.headers["content-type"] == framework.headers["content-type"] == "application/json"
-    assert direct.headers["content-length"] == framework.headers["content-length"]
-    assert client.post(path).status_code == 405
-
-
 def test_other_methods_are_answered_by_the_framework(client: AppClient) -> None:
     for path in ("/predict", "/invocations", "/v2/models/cars/infer"):
         response = client.get(path)

@@ -104,11 +104,3 @@ def test_gauges_follow_the_snapshot(client: AppClient, source: FakeSource) -> No
     assert 'murho_model_info{model="cars",version="3"} 1.0' in text
     assert 'version="2"' not in text
     assert "murho_refused_checkpoints 0.0" in text
-
-
-def test_both_are_described(client: AppClient) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    load = paths["/models/{name}/load"]["post"]
-    assert [parameter["name"] for parameter in load["parameters"]] == ["name", "version"]
-    assert "requestBody" not in load
-    assert "PredictResponse" not in str(load)

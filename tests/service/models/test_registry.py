@@ -16,22 +16,11 @@ def load(*found: FakeModel | tuple[str, str, str]) -> Snapshot:
     return Loader(FakeSource(*found), Registry("/somewhere/checkpoints"), VersionPolicy(every_version=True)).refresh()
 
 
-def test_before_loading_nothing_is_ready() -> None:
-    with pytest.raises(NotReadyError, match="being loaded"):
-        Registry("here").snapshot.require_models()
-
-
 def test_the_highest_version_that_loads_is_the_default_of_a_name() -> None:
     snapshot = load(FakeModel(version="9"), FakeModel(version="10"), ("cars", "11", "a NaN in a tensor"))
     assert list(snapshot.models["cars"].versions) == ["9", "10"]
     assert snapshot.find("cars").version == "10"
     assert snapshot.find("cars", "9").version == "9"
-
-
-def test_without_any_checkpoint_the_advice_is_to_train_one() -> None:
-    with pytest.raises(NotReadyError, match="murho train DATA --target COLUMN") as caught:
-        load().require_models()
-    assert "/somewhere/checkpoints" in str(caught.value)
 
 
 def test_if_all_are_refused_the_reasons_are_told() -> None:
@@ -49,19 +38,6 @@ def test_unknown_names_and_versions_are_told_what_there_is() -> None:
         snapshot.find("b", "3")
     with pytest.raises(UnknownModelError, match="c version 1 was refused: newer format"):
         snapshot.find("c")
-
-
-def test_the_only_model_is_the_default() -> None:
-    assert load(FakeModel("a")).find_default(None).name == "a"
-
-
-def test_of_several_models_one_must_be_named() -> None:
-    snapshot = load(FakeModel("a"), FakeModel("b"))
-    with pytest.raises(UnknownModelError, match="/models/a/predict, /models/b/predict"):
-        snapshot.find_default(None)
-    assert snapshot.find_default("b").name == "b"
-    with pytest.raises(UnknownModelError, match="no model 'c'"):
-        snapshot.find_default("c")
 
 
 def test_a_version_that_is_there_but_not_served_is_told_apart() -> None:

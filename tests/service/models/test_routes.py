@@ -24,13 +24,6 @@ def test_the_list_names_models_versions_and_what_is_refused() -> None:
     assert listed["refused"] == [{"name": "boats", "version": "1", "reason": "wrong hash"}]
 
 
-def test_without_a_checkpoint_the_list_is_empty() -> None:
-    with make_client(("boats", "1", "wrong hash")) as client:
-        client.wait_until_loaded()
-        listed = client.get("/models").json()
-    assert (listed["default"], listed["models"], len(listed["refused"])) == (None, [], 1)
-
-
 def test_a_model_is_described_with_its_features_in_schema_order(client: AppClient) -> None:
     described = client.get("/models/cars").json()
     assert (described["name"], described["version"], described["versions"]) == ("cars", "1", ["1"])

@@ -58,14 +58,6 @@ def bench() -> Bench:
     return bench
 
 
-def test_a_new_version_takes_over(bench: Bench) -> None:
-    assert bench.served() == ["1"]
-    bench.publish()
-    bench.look()
-    assert bench.served() == ["2"]
-    assert bench.registry.snapshot.models["rents"].latest.version == "2"
-
-
 def test_a_version_without_its_manifest_is_not_there_yet(bench: Bench) -> None:
     bench.store.storage.upload(RENTS / "model.safetensors", "rents/2/model.safetensors")
     bench.look()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.service.errors import NotReadyError, UnknownModelError
+from murho.service.errors import NotReadyError
 from murho.service.models.loader import Change, Loader, Swap
 from murho.service.models.registry import Registry
 from murho.service.models.watcher import Watcher
@@ -73,12 +73,6 @@ def test_loading_runs_in_a_thread_of_its_own(watched: Watched) -> None:
     watched.source.found = (Noted(version="2"),)
     watched.watcher.ask(Change("cars")).result(10)
     assert set(threads) == {"watcher"}
-
-
-def test_errors_go_to_who_asked(watched: Watched) -> None:
-    with pytest.raises(UnknownModelError):
-        watched.watcher.ask(Change("boats")).result(10)
-    assert watched.watcher.ask(Change("cars", unload=True)).result(10).after.unloaded == ("cars",)
 
 
 def test_it_outlives_a_failing_look(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,20 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murho.model.predictive.prediction import ClassPrediction, PredictOptions
-from murho.model.tables.schema import UnfamiliarValue
+from murho.model.predictive.prediction import PredictOptions
 from murho.service.predict import answers
 from murho.service.predict.answers import (
-    MAX_WARNINGS,
-    PIECE_VALUES,
     Answered,
     PredictResponse,
     encode_answer,
     encode_document,
-    warnings_of,
 )
 from murho.service.predict.rows import parse_inputs
-from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
+from tests.service.support import ROW, SCHEMA, FakeModel
 
 ROWS = parse_inputs([ROW, ROW], SCHEMA, 10)
 
@@ -81,14 +77,6 @@ def test_percentiles_can_be_left_out() -> None:
     assert "percentiles" not in encode(percentiles=())
 
 
-@pytest.mark.parametrize("found", [MAX_WARNINGS, MAX_WARNINGS + 1])
-def test_warnings_beyond_the_limit_are_summed_up(found: int) -> None:
-    warnings = warnings_of([UnfamiliarValue(0, NAMES[0], "far out")] * found, ROWS, PredictOptions())
-    assert warnings[0] == {"pointer": "/inputs/0/Weight", "message": "Weight: far out"}
-    assert len(warnings) == found
-    assert (warnings[-1]["pointer"] == "/inputs") == (found > MAX_WARNINGS)
-
-
 arrays = st.tuples(st.integers(0, 9), st.none() | st.integers(0, 4)).map(
     lambda shape: np.random.default_rng(0).normal(size=[length for length in shape if length is not None])
 )
@@ -104,15 +92,3 @@ def test_pieces_make_what_the_encoder_makes(piece: int, document: dict[str, Any]
         patch.setattr(answers, "JOIN_BYTES", 10)
         made = b"".join(encode_document(document))
     assert made == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-@pytest.mark.parametrize("rows", [1, 3, PIECE_VALUES + 3])
-def test_classes_are_named_and_sets_are_lists_of_names(rows: int) -> None:
-    classes, chance = ("a", 'b"', "ü"), np.random.default_rng(0)
-    codes, sets = chance.integers(3, size=rows), chance.random((rows, 3)) < 0.5
-    prediction = ClassPrediction(4, 7, True, classes, codes, np.full((rows, 3), 0.25), prediction_set=sets)
-    answered = Answered(("kinds", "1"), "kind", PredictOptions(percentiles=()), prediction, [])
-    answer = orjson.loads(b"".join(encode_answer(answered)))
-    assert answer["classes"] == list(classes)
-    assert answer["prediction"] == [classes[code] for code in codes]
-    assert answer["prediction_set"]["values"] == [[classes[index] for index in np.flatnonzero(row)] for row in sets]

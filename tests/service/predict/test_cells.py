@@ -86,11 +86,6 @@ def test_other_values_are_no_categories(cell: Any) -> None:
     assert list(refused) == [0]
 
 
-def test_types_and_content_are_refused_together() -> None:
-    _, refused = decode_cells(DATE, ["never", "1970-01-01", 3])
-    assert list(refused) == [0, 2]
-
-
 def test_a_text_is_no_longer_than_a_cell_holds() -> None:
     texts = ["a" * LONGEST_TEXT, "a" * (LONGEST_TEXT + 1), "é" * (LONGEST_TEXT // 2), "é" * (LONGEST_TEXT // 2 + 1)]
     _, refused = decode_cells(CATEGORICAL, texts)

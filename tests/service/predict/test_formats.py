@@ -179,21 +179,6 @@ def test_what_is_wrong_in_a_table_is_422_with_its_cell(
     assert pointers(response) == [pointer]
 
 
-@pytest.mark.parametrize("kind", [*WRITERS, NPY])
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"\x00" * 50, b"ARROW1", b"\xff\xff\xff\xff\x10", b"PAR1PAR1", b"a\n\xff"]
-)
-def test_other_bytes_are_422(client: AppClient, kind: str, body: bytes) -> None:
-    assert post(client, body, kind).status_code == 422
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_a_body_that_is_cut_is_422(client: AppClient, kind: str) -> None:
-    whole = WRITERS[kind](TABLE)
-    for size in range(1, len(whole) - 25, max(1, len(whole) // 20)):
-        assert post(client, whole[:size], kind).status_code in ({200, 422} if kind == CSV else {422})
-
-
 @pytest.mark.parametrize(
     ("query", "pointer"),
     [
@@ -326,24 +311,6 @@ def test_gzip_is_read_and_written(client: AppClient) -> None:
     plain = post(client, body, "application/json", **(headers | {"accept-encoding": "gzip;q=0"}))
     assert "content-encoding" not in plain.headers
     assert plain.json() == response.json()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{}", gzip.compress(b"{}", mtime=0)[:-3], gzip.compress(b"{}", mtime=0) + b"more"],
-    ids=["nothing", "plain", "cut", "more"],
-)
-def test_broken_gzip_data_are_422(client: AppClient, body: bytes) -> None:
-    assert post(client, body, "application/json", **{"content-encoding": "gzip"}).status_code == 422
-
-
-def test_a_small_body_that_grows_beyond_the_limit_is_413() -> None:
-    with make_client(FakeModel(), max_body_bytes=10_000) as client:
-        client.wait_until_loaded()
-        body = gzip.compress(b" " * 5_000_000)
-        assert len(body) < 10_000
-        response = post(client, body, "application/json", **{"content-encoding": "gzip"})
-        assert response.status_code == 413
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.app import create_app
-from murho.service.predict.formats import MEDIA_TYPES
 from murho.service.settings import Settings
 from tests.service.classifiers import CLASSES, Classifier, write_classifier
-from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, pointers
+from tests.service.support import NAMES, ROW, AppClient, make_client, pointers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,23 +165,6 @@ def test_options_that_make_no_sense_for_classes_are_refused(
     assert pointers(response) == where
 
 
-@pytest.mark.parametrize(
-    ("query", "where"), [("noise=true", "/noise"), ("thresholds=", "/thresholds"), ("coverage=1", "/coverage")]
-)
-def test_they_are_refused_as_query_parameters_too(service: AppClient, query: str, where: str) -> None:
-    response = service.post(f"/predict?{query}", content=csv_of(ROWS), headers={"content-type": CSV})
-    assert (response.status_code, pointers(response)) == (422, [where])
-
-
-def test_coverage_is_refused_for_a_number() -> None:
-    with make_client(FakeModel()) as service:
-        service.wait_until_loaded()
-        response = service.post("/predict", {"inputs": [ROW], "coverage": 0.9})
-        assert (response.status_code, pointers(response)) == (422, ["/coverage"])
-        assert "percentiles" in response.json()["detail"]
-        assert service.post("/predict", {"inputs": [ROW], "coverage": None}).status_code == 200
-
-
 def csv_of(rows: list[dict[str, Any]]) -> bytes:
     lines = [",".join(NAMES), *(",".join(str(cell) for cell in row.values()) for row in rows)]
     return "\n".join(lines).encode()
@@ -278,13 +260,6 @@ def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> Non
     assert array.dtype.names is not None
     assert array.dtype.names[1] == f"p_{names[0]}"
     assert set(array["prediction"].tolist()) <= set(names)
-
-
-def test_every_format_answers(service: AppClient) -> None:
-    for kind in MEDIA_TYPES:
-        response = service.post("/predict", content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith(kind)
 
 
 def test_a_large_answer_is_written_as_a_small_one(service: AppClient) -> None:

@@ -155,3 +155,11 @@ def test_ping_says_whether_the_service_is_ready(client: AppClient) -> None:
     with make_client() as empty:
         empty.wait_until_loaded()
         assert empty.get("/ping").status_code == 503
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_hundred_thousand_columns_are_refused(client: AppClient, twice: bool) -> None:
+    # Work that grows with the square of their number would run into the test's time limit.
+    names = [f"column {number}" for number in range(100_000)] + ["column 99999" if twice else "last"]
+    document = {"dataframe_split": {"columns": names, "data": [[1] * len(names)]}}
+    assert client.post("/invocations", document).status_code == 422

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.utils import np_to_triton_dtype
 
 from tests.service.classifiers import CLASSES, Classifier
 from tests.service.protocols.test_tritonclient import COLUMNS
@@ -74,12 +74,3 @@ def test_draws_and_errors_come_when_they_are_asked_for(service: Served) -> None:
     assert result.as_numpy("draws").shape == (ROWS, 8, 3)
     np.testing.assert_allclose(result.as_numpy("draws").mean(axis=1), result.as_numpy("probabilities"), atol=1e-9)
     assert result.as_numpy("probabilities_mc_error").shape == (ROWS, 3)
-
-
-@pytest.mark.parametrize("parameters", [{"noise": False}, {"thresholds": "1"}])
-def test_options_of_numbers_are_refused(service: Served, parameters: dict[str, Any]) -> None:
-    with (
-        triton.InferenceServerClient(f"127.0.0.1:{service.port}") as client,
-        pytest.raises(InferenceServerException, match=next(iter(parameters))),
-    ):
-        client.infer("bodies", inputs(), parameters=parameters)

@@ -128,12 +128,6 @@ def test_outputs_are_bytes_or_json_as_asked(client: Any, expected: dict[str, Any
     assert result.as_numpy("std") is None
 
 
-def test_requests_run_at_the_same_time(client: Any, expected: dict[str, Any]) -> None:
-    waiting = [client.async_infer("cars", column_inputs(), parameters=PARAMETERS) for _ in range(20)]
-    for request in waiting:
-        check(request.get_result(), expected)
-
-
 def test_the_asyncio_client_does_all_of_it(service: Served, expected: dict[str, Any]) -> None:
     async def ask() -> None:
         async with triton_aio.InferenceServerClient(f"127.0.0.1:{service.port}") as client:
@@ -167,18 +161,6 @@ def test_the_asyncio_client_does_all_of_it(service: Served, expected: dict[str, 
     asyncio.run(ask())
 
 
-def test_a_body_that_the_client_makes_and_an_answer_that_it_parses(service: Served, expected: dict[str, Any]) -> None:
-    client = triton.InferenceServerClient
-    body, length = client.generate_request_body(column_inputs(), parameters=PARAMETERS)
-    response = httpx.post(
-        f"http://127.0.0.1:{service.port}/v2/models/cars/infer",
-        content=body,
-        headers={"Inference-Header-Content-Length": str(length)},
-    )
-    header = int(response.headers["inference-header-content-length"])
-    check(client.parse_response_body(response.content, header_length=header), expected)
-
-
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int16, np.uint64])
 def test_a_matrix_of_any_datatype(client: Any, dtype: type, binary: bool) -> None:
@@ -186,38 +168,6 @@ def test_a_matrix_of_any_datatype(client: Any, dtype: type, binary: bool) -> Non
     np.testing.assert_array_equal(
         client.infer("numbers", [matrix_input(values, binary=binary)]).as_numpy("mean"), [130, 110]
     )
-
-
-def test_a_missing_value_is_nan(client: Any) -> None:
-    values = np.array([[3000, np.nan, 1]], np.float32)
-    for binary in (True, False):
-        assert client.infer("numbers", [matrix_input(values, binary=binary)]).as_numpy("mean") == [30.0]
-
-
-def test_the_server_its_models_and_its_statistics(client: Any) -> None:
-    assert client.is_server_live()
-    assert client.is_server_ready()
-    assert client.is_model_ready("cars")
-    assert not client.is_model_ready("trucks")
-    assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
-    assert client.get_model_metadata("cars", "1")["inputs"][0] == {"name": "Weight", "datatype": "FP64", "shape": [-1]}
-    assert client.get_model_config("numbers", "1")["input"][0]["dims"] == [-1, 3]
-    before = client.get_inference_statistics("cars", "1")["model_stats"][0]["inference_count"]
-    client.infer("cars", column_inputs())
-    assert client.get_inference_statistics()["model_stats"][0]["inference_count"] == before + ROWS
-    reasons = {item["name"]: item["reason"] for item in client.get_model_repository_index()}
-    assert reasons == {"cars": "", "numbers": "", "boats": "wrong hash"}
-
-
-def test_models_are_loaded_and_unloaded(client: Any) -> None:
-    client.unload_model("numbers")
-    assert not client.is_model_ready("numbers")
-    client.load_model("numbers")
-    assert client.is_model_ready("numbers")
-    with pytest.raises(InferenceServerException, match="wrong hash"):
-        client.load_model("boats")
-    with pytest.raises(InferenceServerException, match="/parameters/config"):
-        client.load_model("cars", config="{}")
 
 
 def refusals() -> dict[str, tuple[str, dict[str, Any]]]:
