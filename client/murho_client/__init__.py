@@ -20,6 +20,7 @@ from murho_client._errors import (
 from murho_client._model import Feature, Model, ModelSummary
 from murho_client._prediction import Prediction
 from murho_client._responses import Response
+from murho_client._totals import Totals
 from murho_client._transport import __version__
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Response",
     "ServiceError",
     "TooLarge",
+    "Totals",
     "UnexpectedAnswer",
     "UnknownModel",
     "Unreachable",

@@ -13,13 +13,14 @@ from murho_client._service import BaseClient, PredictOptions
 from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
     from types import TracebackType
 
     from murho_client._model import Model, ModelSummary
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
+    from murho_client._totals import Totals
 
 __all__ = ["AsyncClient"]
 
@@ -97,6 +98,22 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     ) -> Prediction:
         """Predicts the target of each row, with error bars; see `Client.predict`."""
         return await self._run(self._service.predict(data, model, version, options))
+
+    async def aggregate(
+        self,
+        data: object,
+        by: str | Sequence[str] = (),
+        model: str | None = None,
+        version: str | None = None,
+        *,
+        statistic: str | None = None,
+        threshold: float | None = None,
+        weights: str | Sequence[float] | None = None,
+        **options: Unpack[PredictOptions],
+    ) -> Totals:
+        """Adds up predictions, with error bars; see `Client.aggregate`."""
+        totals = {"statistic": statistic, "threshold": threshold}
+        return await self._run(self._service.aggregate(data, model, version, by, weights, totals, options))
 
     async def predict_file(
         self,

@@ -16,13 +16,14 @@ from murho_client._service import BaseClient, PredictOptions
 from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
     from types import TracebackType
 
     from murho_client._model import Model, ModelSummary
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
+    from murho_client._totals import Totals
 
 __all__ = ["Client"]
 
@@ -196,6 +197,36 @@ class Client(BaseClient[httpx2.Client]):
             MurhoClientError: The service has no answer for another reason.
         """
         return self._run(self._service.predict(data, model, version, options))
+
+    def aggregate(
+        self,
+        data: object,
+        by: str | Sequence[str] = (),
+        model: str | None = None,
+        version: str | None = None,
+        *,
+        statistic: str | None = None,
+        threshold: float | None = None,
+        weights: str | Sequence[float] | None = None,
+        **options: Unpack[PredictOptions],
+    ) -> Totals:
+        """Adds up predictions: the sum, the mean or a count over the rows of each group, with error bars.
+
+        Args:
+            data: The rows, as `predict` takes them; all go in one request.
+            by: Columns whose cells say which rows belong together: features, or one other column. None: all do.
+            model: Name of the model; the service's default model if not given.
+            version: Version of the model; the latest if not given.
+            statistic: ``sum`` (default), ``mean`` or ``count_above``; of classes ``count`` of each class.
+            threshold: Of ``count_above``, in the target's unit.
+            weights: A column, or one number a row, such as a quantity.
+            **options: The options of `predict`.
+
+        Raises:
+            MurhoClientError: See `predict`.
+        """
+        totals = {"statistic": statistic, "threshold": threshold}
+        return self._run(self._service.aggregate(data, model, version, by, weights, totals, options))
 
     def predict_file(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
@@ -17,6 +17,7 @@ from murho_client._errors import InvalidInput, Problem, UnexpectedAnswer, Unknow
 from murho_client._model import Model, ModelSummary, fitted
 from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
+from murho_client._totals import Totals, totals_request
 from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Settings, Together, ask
 
 __all__ = ["BaseClient", "PredictOptions", "Service"]
@@ -176,6 +177,33 @@ class Service:
                 if newer == model:
                     raise
                 model, known = newer, False
+
+    def aggregate(
+        self,
+        data: object,
+        name: str | None,
+        version: str | None,
+        by: str | Sequence[str],
+        weights: str | Sequence[float] | None,
+        totals: Mapping[str, Any],
+        options: PredictOptions,
+    ) -> Dialogue[Totals]:
+        """The totals of all rows, in one request."""
+        timeout = options.get("timeout")
+        within = None if timeout is None else Deadline(timeout)
+        model = yield from self.find(name, version, within)
+        names = (by,) if isinstance(by, str) else tuple(by)
+        request = totals_request(to_batch(data), model, names, weights)
+        chosen = {key: value for key, value in totals.items() if value is not None}
+        body = _to_json({**request, **options_of(options), **chosen})
+        headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
+
+        def read(response: Response) -> Totals:
+            document = response.checked().json()
+            return _understood(lambda: Totals.of(document))
+
+        path = f"{_path(name, version)}/aggregate"
+        return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers, within=within))
 
     def _answered(
         self,

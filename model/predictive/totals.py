@@ -97,7 +97,7 @@ class TotalsOptions:
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise OptionError(f"--threshold: expected a finite number, not {self.threshold}")
         if not self.of.noise:
-            raise OptionError("--no-noise: a total is of new observations, with their noise; leave it out")
+            raise OptionError("--noise: a total is of new observations, with their noise; leave it out")
 
 
 @dataclass(frozen=True, slots=True)

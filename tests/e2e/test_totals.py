@@ -1,0 +1,111 @@
+"""Totals through every door: HTTP in two formats, the client, Python and the command line give the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import numpy as np
+import pandas as pd
+import pytest
+from murho_client import Client, InvalidInput
+
+import murho
+from tests.e2e.support import Service, serve
+from tests.support import ROOT, call_murho
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CARS = ROOT / "examples" / "cars.csv"
+
+
+@pytest.fixture(scope="module")
+def service(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serve(quick_cars, tmp_path_factory.mktemp("log") / "log") as service:
+        service.wait_for_line("(Ready: )")
+        yield service
+
+
+@pytest.fixture(scope="module")
+def cars() -> pd.DataFrame:
+    return pd.read_csv(CARS)
+
+
+def test_all_doors_give_the_same_totals(service: Service, quick_cars: Path, cars: pd.DataFrame) -> None:
+    offline = murho.load(quick_cars / "cars").aggregate(cars, by="Origin", statistic="mean")
+    with Client(service.address) as client:
+        online = client.aggregate(cars, by="Origin", statistic="mean")
+    url = f"{service.address}/models/cars/versions/1/aggregate?by=Origin&statistic=mean"
+    table = httpx2.post(url, content=CARS.read_bytes(), headers={"content-type": "text/csv"}).json()
+    printed = call_murho(
+        "aggregate", CARS, "--model", "cars", "--checkpoints", quick_cars, "--by", "Origin", "--statistic", "mean"
+    )
+    lines = list(csv.DictReader(io.StringIO(printed.stdout)))
+    assert [line["Origin"] for line in lines] == [label[0] for label in online.groups]
+    assert online.groups == offline.groups == [tuple(label) for label in table["groups"]]
+    assert online.rows.tolist() == offline.rows.tolist() == table["rows"]
+    assert online.percentiles is not None
+    assert offline.percentiles is not None
+    for name in ("mean", "std", "epistemic_std", "aleatoric_std"):
+        expected = getattr(offline, name)
+        for found in (getattr(online, name), table[name], [float(line[name]) for line in lines]):
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(online.percentiles[5], offline.percentiles[:, 0], rtol=1e-5)
+    assert (online.percentiles[5] < online.mean).all()
+
+
+def test_a_group_of_one_row_has_the_answer_for_that_row(service: Service, cars: pd.DataFrame) -> None:
+    with Client(service.address) as client:
+        totals = client.aggregate(cars.head(5).assign(number=range(5)), by="number", thresholds=[20.0])
+        answer = client.predict(cars.head(5), thresholds=[20.0])
+    assert totals.percentiles is not None
+    assert totals.exceedance is not None
+    for level in (5, 50, 95):
+        np.testing.assert_allclose(totals.percentiles[level], answer.percentile(level), rtol=1e-5)
+    np.testing.assert_allclose(totals.std, answer.std, rtol=1e-5)
+    np.testing.assert_allclose(totals.exceedance[20.0], answer.exceedance(20.0), rtol=1e-5)
+
+
+def test_weights_and_counts(service: Service, cars: pd.DataFrame) -> None:
+    with Client(service.address) as client:
+        plain, doubled = (client.aggregate(cars, weights=each) for each in (None, [2.0] * len(cars)))
+        count = client.aggregate(cars, statistic="count_above", threshold=30.0)
+    np.testing.assert_allclose(doubled.mean, 2.0 * plain.mean)
+    np.testing.assert_allclose(doubled.std, 2.0 * np.asarray(plain.std))
+    assert 60.0 < count.mean[0] < 120.0
+    assert count.percentiles is not None
+    assert float(count.percentiles[50][0]).is_integer()
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"by": ["Nope"]}, "/by"),
+        ({"statistic": "median"}, "/statistic"),
+        ({"statistic": "count_above"}, "/threshold"),
+        ({"weights": [1.0]}, "/weights"),
+        ({"weights": [-1.0, 1.0]}, "/weights/0"),
+        ({"groups": ["a"]}, "/groups"),
+        ({"groups": ["a", "b"], "by": ["Origin"]}, "/groups"),
+        ({"include": ["draws"]}, "/include"),
+        ({"noise": False}, "/noise"),
+        ({"unknown": 1}, "/unknown"),
+    ],
+)
+def test_what_can_not_be_used_is_named(
+    service: Service, cars: pd.DataFrame, change: dict[str, Any], pointer: str
+) -> None:
+    rows = cars.head(2).drop(columns="Miles_per_Gallon").astype(object).where(cars.head(2).notna(), None)
+    body = {"inputs": rows.to_dict("records"), **change}
+    answer = httpx2.post(f"{service.address}/aggregate", json=body)
+    assert answer.status_code == 422, answer.text
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+
+
+def test_the_client_names_a_column_that_is_not_there(service: Service, cars: pd.DataFrame) -> None:
+    with Client(service.address) as client, pytest.raises(InvalidInput, match="no column 'Nope'"):
+        client.aggregate(cars, by="Nope")
