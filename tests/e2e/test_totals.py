@@ -66,7 +66,7 @@ def test_a_group_of_one_row_has_the_answer_for_that_row(service: Service, cars: 
     assert totals.exceedance is not None
     for level in (5, 50, 95):
         np.testing.assert_allclose(totals.percentiles[level], answer.percentile(level), rtol=1e-5)
-    np.testing.assert_allclose(totals.std, answer.std, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(totals.std), np.asarray(answer.std), rtol=1e-5)
     np.testing.assert_allclose(totals.exceedance[20.0], answer.exceedance(20.0), rtol=1e-5)
 
 
@@ -75,7 +75,7 @@ def test_weights_and_counts(service: Service, cars: pd.DataFrame) -> None:
         plain, doubled = (client.aggregate(cars, weights=each) for each in (None, [2.0] * len(cars)))
         count = client.aggregate(cars, statistic="count_above", threshold=30.0)
     np.testing.assert_allclose(doubled.mean, 2.0 * plain.mean)
-    np.testing.assert_allclose(doubled.std, 2.0 * np.asarray(plain.std))
+    np.testing.assert_allclose(np.asarray(doubled.std), 2.0 * np.asarray(plain.std))
     assert 60.0 < count.mean[0] < 120.0
     assert count.percentiles is not None
     assert float(count.percentiles[50][0]).is_integer()
