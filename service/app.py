@@ -19,10 +19,9 @@ from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service import health
-from murho.service.engine.passes import compute
+from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.http.front_door import FrontDoor, behind_proxies, shared_with
-from murho.service.http.lifecycle import Lifecycle
 from murho.service.http.middleware import Paths, RequestLog
 from murho.service.http.responses import handle_error, handle_failure
 from murho.service.models import routes as models
@@ -32,7 +31,7 @@ from murho.service.models.source import seconds_between_looks, source_of
 from murho.service.models.watcher import Watcher
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.page import routes as page
-from murho.service.parts import Parts, State
+from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate
 from murho.service.predict import routes as predict
 from murho.service.predict.formats import Decoder
@@ -43,8 +42,7 @@ from murho.service.security.callers import Security
 from murho.service.settings import Settings, VersionPolicy
 from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.log import AccessLog
-from murho.service.telemetry.metrics import Telemetry
-from murho.service.telemetry.model_statistics import ModelStatistics
+from murho.service.telemetry.metrics import ModelStatistics, Telemetry
 from murho.service.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -216,8 +214,8 @@ def create_app(
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
-    front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
-    app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
+    front_door = FrontDoor(settings, keyless=not parts.security.enabled)
+    app.outermost = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
     for router in (*direct, aggregate.router, models.router, v2.router, page.router):
         app.include_router(router)
     install_openapi(app, parts)
