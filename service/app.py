@@ -48,7 +48,7 @@ from murho.service.telemetry.tracing import Tracing
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.loader import Swap
@@ -56,30 +56,10 @@ if TYPE_CHECKING:
     from murho.service.models.source import CheckpointSource
     from murho.service.worker import Worker
 
-__all__ = ["Application", "create_app"]
+__all__ = ["create_app"]
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
-
-
-class Application(FastAPI):
-    """The framework behind the service's own middleware.
-
-    FastAPI would put middleware behind layers of its own, which every prediction would then pass for nothing.
-
-    Attributes:
-        outermost: The first of the middleware; the last one calls `framework`.
-    """
-
-    outermost: RequestLog
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request, or the lifespan."""
-        await self.outermost(scope, receive, send)
-
-    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles what no middleware has answered."""
-        await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -89,7 +69,7 @@ def create_app(
     lifecycle: Lifecycle | None = None,
     on_loaded: Callable[[Snapshot], None] | None = None,
     worker: Worker | None = None,
-) -> Application:
+) -> FastAPI:
     """Returns an application that loads its checkpoints once it is started.
 
     Args:
@@ -149,7 +129,7 @@ def create_app(
         scheduler=scheduler,
         registry=registry,
         telemetry=telemetry,
-        security=Security(settings, None if worker is None else worker.limits),
+        security=Security(settings, None if worker is None else worker.buckets),
         decoder=Decoder(settings),
         watcher=watcher,
         statistics=statistics,
@@ -194,7 +174,7 @@ def create_app(
                 with suppress(TimeoutError):  # the collector may be gone
                     await asyncio.wait_for(asyncio.to_thread(tracing.close), CLOSE_SECONDS)
 
-    app = Application(
+    app = FastAPI(
         title="Murho",
         summary="Predictions with error bars.",
         description=DESCRIPTION,
@@ -206,8 +186,9 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_failure},
     )
-    # From the last to the first of those that a request meets.
-    inner = RequestBodyLimitMiddleware(app.framework, settings.max_body_bytes)
+    # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every
+    # prediction would then pass for nothing.
+    inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
     direct = (predict.router, v2.infer_router, invocations.router, health.router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
     if settings.cors_origins:
@@ -215,7 +196,7 @@ def create_app(
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(settings, keyless=not parts.security.enabled)
-    app.outermost = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
+    app.middleware_stack = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
     for router in (*direct, aggregate.router, models.router, v2.router, page.router):
         app.include_router(router)
     install_openapi(app, parts)
