@@ -141,12 +141,12 @@ class RequestLog:
 
     def _record(
         self, scope: Scope, request_id: str, status: int, seconds: float, trace: str | None
-    ) -> dict[str, object]:
+    ) -> dict[str, str | float | None]:
         """Counts a request and logs it; returns what is known of it."""
         route, client = _route_of(scope), scope.get("client")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.telemetry.count(method, route, status, seconds)
-        said = {
+        said: dict[str, str | float | None] = {
             "method": method,
             "path": scope["path"],
             "status": status,
