@@ -19,10 +19,9 @@ from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service import health
-from murho.service.engine.passes import compute
+from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.http.front_door import FrontDoor, behind_proxies, shared_with
-from murho.service.http.lifecycle import Lifecycle
 from murho.service.http.middleware import Paths, RequestLog
 from murho.service.http.responses import handle_error, handle_failure
 from murho.service.models import routes as models
@@ -32,7 +31,7 @@ from murho.service.models.source import seconds_between_looks, source_of
 from murho.service.models.watcher import Watcher
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.page import routes as page
-from murho.service.parts import Parts, State
+from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate
 from murho.service.predict import routes as predict
 from murho.service.predict.formats import Decoder
@@ -43,14 +42,13 @@ from murho.service.security.callers import Security
 from murho.service.settings import Settings, VersionPolicy
 from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.log import AccessLog
-from murho.service.telemetry.metrics import Telemetry
-from murho.service.telemetry.model_statistics import ModelStatistics
+from murho.service.telemetry.metrics import ModelStatistics, Telemetry
 from murho.service.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.loader import Swap
@@ -58,30 +56,10 @@ if TYPE_CHECKING:
     from murho.service.models.source import CheckpointSource
     from murho.service.worker import Worker
 
-__all__ = ["Application", "create_app"]
+__all__ = ["create_app"]
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
-
-
-class Application(FastAPI):
-    """The framework behind the service's own middleware.
-
-    FastAPI would put middleware behind layers of its own, which every prediction would then pass for nothing.
-
-    Attributes:
-        outermost: The first of the middleware; the last one calls `framework`.
-    """
-
-    outermost: RequestLog
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request, or the lifespan."""
-        await self.outermost(scope, receive, send)
-
-    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles what no middleware has answered."""
-        await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -91,7 +69,7 @@ def create_app(
     lifecycle: Lifecycle | None = None,
     on_loaded: Callable[[Snapshot], None] | None = None,
     worker: Worker | None = None,
-) -> Application:
+) -> FastAPI:
     """Returns an application that loads its checkpoints once it is started.
 
     Args:
@@ -151,7 +129,7 @@ def create_app(
         scheduler=scheduler,
         registry=registry,
         telemetry=telemetry,
-        security=Security(settings, None if worker is None else worker.limits),
+        security=Security(settings, None if worker is None else worker.buckets),
         decoder=Decoder(settings),
         watcher=watcher,
         statistics=statistics,
@@ -196,7 +174,7 @@ def create_app(
                 with suppress(TimeoutError):  # the collector may be gone
                     await asyncio.wait_for(asyncio.to_thread(tracing.close), CLOSE_SECONDS)
 
-    app = Application(
+    app = FastAPI(
         title="Murho",
         summary="Predictions with error bars.",
         description=DESCRIPTION,
@@ -208,16 +186,17 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_failure},
     )
-    # From the last to the first of those that a request meets.
-    inner = RequestBodyLimitMiddleware(app.framework, settings.max_body_bytes)
+    # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every
+    # prediction would then pass for nothing.
+    inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
     direct = (predict.router, v2.infer_router, invocations.router, health.router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
     if settings.cors_origins:
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
-    front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
-    app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
+    front_door = FrontDoor(settings, keyless=not parts.security.enabled)
+    app.middleware_stack = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
     for router in (*direct, aggregate.router, models.router, v2.router, page.router):
         app.include_router(router)
     install_openapi(app, parts)

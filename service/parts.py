@@ -1,4 +1,4 @@
-"""The parts of one running service, and the dependency that hands them to a route."""
+"""The parts of one running service, its stages of shutting down, and the dependency that hands parts to a route."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 from fastapi import Depends, Request
 
 from murho.service.engine.scheduler import Scheduler
-from murho.service.http.lifecycle import Lifecycle
+from murho.service.errors import NotReadyError
 from murho.service.models.registry import Registry
 from murho.service.models.source import CheckpointSource
 from murho.service.models.watcher import Watcher
@@ -15,13 +15,56 @@ from murho.service.predict.memory import AnswerRoom, RequestRoom
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
 from murho.service.tables.spool import SpoolRoom
-from murho.service.telemetry.metrics import Telemetry
-from murho.service.telemetry.model_statistics import ModelStatistics
+from murho.service.telemetry.metrics import ModelStatistics, Telemetry
 
 if TYPE_CHECKING:
     from murho.service.worker import Board
 
-__all__ = ["Parts", "PartsDependency", "State"]
+__all__ = ["Lifecycle", "Parts", "PartsDependency", "State"]
+
+
+class Lifecycle:
+    """Counts the predictions in flight and refuses new ones at the end.
+
+    Stopping has two steps. While the service *drains*, it reports that it isn't ready but still takes predictions, so
+    that none is lost before the load balancer sends its requests elsewhere. Once it is *closing*, it takes no new
+    predictions and waits for those in flight.
+
+    Attributes:
+        draining: Whether the service is about to stop, so that it is no longer ready.
+        closing: Whether it refuses new predictions.
+        in_flight: Number of predictions without an answer so far.
+        unfinished: Whether an abandoned computation still runs after the service has stopped.
+    """
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.closing = False
+        self.in_flight = 0
+        self.unfinished = False
+
+    def require_not_draining(self) -> None:
+        """Checks that the service isn't about to stop.
+
+        Raises:
+            NotReadyError: The service is about to stop.
+        """
+        if self.draining:
+            raise NotReadyError("The service is shutting down.", retry_after=5)
+
+    def enter(self) -> None:
+        """Counts one prediction as in flight, until `leave`.
+
+        Raises:
+            NotReadyError: The service takes no new predictions.
+        """
+        if self.closing:
+            raise NotReadyError("The service is shutting down.", retry_after=5)
+        self.in_flight += 1
+
+    def leave(self) -> None:
+        """Counts one prediction as answered."""
+        self.in_flight -= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from murho.service.process import (
     listen,
     serve_until_stopped,
 )
-from murho.service.security.callers import Buckets, Limits, Security
+from murho.service.security.callers import Buckets, Security
 from murho.service.worker import Announce, Answer, Ask, Board, Loaded, Made, Make, Stage, Stop, Worker
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Supervisor:
         self._listen = partial(listen, settings.host, reserved.getsockname()[1], shared=True)
         self._look_seconds, self._next_look = seconds_between_looks(settings), math.inf
         self._board = Board(count)
-        self._limits = Limits(Buckets(shared=True), Buckets(shared=True))
+        self._buckets = Buckets(shared=True)
         self._workers: dict[int, _Process] = {}
         self._due: dict[int, float] = {}  # number of a worker that died to the time of its replacement
         self._pause = FIRST_PAUSE
@@ -182,7 +182,7 @@ class Supervisor:
         listening = self._listen() if first else None
         # From here on its silence counts.
         self._board.say(number, 0.0, Stage.LOADING if first else Stage.CLOSED)
-        worker = Worker(number, theirs, self._board, self._limits, listening, self._listen)
+        worker = Worker(number, theirs, self._board, self._buckets, listening, self._listen)
         context = multiprocessing.get_context("fork")
         process = context.Process(target=self._work, args=(worker, ours), name=f"worker {number}")
         # Until the worker has its own handlers, a signal to it must not be taken for one to the supervisor.

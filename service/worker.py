@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from murho.service.models.loader import Change, Swap
     from murho.service.models.watcher import Watcher
-    from murho.service.security.callers import Limits
+    from murho.service.security.callers import Buckets
 
 __all__ = ["Announce", "Answer", "Ask", "Board", "Loaded", "Made", "Make", "Stage", "Stop", "Worker"]
 
@@ -127,7 +127,7 @@ class Worker:
         number: 0 and up.
         wire: To the supervisor.
         board: Of all workers.
-        limits: Of callers.
+        buckets: What callers have taken.
         listening: Its socket; None: it comes later, and opens one once it serves what the others do.
         listen: Opens a socket.
     """
@@ -137,11 +137,11 @@ class Worker:
         number: int,
         wire: connection.Connection,
         board: Board,
-        limits: Limits,
+        buckets: Buckets,
         listening: socket.socket | None,
         listen: Callable[[], socket.socket],
     ) -> None:
-        self.number, self.board, self.limits, self.listening = number, board, limits, listening
+        self.number, self.board, self.buckets, self.listening = number, board, buckets, listening
         self._wire, self._listen, self._sending = wire, listen, threading.RLock()
         self._asked: deque[Future[Swap]] = deque()
         self._made: Future[Swap] = Future()

@@ -29,10 +29,10 @@ from murho.service.errors import ClientGoneError, DeadlineError, EngineSilentErr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
-    from murho.service.engine.jobs import ModelLike
+    from murho.service.engine.jobs import ModelLike, Outcome
     from murho.service.engine.queue import Admitted
 
-__all__ = ["PASS_SECONDS", "Outcome", "Receive", "Scheduler"]
+__all__ = ["PASS_SECONDS", "Receive", "Scheduler"]
 
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
@@ -44,8 +44,6 @@ LEAST_ROWS = 16
 WATCH_SECONDS = 0.05
 """How often the timer looks at those who wait, and how long a request may take before its client is watched."""
 
-Outcome: TypeAlias = "Answer | BaseException | None"
-"""What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
 Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"
 """The next message of the client, as in an ASGI application."""
 
@@ -92,16 +90,6 @@ class Scheduler:
         self._watches: dict[Job, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
-
-    @property
-    def pending(self) -> int:
-        """Requests waiting or in computation."""
-        return self.admission.pending
-
-    @property
-    def pending_cost(self) -> float:
-        """Cost waiting or in computation, in row-draws."""
-        return self.admission.pending_cost
 
     def start(self, first: Callable[[], None] | None = None) -> None:
         """Starts the compute thread.
@@ -163,7 +151,7 @@ class Scheduler:
                 None: nobody can go.
 
         Raises:
-            RowsNotFiniteError, ComputationError, NotReadyError: See `passes.compute`.
+            RowsNotFiniteError, ComputationError, NotReadyError: See `jobs.compute`.
             DeadlineError: The deadline came first.
             ClientGoneError: The client closed the connection.
         """

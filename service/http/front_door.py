@@ -30,7 +30,7 @@ from murho.service.security.callers import Caller, always_open
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Scope
 
     from murho.service.security.callers import Security
     from murho.service.settings import Settings
@@ -62,28 +62,20 @@ AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\s]+))(?::[0-9]*)?"
 
 
 class FrontDoor:
-    """Refuses requests by their headers, before anything else looks at them; `RequestLog` answers.
+    """Refuses requests by their headers, before anything else looks at them; `RequestLog` asks it, and answers.
 
     Args:
-        app: Gets the others.
         settings: The names and the origins, and where the service listens.
         keyless: Whether the service has no API keys.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, *, keyless: bool) -> None:
-        self.app = app
+    def __init__(self, settings: Settings, *, keyless: bool) -> None:
         self._hosts, self._origins = settings.hosts, frozenset(settings.cors_origins)
         address = _address(settings.host)
         # On all interfaces nobody can say by which names the service is known: in a container, behind a balancer.
         self._guess = keyless and not (address is not None and address.is_unspecified)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
-        if scope["type"] == "http":
-            self._check(scope)
-        await self.app(scope, receive, send)
-
-    def _check(self, scope: Scope) -> None:
+    def check(self, scope: Scope) -> None:
         """Checks a request, and takes its cookies away.
 
         Raises:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from murho.service.http.lifecycle import Lifecycle
-    from murho.service.parts import Parts
+    from murho.service.http.front_door import FrontDoor
+    from murho.service.parts import Lifecycle, Parts
     from murho.service.telemetry.log import AccessLog
     from murho.service.telemetry.metrics import Telemetry
     from murho.service.telemetry.tracing import Tracing
@@ -59,6 +59,7 @@ class RequestLog:
 
     Args:
         app: Answers.
+        front_door: Refuses some requests.
         telemetry: Counts.
         lifecycle: Says whether the service is closing.
         access_log: Gets a line a request.
@@ -68,12 +69,13 @@ class RequestLog:
     def __init__(
         self,
         app: ASGIApp,
+        front_door: FrontDoor,
         telemetry: Telemetry,
         lifecycle: Lifecycle,
         access_log: AccessLog,
         tracing: Tracing | None = None,
     ) -> None:
-        self.app = app
+        self.app, self.front_door = app, front_door
         self.telemetry = telemetry
         self.lifecycle = lifecycle
         self.access_log = access_log
@@ -117,6 +119,7 @@ class RequestLog:
             await send(message)
 
         try:
+            self.front_door.check(scope)
             await self.app(scope, receive, send_with_id)
         except asyncio.CancelledError:
             if status or not self.lifecycle.closing:
@@ -138,12 +141,12 @@ class RequestLog:
 
     def _record(
         self, scope: Scope, request_id: str, status: int, seconds: float, trace: str | None
-    ) -> dict[str, object]:
+    ) -> dict[str, str | float | None]:
         """Counts a request and logs it; returns what is known of it."""
         route, client = _route_of(scope), scope.get("client")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.telemetry.count(method, route, status, seconds)
-        said = {
+        said: dict[str, str | float | None] = {
             "method": method,
             "path": scope["path"],
             "status": status,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import OptionError, Problem
-from murho.service.engine.passes import RowsNotFiniteError
+from murho.service.engine.jobs import RowsNotFiniteError
 from murho.service.errors import BadInputError
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predict.answers import InputWarning, ModelName

@@ -9,8 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from murho.model.errors import MurhoError, Problem
-from murho.service.engine.jobs import Job
-from murho.service.engine.passes import RowsNotFiniteError
+from murho.service.engine.jobs import Job, RowsNotFiniteError
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of

@@ -10,14 +10,14 @@ from murho.model.tables.schema import FeatureKind
 from murho.service.protocols.documents import Strict
 from murho.service.protocols.infer_answers import BYTES, outputs_of
 from murho.service.protocols.infer_requests import MATRIX, takes_matrix
-from murho.service.telemetry.model_statistics import Sum
+from murho.service.telemetry.metrics import Sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Snapshot
-    from murho.service.telemetry.model_statistics import ModelStatistics
+    from murho.service.telemetry.metrics import ModelStatistics
 
 __all__ = [
     "IndexRequest",

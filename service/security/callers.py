@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from murho.service.settings import Settings
 
-__all__ = ["Buckets", "Caller", "Limits", "Security", "always_open"]
+__all__ = ["Buckets", "Caller", "Security", "always_open"]
 
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
 """Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
@@ -62,10 +62,10 @@ class Caller:
 
 
 class Buckets:
-    """One bucket for each caller.
+    """One bucket for each caller and each kind of thing that is limited.
 
-    A table of fixed size: the sets of it have some places each, and a caller is in the set that its hash says. A new
-    caller takes the place of the one in its set that asked longest ago, and begins with a full bucket.
+    A table of fixed size: the sets of it have some places each, and a bucket is in the set that its hash says. A new
+    one takes the place of the one in its set that was asked longest ago, and is full.
 
     Args:
         shared: Whether processes that are forked from this one share the buckets.
@@ -76,7 +76,7 @@ class Buckets:
     _PLACE = struct.Struct("<qdd")  # the hash of the caller, its tokens, when they were counted
     _PLACES = 8
 
-    def __init__(self, *, shared: bool = False, clock: Callable[[], float] = time.monotonic, sets: int = 2048) -> None:
+    def __init__(self, *, shared: bool = False, clock: Callable[[], float] = time.monotonic, sets: int = 4096) -> None:
         self._clock, self._sets = clock, sets
         size = sets * self._PLACES * self._PLACE.size
         self._file = tempfile.TemporaryFile() if shared else None  # noqa: SIM115 - as long as the service
@@ -86,7 +86,7 @@ class Buckets:
             self._file.truncate(size)
             self._memory = mmap.mmap(self._file.fileno(), size)
 
-    def take(self, caller: str, amount: float, rate: float, burst: float) -> float:
+    def take(self, caller: str, amount: float, rate: float, burst: float, kind: str = "") -> float:
         """Takes tokens from a caller's bucket, if it has them.
 
         Args:
@@ -94,11 +94,12 @@ class Buckets:
             amount: Tokens to take.
             rate: Tokens a second that the bucket gains.
             burst: The most tokens it holds.
+            kind: What is limited.
 
         Returns:
             0 if they were taken; otherwise nothing was, and it is the seconds until they can be.
         """
-        who, needed = hash(caller), min(amount, burst)
+        who, needed = hash((caller, kind)), min(amount, burst)
         first = who % self._sets * self._PLACES * self._PLACE.size
         with self._turn():
             now, oldest = self._clock(), math.inf
@@ -129,19 +130,6 @@ class Buckets:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What callers have taken.
-
-    Attributes:
-        requests: Of requests.
-        cost: Of row-draws.
-    """
-
-    requests: Buckets
-    cost: Buckets
-
-
 class Security:
     """The keys and the limits of one service.
 
@@ -149,7 +137,7 @@ class Security:
 
     Args:
         settings: Keys, their file, open paths and limits.
-        limits: What callers have taken of all workers; None: this process is the only one.
+        buckets: What callers have taken of all workers; None: this process is the only one.
         clock: Monotonic seconds.
 
     Raises:
@@ -157,7 +145,7 @@ class Security:
     """
 
     def __init__(
-        self, settings: Settings, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic
+        self, settings: Settings, buckets: Buckets | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self._given = parse_lines(settings.api_keys)
@@ -171,7 +159,7 @@ class Security:
         self._requests = settings.requests_per_second
         self._cost = settings.row_draws_per_second
         self._burst = settings.burst_seconds
-        self._limits = limits or Limits(Buckets(clock=clock), Buckets(clock=clock))
+        self._buckets = buckets or Buckets(clock=clock)
 
     def caller_of(self, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
         """Returns who sent a request.
@@ -219,16 +207,19 @@ class Security:
         Raises:
             RateLimitError: It is too much for now.
         """
-        rate = self._requests if caller.requests is None else caller.requests
-        if rate is not None and requests:
-            wait = self._limits.requests.take(caller.name, requests, rate, max(1.0, rate * self._burst))
-            if wait:
-                raise _too_fast(caller, f"{rate:g} requests a second", wait)
-        rate = self._cost if caller.cost is None else caller.cost
-        if rate is not None and cost > 0:
-            wait = self._limits.cost.take(caller.name, cost, rate, max(1.0, rate * self._burst))
-            if wait:
-                raise _too_fast(caller, f"{rate:g} row-draws (rows x samples) a second", wait)
+        for amount, own, common, kind in (
+            (requests, caller.requests, self._requests, "requests"),
+            (cost, caller.cost, self._cost, "row-draws (rows x samples)"),
+        ):
+            rate = common if own is None else own
+            if rate is None or amount <= 0:
+                continue
+            if wait := self._buckets.take(caller.name, amount, rate, max(1.0, rate * self._burst), kind):
+                seconds = min(3600, max(1, math.ceil(wait)))
+                raise RateLimitError(
+                    f"{caller.name!r} may take {rate:g} {kind} a second, and has taken them. Try again in {seconds} s.",
+                    retry_after=seconds,
+                )
 
     def require_admin(self, caller: Caller) -> None:
         """Checks that a caller may load and unload models.
@@ -312,10 +303,3 @@ def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     if len(key) > MOST_KEY_LENGTH:
         raise UnauthorizedError("The API key isn't one of this service's.")
     return key
-
-
-def _too_fast(caller: Caller, limit: str, wait: float) -> RateLimitError:
-    seconds = min(3600, max(1, math.ceil(wait)))
-    return RateLimitError(
-        f"{caller.name!r} may take {limit}, and has taken them. Try again in {seconds} s.", retry_after=seconds
-    )

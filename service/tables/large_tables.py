@@ -15,8 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from murho.service.engine.jobs import Timing
-from murho.service.engine.passes import RowsNotFiniteError
+from murho.service.engine.jobs import RowsNotFiniteError, Timing
 from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, require_place, warnings_of
 from murho.service.predict.compression import accepted_coding, decompressed_pieces, is_plain

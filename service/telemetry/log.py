@@ -146,7 +146,7 @@ class AccessLog:
         self._lines: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def write(self, facts: Mapping[str, Any], *, quiet: bool = False) -> None:
+    def write(self, facts: Mapping[str, str | float | None], *, quiet: bool = False) -> None:
         """Writes a line, at once or a little later.
 
         Args:
@@ -159,7 +159,13 @@ class AccessLog:
             self._people.info("request", **facts)
             return
         level = "debug" if quiet else "info"
-        line = {**escaped(facts), "event": "request", "level": level, "timestamp": datetime.now(UTC)}
+        texts = "".join([each for each in facts.values() if isinstance(each, str)])
+        line = {
+            **(facts if texts.isprintable() else escaped(facts)),
+            "event": "request",
+            "level": level,
+            "timestamp": datetime.now(UTC),
+        }
         self._lines.append(orjson.dumps(line, str, orjson.OPT_UTC_Z))
         if len(self._lines) >= FLUSH_LINES:
             self.flush()

@@ -13,8 +13,8 @@ from tests.service.support import FakeModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.engine.jobs import ModelLike, Slice
-    from murho.service.engine.scheduler import Outcome, Receive, Scheduler
+    from murho.service.engine.jobs import ModelLike, Outcome, Slice
+    from murho.service.engine.scheduler import Receive, Scheduler
 
 MODEL = FakeModel()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from murho.service.app import create_app
-from murho.service.http.lifecycle import Lifecycle
+from murho.service.parts import Lifecycle
 from murho.service.process import DrainingServer, configure, listen
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource

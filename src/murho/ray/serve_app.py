@@ -31,7 +31,7 @@ class Replica:
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """The cost that is pending, for `murho.ray.pending_cost.PendingCost`."""
-        return {METRIC: float(self.app.parts.scheduler.pending_cost)}
+        return {METRIC: float(self.app.parts.scheduler.admission.pending_cost)}
 
     async def check_health(self) -> None:
         """Raise an error if the engine has work and shows no sign of life: Ray then replaces the replica."""

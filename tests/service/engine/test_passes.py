@@ -11,8 +11,7 @@ import torch
 from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, arrays_of
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.engine import scheduler
-from murho.service.engine.jobs import Answer, Job, Slice
-from murho.service.engine.passes import RowsNotFiniteError, compute
+from murho.service.engine.jobs import Answer, Job, RowsNotFiniteError, Slice, compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError, NotReadyError
 from tests.service.classifiers import Classifier

@@ -53,7 +53,7 @@ def test_jobs_that_wait_share_a_pass_in_one_thread() -> None:
 
     run(scheduler, test)
     assert computation.threads == {"compute"}
-    assert (scheduler.pending, scheduler.pending_cost) == (0, 0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0)
 
 
 def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass() -> None:
@@ -244,7 +244,7 @@ def test_above_the_bound_of_requests_the_caller_is_told_to_come_back() -> None:
         scheduler.admission.require_room()
 
     run(scheduler, test)
-    assert (scheduler.pending, scheduler.pending_cost) == (0, 0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0)
 
 
 def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_kept_short() -> None:
@@ -332,7 +332,7 @@ def test_a_job_whose_deadline_has_passed_is_never_begun() -> None:
         assert len(computation.passes) == 1
 
     run(scheduler, test)
-    assert scheduler.pending == 0
+    assert scheduler.admission.pending == 0
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_a_job_that_nobody_waits_for_is_dropped() -> None:
         await arrived()
         task.cancel()
         await arrived()
-        assert scheduler.pending == 1
+        assert scheduler.admission.pending == 1
         submit(scheduler, next_one)
         await arrived()
         computation.release.set()
@@ -399,7 +399,7 @@ def test_a_job_that_nobody_waits_for_is_dropped() -> None:
         assert [part.job for slices in computation.passes for part in slices] == [blocker, next_one]
 
     run(scheduler, test)
-    assert (scheduler.pending, scheduler.pending_cost) == (0, 0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0)
 
 
 def test_closing_finishes_what_was_admitted_and_admits_nothing_more() -> None:
@@ -442,7 +442,7 @@ def test_an_event_loop_that_has_ended_stops_nothing() -> None:
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         loop.run_until_complete(ask())
     assert scheduler.close(10)
-    assert scheduler.pending == 0
+    assert scheduler.admission.pending == 0
 
 
 def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
@@ -471,16 +471,16 @@ def test_work_is_pending_until_its_request_ends_and_counts_less_as_it_is_done() 
     scheduler = Scheduler(Computation(), 2, 100)
     admission = scheduler.admission
     admitted = admission.admit(FakeModel(), 90.0, 90)
-    assert (scheduler.pending, scheduler.pending_cost) == (1, 90.0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (1, 90.0)
     with pytest.raises(QueueFullError):
         admission.admit(FakeModel(), 20.0, 20)
     admission.done(admitted, 40.0)
-    assert (scheduler.pending, scheduler.pending_cost) == (1, 50.0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (1, 50.0)
     admission.done(admitted, 60.0)  # together a little more than was admitted
-    assert (scheduler.pending, scheduler.pending_cost) == (1, 0.0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (1, 0.0)
     scheduler.end(admitted)
     scheduler.end(admission.admit(FakeModel(), 90.0, 90))
-    assert (scheduler.pending, scheduler.pending_cost) == (0, 0.0)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0.0)
     with pytest.raises(TooLargeError):
         admission.admit(FakeModel(), 101.0, 90)
 
@@ -508,7 +508,7 @@ def test_a_deadline_or_a_client_that_leaves_ends_the_wait(
         with pytest.raises(error):
             await submit(scheduler, job, receive)
         assert job.over
-        assert scheduler.pending == 0
+        assert scheduler.admission.pending == 0
         computation.release.set()
 
     run(scheduler, test)

@@ -48,7 +48,7 @@ def test_nor_do_the_questions_of_machines() -> None:
 
 def _paths() -> Paths:
     layer: Any = make_client(FakeModel()).app
-    layer = layer.outermost
+    layer = layer.middleware_stack
     while not isinstance(layer, Paths):
         layer = layer.app
     return layer

@@ -88,8 +88,8 @@ def client(model: FakeModel) -> Iterator[AppClient]:
         client.wait_until_loaded()
         yield client
         scheduler, room = client.state["parts"].scheduler, client.state["parts"].spool_room
-        assert (scheduler.pending, room.taken) == (0, 0)
-        assert scheduler.pending_cost == pytest.approx(0.0)
+        assert (scheduler.admission.pending, room.taken) == (0, 0)
+        assert scheduler.admission.pending_cost == pytest.approx(0.0)
 
 
 QUERIES = ["", "samples=0", "percentiles=1,99&thresholds=20,30&include=mc_error", "percentiles="]
@@ -218,7 +218,7 @@ def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: Ap
     response = ask(client, body_of(table(), CSV), CSV, query="timeout=2")
     assert response.status_code == 504
     assert "10 of 23 rows were computed" in response.text
-    wait_until(lambda: client.state["parts"].scheduler.pending == 0)
+    wait_until(lambda: client.state["parts"].scheduler.admission.pending == 0)
 
 
 @pytest.mark.usefixtures("blocks")

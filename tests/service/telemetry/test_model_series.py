@@ -18,8 +18,7 @@ from tests.service.support import ROW, AppClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.engine.jobs import Slice
-    from murho.service.engine.scheduler import Outcome
+    from murho.service.engine.jobs import Outcome, Slice
 
 ONE = np.ones(1)
 ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from murho.service.app import Application
+from murho.service.http.middleware import RequestLog
 from murho.service.telemetry.tracing import Tracing
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 
@@ -22,8 +22,9 @@ VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 def spans(client: AppClient) -> InMemorySpanExporter:
     """The spans of the client's application."""
     exporter = InMemorySpanExporter()
-    assert isinstance(client.app, Application)
-    client.app.outermost.tracing = Tracing(SimpleSpanProcessor(exporter))
+    outermost = getattr(client.app, "middleware_stack", None)
+    assert isinstance(outermost, RequestLog)
+    outermost.tracing = Tracing(SimpleSpanProcessor(exporter))
     return exporter
 
 
