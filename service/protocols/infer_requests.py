@@ -28,7 +28,7 @@ from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.rows import JSON_NAMES, Form, Inputs, check_rows, read_column
 from murho.service.protocols.documents import Strict, moved, parsed, wrong
 from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, outputs_of
-from murho.service.tables.blocks import check_names, number_column
+from murho.service.tables.blocks import check_names, number_column, number_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -298,16 +298,11 @@ def _check_inputs(inputs: Sequence[InputTensor], schema: Schema, max_rows: int) 
 
 def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], rows: int, schema: Schema) -> Inputs:
     """Returns the rows as canonical columns."""
-    problems, columns = Problems(), dict[str, "NDArray[Any]"]()
     if _is_matrix(inputs, schema):
         if values[0].dtype.kind not in "iuf":
             raise wrong(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
-        matrix, made = values[0].reshape(rows, -1), _Matrix(Form.MATRIX, columns, rows)
-        for position, feature in enumerate(schema.features):
-            where = partial(_matrix_pointer, position)
-            columns[feature.name] = number_column(feature, matrix[:, position], position, where, problems)
-        problems.raise_any()
-        return made
+        return _Matrix(Form.MATRIX, number_columns(schema, values[0].reshape(rows, -1), _matrix_pointer), rows)
+    problems, columns = Problems(), dict[str, "NDArray[Any]"]()
     by_name = {each.name: (each.datatype, found) for each, found in zip(inputs, values, strict=True)}
     for position, feature in enumerate(schema.features):
         datatype, found = by_name[feature.name]

@@ -50,6 +50,7 @@ __all__ = [
     "inputs_of_tables",
     "most_columns",
     "number_column",
+    "number_columns",
 ]
 
 BLOCK_BYTES = 2**20
@@ -321,6 +322,32 @@ def number_column(
         refused |= ~(np.isnan(column) | (column == 0.0) | (column == 1.0))
     problems.add_rows(refused.nonzero()[0].tolist(), position, where, partial(_explain_number, feature, column))
     return column
+
+
+def number_columns(
+    schema: Schema, matrix: NDArray[Any], where: Callable[[int, int], str]
+) -> dict[str, NDArray[np.float64]]:
+    """Returns a matrix of numbers `[B, D]` of any type, the features in schema order, as canonical columns.
+
+    A matrix of finite numbers is checked as a whole; only another one, or one with booleans, a column at a time.
+
+    Args:
+        schema: The features, all of them numbers or booleans.
+        matrix: The numbers; NaN is a missing cell.
+        where: The pointer to the cell of a feature's position and a row.
+
+    Raises:
+        BadInputError: A number can't be used.
+    """
+    with np.errstate(invalid="ignore"):  # of NaNs that signal
+        rows = np.array(matrix.T, np.float64, order="C")
+    columns = {feature.name: row for feature, row in zip(schema.features, rows, strict=True)}
+    finite, problems = bool(np.isfinite(rows).all()), Problems()
+    for position, feature in enumerate(schema.features):
+        if not finite or feature.kind is FeatureKind.BOOLEAN:
+            number_column(feature, columns[feature.name], position, partial(where, position), problems)
+    problems.raise_any()
+    return columns
 
 
 def _explain_number(feature: Feature, column: NDArray[np.float64], row: int) -> str:

@@ -6,7 +6,6 @@ NaN is a missing cell.
 from __future__ import annotations
 
 import io
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.problems import Problems, pointer, shorten
+from murho.service.predict.problems import pointer, shorten
 from murho.service.predict.rows import Form, Inputs
-from murho.service.tables.blocks import TableCodec, block_rows, number_column
+from murho.service.tables.blocks import TableCodec, block_rows, number_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,17 +96,8 @@ class NpyCodec(TableCodec):
 
 
 def _inputs(matrix: NDArray[Any], schema: Schema, first: int) -> Inputs:
-    problems = Problems()
-    columns = {
-        feature.name: number_column(feature, matrix[:, place], place, partial(_pointer, first, place), problems)
-        for place, feature in enumerate(schema.features)
-    }
-    problems.raise_any()
+    columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", first + row, place))
     return Inputs(Form.MATRIX, columns, len(matrix))
-
-
-def _pointer(first: int, place: int, row: int) -> str:
-    return pointer("inputs", first + row, place)
 
 
 def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:
