@@ -66,16 +66,6 @@ def _attempt(temperature: float, rows: torch.Tensor | None) -> Attempt:
     return Attempt(candidate, "trial", float(rows[0].mean()), float(rows[1].mean()), 1.0, rows)
 
 
-def test_the_first_fit_with_scores_is_the_best_so_far_and_one_that_failed_never_replaces_it() -> None:
-    fit, best = cast("Fit", object()), BestSoFar(few=False)
-    assert best.keep(_attempt(1.0, None), None)
-    assert best.fit is None
-    assert best.keep(_attempt(0.3, _rows(1)), fit)
-    assert not best.keep(_attempt(0.1, None), None)
-    assert best.fit is fit
-    assert best.attempt.candidate.temperature == 0.3
-
-
 @pytest.mark.parametrize(
     ("few", "choice", "kept"), [(False, "temperature", True), (True, None, True), (True, "temperature", False)]
 )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.encoder import Encoder, InputChoice
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.schema import ColumnOverride, FeatureKind
+from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
+from murho.model.tables.splits import split_rows
 from murho.model.training.options import make_options
-from murho.model.training.rows import HoldingOut, hold_out
+from murho.model.training.prepared_table import prepare_table
+from murho.model.training.rows import HoldingOut, TrainingData, hold_out, learnable_rows
 from tests.model.conftest import Notes, make_table, train_quickly
 
 
@@ -102,3 +107,68 @@ def test_row_order_trains_with_any_number_of_members(members: int) -> None:
     trained = train_quickly(make_table(), time="row-order", members=members)
     assert trained.spec.training["rows"] == 160
     assert trained.spec.calibration is not None
+
+
+def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[TrainingData, str]:
+    """The rows, and what was said of them."""
+    said: list[str] = []
+    validated = make_options(options)
+    prepared = replace(prepare_table(table, "rent", validated), rows=rows)
+    return learnable_rows(prepared, said.append), "\n".join(said)
+
+
+def _without_some_targets() -> pa.Table:
+    table = make_table()
+    rent = table.column("rent").to_numpy().copy()
+    rent[[2, 5]] = np.nan
+    return table.set_column(4, "rent", pa.array(rent, from_pandas=True))
+
+
+def test_rows_keep_their_number_in_the_users_table() -> None:
+    rows, said = _learnable(_without_some_targets())
+    assert rows.row_numbers.tolist() == [number for number in range(1, 161) if number not in {3, 6}]
+    assert rows.left_out == 2
+    assert len(rows.targets) == len(rows.columns["size"]) == 158
+    assert "left out 2 of 160 rows: 'rent' is missing" in said
+
+
+def test_of_a_sample_they_are_the_numbers_in_the_file() -> None:
+    rows, _ = _learnable(_without_some_targets(), rows=np.arange(160) * 10)
+    assert rows.row_numbers[:4].tolist() == [1, 11, 31, 41]
+
+
+def _training_data(targets: np.ndarray) -> TrainingData:
+    feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=1.0, categories=())
+    columns = {"x": np.linspace(0.0, 1.0, len(targets))}
+    return TrainingData(
+        Schema((feature,), Target("y", None), left_out={}), columns, targets, split_rows(len(targets), 0, 5)
+    )
+
+
+def test_targets_are_standardised_behind_the_transform() -> None:
+    targets = np.exp(np.random.default_rng(0).normal(3.0, 2.0, 200))
+    training, validation = _training_data(targets).rows(InputChoice("standard"), "log")
+    assert float(training.targets.mean()) == pytest.approx(0.0, abs=1e-5)
+    assert float(training.targets.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
+    assert training.folds is not None
+    assert len(validation) == 200
+
+
+def test_encodings_and_targets_are_those_of_the_same_rows() -> None:
+    targets = np.linspace(5.0, 9.0, 100)
+    training, validation = _training_data(targets).rows(InputChoice("piecewise"), "none")
+    for rows in (training, validation):
+        order = rows.features[:, 0].argsort()
+        assert bool((rows.targets[order].diff() > 0).all())
+
+
+def test_a_transform_out_of_its_domain_is_refused_with_the_least_target() -> None:
+    data = _training_data(np.linspace(-2.5, 9.0, 100))
+    assert not data.fits("log")
+    with pytest.raises(OptionError, match=r"-2\.5"):
+        data.standardisation("log")
+
+
+def test_a_constant_target_teaches_nothing() -> None:
+    with pytest.raises(TableError, match="same value"):
+        _training_data(np.full(60, 3.0)).standardisation("none")

@@ -11,7 +11,7 @@ import pytest
 from murho.model.errors import TableError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.inference import hints_of_table
-from murho.model.tables.schema import ColumnOverride, FeatureKind, Schema
+from murho.model.tables.schema import ColumnOverride, Schema
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 
 ROWS = 60
@@ -143,16 +143,6 @@ def test_contradictions_are_named(cells: Any, parts: list[str]) -> None:
     with pytest.raises(TableError) as caught:
         plan_columns(table_of(c=cells), "y")
     assert all(part in str(caught.value) for part in parts), str(caught.value)
-
-
-def test_a_declared_kind_is_read_the_same_way() -> None:
-    def first(cells: Any, kind: FeatureKind) -> Any:
-        return read(cells, overrides={"c": ColumnOverride(kind)})[2][0]
-
-    assert first(["$1,200", "$3"], FeatureKind.NUMERIC) == 1200.0
-    assert first(["31/12/2020", "1/1/2020"], FeatureKind.DATE) == parse_date("2020-12-31")
-    assert first(["20201231", "20200101"], FeatureKind.DATE) == parse_date("2020-12-31")
-    assert first(["$1,200", "$3"], FeatureKind.CATEGORICAL) == "$1,200"
 
 
 def test_durations_and_times_of_arrow_are_seconds() -> None:
