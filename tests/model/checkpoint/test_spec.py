@@ -141,22 +141,6 @@ def test_the_shapes_of_all_tensors_follow() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "outputs"),
-    [
-        ({"kind": "fixed", "sigma": 0.5}, 1),
-        ({"kind": "heteroscedastic"}, 2),
-        ({"kind": "mixture", "components": 3}, 9),
-    ],
-)
-def test_noise_that_the_network_sets_has_no_tensor_of_its_own(likelihood: dict[str, Any], outputs: int) -> None:
-    likelihood = FACTS["likelihood"] | likelihood
-    facts = FACTS | {"likelihood": likelihood, "architecture": FACTS["architecture"] | {"outputs": outputs}}
-    spec = ModelSpec.from_json(facts)
-    assert spec.likelihood.kind == likelihood["kind"]
-    assert not [name for name in spec.tensor_shapes() if name.startswith("noise")]
-
-
 KEPT = [
     FACTS,
     _with("calibration", value=None),
@@ -225,11 +209,6 @@ def test_rows_of_updates_count() -> None:
     assert ModelSpec.from_json(_with("records", "update", value={"total_rows": 250})).rows_learned == 250
     assert ModelSpec.from_json(_with("training", value={})).rows_learned == 0
     assert ModelSpec.from_json(_with("training", value={})).temperature == 1.0
-
-
-def test_what_describes_the_files_is_no_part_of_it() -> None:
-    facts = {"format": 1, "name": "rent", **FACTS, "tensors": {"sha256": "0"}}
-    assert ModelSpec.from_json(facts).to_json() == FACTS
 
 
 @pytest.mark.parametrize(

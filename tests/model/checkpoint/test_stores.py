@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fsspec.registry import _registry as loaded_file_systems
 
 from murho.model.checkpoint.checkpoint import read_stored
-from murho.model.checkpoint.object_store import ObjectStore
+from murho.model.checkpoint.directories import CheckpointReference
+from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
+from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, place_of, shown_place, store_at
 from murho.model.errors import CheckpointError, OptionError, StorageError
 from tests.model.checkpoint.cloud_servers import CLOUDS, in_cloud_environment
 from tests.model.checkpoint.conftest import RENTS
 from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.model.checkpoint.cloud_servers import Cloud
     from tests.model.checkpoint.s3_server import S3Server
+
 
 TENSORS = "rents/1/model.safetensors"
 
@@ -190,3 +197,176 @@ def test_a_silent_storage_ends_at_the_time_limit_and_works_again_later(
         proxy.mode = "forwards"
         store.list()
         store.fetch(reference)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/models", "memory://here", "gs://b", "abfs://c@account.example/x"])
+def test_a_url_stays_a_text_without_a_slash_at_its_end(url: str) -> None:
+    assert is_url(url)
+    assert place_of(f"{url}/") == url
+    assert shown_place(url) == url
+
+
+@pytest.mark.parametrize("path", ["checkpoints", "/a/b", "c://x", "s3:/bucket", "./s3", "a b://c"])
+def test_anything_else_is_a_path(path: str) -> None:
+    assert not is_url(path)
+    assert place_of(path) == Path(path)
+    assert isinstance(store_at(path), DirectoryStore)
+
+
+def test_a_file_url_is_the_directory_that_it_names() -> None:
+    assert place_of("file:///tmp/my%20models") == Path("/tmp/my models")  # noqa: S108 - nothing is written
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(OptionError, match="password") as refused:
+        place_of("sftp://me:secret@host/models")
+    assert "secret" not in str(refused.value)
+
+
+def test_what_writes_to_a_disk_alone_says_what_to_do_with_a_url() -> None:
+    assert directory_at("checkpoints") == Path("checkpoints")
+    with pytest.raises(CheckpointError, match="murho publish NAME/VERSION s3://bucket/models"):
+        directory_at("s3://bucket/models")
+
+
+def test_a_library_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for protocol, library in (("gs", "gcsfs"), ("az", "adlfs")):
+        monkeypatch.delitem(loaded_file_systems, protocol, raising=False)  # another test may have used it
+        monkeypatch.setitem(sys.modules, library, None)  # what is imported then is not found
+    with pytest.raises(OptionError, match=r"pip install 'murho\[gs\]'"):
+        store_at("gs://bucket/models")
+    with pytest.raises(OptionError, match=r"pip install 'murho\[az\]'"):
+        store_at("az://bucket/models")
+
+
+def test_an_unknown_protocol_is_told() -> None:
+    with pytest.raises(OptionError, match="carrier-pigeon"):
+        store_at("carrier-pigeon://bucket/models")
+
+
+class Failing(ObjectStorage):
+    """A storage that fails at the n-th upload, or after that of the manifest.
+
+    Attributes:
+        uploads: Uploads until it fails.
+        error: What it raises.
+    """
+
+    def __init__(self, uploads: int, error: BaseException) -> None:
+        super().__init__(f"memory://{uuid.uuid4().hex}/models")
+        self.uploads, self.error = uploads, error
+
+    def upload(self, file: Path, path: str) -> None:
+        if self.uploads == 0:
+            raise self.error
+        self.uploads -= 1
+        super().upload(file, path)
+        if path.endswith("model.json"):  # it is there, and its answer is lost
+            raise self.error
+
+
+@pytest.mark.parametrize("uploads", [0, 1, 2])
+@pytest.mark.parametrize("error", [StorageError("gone"), KeyboardInterrupt()])
+def test_a_publishing_that_fails_leaves_nothing(memory: ObjectStore, uploads: int, error: BaseException) -> None:
+    storage = Failing(uploads, error)
+    memory.storage = storage
+    with pytest.raises(type(error)):
+        memory.publish(RENTS, "rents")
+    assert storage.list() == {}
+
+
+def test_an_upload_that_arrives_cut_is_noticed(memory: ObjectStore) -> None:
+    class Cutting(ObjectStorage):
+        def upload(self, file: Path, path: str) -> None:
+            self.write(path, file.read_bytes()[:-1])
+
+    memory.storage = Cutting(memory.place)
+    with pytest.raises(CheckpointError, match=r"rents/1/model\.safetensors did not arrive whole"):
+        memory.publish(RENTS, "rents")
+    assert memory.storage.list() == {}
+
+
+def test_writers_at_the_same_moment_get_numbers_of_their_own(store: ObjectStore) -> None:
+    writers, meeting = 4, threading.Barrier(4)
+
+    def write(_: int) -> str:
+        meeting.wait(20)
+        return store.publish(RENTS, "rents").version
+
+    with ThreadPoolExecutor(writers) as threads:
+        numbers = sorted(threads.map(write, range(writers)))
+    assert numbers == ["1", "2", "3", "4"]
+    assert [each.version for each in store.list()] == numbers
+    assert not any(path.endswith(".claim") for path in store.storage.list())
+
+
+def test_a_storage_without_exclusive_writing_is_written_all_the_same(memory: ObjectStore) -> None:
+    class Simple(ObjectStorage):
+        def write(self, path: str, content: bytes, **options: object) -> None:
+            if "mode" in options:
+                raise StorageError("a header you provided implies functionality that is not implemented")
+            super().write(path, content)
+
+    memory.storage = Simple(memory.place)
+    assert [memory.publish(RENTS, "rents").version for _ in range(2)] == ["1", "2"]
+
+
+def test_a_name_that_leads_elsewhere_is_refused(memory: ObjectStore) -> None:
+    with pytest.raises(CheckpointError, match="can't be the name"):
+        memory.publish(RENTS, "../rents")
+    with pytest.raises(CheckpointError, match="can't be the name"):
+        memory.check_writable("../rents")
+
+
+def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_to_try_again(
+    memory: ObjectStore, caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = read_stored(RENTS)
+    spec, tensors = stored.spec, stored.tensors
+    with monkeypatch.context() as broken:
+        broken.setattr(memory.storage, "upload", _raise)
+        with pytest.raises(CheckpointError, match="tries again") as said:
+            memory.write("rents", spec, tensors)
+    kept = str(said.value).partition("`murho publish ")[2].split()[0]
+    assert Path(kept).is_relative_to(caches)
+    read_stored(Path(kept))
+    assert memory.list() == []
+    written = memory.write("rents", spec, tensors)
+    assert (written.address, written.version) == (f"{memory.place}/rents/1", "1")
+
+
+def _raise(*_: object) -> None:
+    raise StorageError("gone")
+
+
+PATHS = (
+    "README.md",
+    "cars/notes.txt",
+    "cars/10/model.json",
+    "cars/10/report/facts.json",
+    "cars/10/report/.hidden",
+    "cars/10/..\\away",
+    "cars/9/model.json",
+    "cars/11/model.safetensors",
+    "cars/12/.claim",
+    "cars/latest/model.json",
+    "cars/013/model.json",
+    "b@d/1/model.json",
+    ".trash/cars/1/model.json",
+)
+
+
+def test_versions_are_listed_by_rising_number_and_what_can_be_none_is_skipped(memory: ObjectStore) -> None:
+    for path in PATHS:
+        memory.storage.write(path, b"x")
+    nine, ten = memory.list()
+    assert nine == CheckpointReference("cars", "9", Path("cars/9"))
+    assert ten == CheckpointReference("cars", "10", Path("cars/10"))
+    memory.storage.write("cars/10/report/.hidden", b"yy")
+    memory.storage.write("cars/10/..\\away", b"yy")
+    before = memory.stamp(ten)
+    memory.list()
+    assert memory.stamp(ten) == before
+    memory.storage.write("cars/10/report/facts.json", b"yy")
+    memory.list()
+    assert memory.stamp(ten) != before

@@ -19,14 +19,16 @@ from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation import judging
-from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
+from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
+from murho.model.evaluation.numbers import JudgedNumbers
+from murho.model.evaluation.rows import RowWeights
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.plans import TargetModel
 from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
-from tests.model.conftest import make_table
+from tests.model.conftest import make_table, train_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.distributions.predictive import Predictive
+
 
 Rows = tuple[Encoded, np.ndarray]
 
@@ -244,3 +247,82 @@ def test_an_earlier_map_is_pooled_with_the_rows() -> None:
     assert conformal is not None
     assert (conformal.method, conformal.rows) == (POOLED, 530)
     assert report["calibrated"]["coverage"]["90"] > 0.95  # no longer right for these rows by construction
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
+    trained = train_quickly(make_table(), members=members)
+    rows, metrics = trained.evidence.held_out, trained.spec.metrics
+    assert isinstance(rows, JudgedNumbers)
+    assert sorted(rows.rows.tolist()) == list(range(160)) or members == 1
+    np.testing.assert_array_equal(rows.targets, trained.evidence.targets[rows.rows])
+    assert list(rows.bands) == ["raw", "calibrated"]
+    for kind, bands in rows.bands.items():
+        covered = metrics[kind]["coverage"]["90"]
+        assert np.mean(np.abs(2.0 * bands.pit - 1.0) <= 0.9) == pytest.approx(covered, abs=0.013)
+        lower, upper = rows.mean + bands.ends[:, 4:6].T
+        assert np.mean(upper - lower) == pytest.approx(metrics[kind]["width"]["90"], rel=1e-6)
+        inside = (rows.targets >= lower) & (rows.targets <= upper)
+        assert inside.mean() == pytest.approx(covered, abs=0.03)
+    assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)
+
+
+def test_without_calibration_there_are_raw_bands_alone() -> None:
+    trained = train_quickly(make_table(30))
+    assert trained.spec.calibration is None
+    assert isinstance(trained.evidence.held_out, JudgedNumbers)
+    assert list(trained.evidence.held_out.bands) == ["raw"]
+
+
+def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> NumbersByJudges:
+    """Rows of which only the sizes of normal scores are known: under single judges ``[n]``, and under all of them."""
+    rows = len(together)
+    nothing = np.zeros(rows)
+    of_rows = JudgedNumbers(
+        rows=np.arange(rows), targets=nothing, doubt=nothing, mean=nothing, values={"reach": together}, bands={}
+    )
+    return NumbersByJudges(
+        together=of_rows,
+        alone={"reach": alone},
+        scores=together,
+        percentiles=np.zeros((rows, 1)),
+        outside=np.zeros(rows, dtype=np.bool_),
+        judges=np.full(rows, judges),
+        members=members,
+    )
+
+
+def _mixture_scores(targets: np.ndarray, means: np.ndarray) -> np.ndarray:
+    heights = torch.special.ndtr(torch.from_numpy(targets - means)).mean(dim=0)
+    scores: np.ndarray = torch.special.ndtri(heights.clamp(1e-9, 1.0 - 1e-9)).numpy()
+    sizes: np.ndarray = np.abs(scores)
+    return sizes
+
+
+@pytest.mark.parametrize(("rows", "least", "most"), [(20_000, 0.0, 0.1), (900, -0.1, 0.2)])
+def test_narrowed_bands_cover_nearly_as_promised(rows: int, least: float, most: float) -> None:
+    """Limits of the share of over-coverage that remains when bands fitted to two members serve ten."""
+    generator = np.random.default_rng(1)
+    targets, means = generator.normal(0.0, 1.0, 20_000), generator.normal(0.0, 0.7, (10, 20_000))
+    alone = np.mean([np.minimum(_mixture_scores(targets, means[[number]]), 3.0) for number in range(2)], axis=0)
+    pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)
+    judged = _judged(alone[:rows], np.minimum(pair[:rows], 3.0), 2, 10)
+    factor = judged.narrowing(RowWeights.of(rows))
+    assert factor is not None
+    reach = float(np.quantile(pair, 0.9))
+    covered_by_pairs = np.mean(everybody <= reach)
+    covered = np.mean(everybody <= factor * reach)
+    assert least <= (covered - 0.9) / (covered_by_pairs - 0.9) < most
+
+
+def test_members_that_agree_leave_no_room_to_narrow() -> None:
+    sizes = np.abs(np.random.default_rng(0).standard_normal(100))
+    assert _judged(sizes, sizes, 2, 10).narrowing(RowWeights.of(100)) == 1.0
+
+
+@pytest.mark.parametrize("judges", [1, 2])
+def test_where_the_judges_alone_are_described_nothing_is_extrapolated(judges: int) -> None:
+    sizes = np.abs(np.random.default_rng(0).standard_normal(100))
+    judged = _judged(2.0 * sizes, sizes, judges, judges)
+    assert judged.narrowing(RowWeights.of(100)) is None
+    np.testing.assert_array_equal(judged.extrapolated()["reach"], sizes)
