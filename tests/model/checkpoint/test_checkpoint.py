@@ -6,30 +6,44 @@ import errno
 import hashlib
 import json
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
+from murho.model.bbb.network import Architecture
 from murho.model.checkpoint import checkpoint
 from murho.model.checkpoint.checkpoint import (
+    SEAL,
+    check_seal,
     check_writable,
     find_checkpoint,
     list_checkpoints,
     name_and_version,
     read_stored,
+    sealed,
     validate_name,
     write_checkpoint,
 )
-from murho.model.checkpoint.spec import ModelSpec
+from murho.model.checkpoint.posterior import Posterior, check_proof, proof_of, typical_rows
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
+from murho.model.checkpoint.stores import DirectoryStore, summaries
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
-from tests.model.checkpoint.test_model_spec import FACTS
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from tests.model.checkpoint.test_spec import FACTS
+from tests.model.conftest import present
 from tests.support import sealed_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 SPEC = ModelSpec.from_json(FACTS)
 TENSORS = {
@@ -331,3 +345,169 @@ def test_extras_lie_beside_the_two_files_and_a_disk_that_fills_costs_them_alone(
     second = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
     assert sorted(path.name for path in second.iterdir()) == ["model.json", "model.safetensors"]
     assert read_stored(second).spec.to_json() == FACTS
+
+
+SEALED: dict[str, Any] = {
+    "name": "cars",
+    "training": {"rows": 3, "note": "grün"},
+    "numbers": np.array([0.1, 1e300], dtype=np.float64),
+    "single": np.array([0.1], dtype=np.float32),
+    "large": 2**63 - 1,
+}
+
+
+def test_what_is_sealed_is_read_back_and_the_seal_comes_last() -> None:
+    read = json.loads(sealed(SEALED))
+    check_seal(read)
+    assert list(read) == [*SEALED, SEAL]
+
+
+def test_order_and_indentation_may_change() -> None:
+    read = json.loads(sealed(SEALED))
+    check_seal(json.loads(json.dumps(dict(reversed(list(read.items()))), indent=7)))
+
+
+@pytest.mark.parametrize("change", [{"name": "boats"}, {"more": 1}, {"numbers": [0.1, 1e299]}, {SEAL: 7}])
+def test_a_change_breaks_it(change: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="damaged or edited"):
+        check_seal(json.loads(sealed(SEALED)) | change)
+
+
+def test_a_field_that_is_gone_breaks_it() -> None:
+    read = json.loads(sealed(SEALED))
+    del read["large"]
+    with pytest.raises(CheckpointError, match="damaged or edited"):
+        check_seal(read)
+
+
+def test_without_a_seal_it_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="is missing"):
+        check_seal({"name": "cars"})
+
+
+@pytest.fixture
+def rent_copy(rent_checkpoints: Path, tmp_path: Path) -> Path:
+    """A copy of a checkpoint, to be changed."""
+    return Path(shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / "rent" / "1"))
+
+
+def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes `model.json` and seals it again: the hashes are good."""
+    path = directory / "model.json"
+    facts = json.loads(path.read_text())
+    del facts[SEAL]
+    change(facts)
+    path.write_bytes(sealed(facts))
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_a_good_checkpoint_proves_itself_with_every_engine(rent_copy: Path, engine: str) -> None:
+    stored = json.loads((rent_copy / "model.json").read_text())["proof"]
+    assert len(stored["mean"]) == 3
+    Posterior.load(rent_copy, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [("target", "scale", 1e300), ("target", "location", 100.0), ("likelihood", "kind", "homoscedastic")],
+)
+def test_other_answers_are_refused(rent_copy: Path, part: str, name: str, value: object) -> None:
+    edit(rent_copy, lambda facts: facts[part].update({name: value}))
+    with pytest.raises(CheckpointError):
+        Posterior.load(rent_copy)
+
+
+def test_the_refusal_says_what_differs(rent_copy: Path) -> None:
+    edit(rent_copy, lambda facts: facts["target"].update(location=100.0))
+    with pytest.raises(CheckpointError, match=r"model\.json: proof: mean of row \d is .*, and was .*; restore"):
+        Posterior.load(rent_copy)
+
+
+def test_a_changed_encoding_is_noticed(rent_copy: Path) -> None:
+    edit(rent_copy, lambda facts: facts["encoder"]["parts"][0]["scale"].update(mean=1.0, std=2.0))
+    with pytest.raises(CheckpointError):
+        Posterior.load(rent_copy)
+
+
+def test_without_a_proof_it_is_refused(rent_copy: Path) -> None:
+    edit(rent_copy, lambda facts: facts.pop("proof"))
+    with pytest.raises(CheckpointError, match="proof: expected an object with mean, std"):
+        Posterior.load(rent_copy)
+
+
+def test_what_gives_no_finite_answer_is_not_written(tmp_path: Path, rent_checkpoints: Path) -> None:
+    stored = read_stored(rent_checkpoints / "rent" / "1")
+    spec, tensors = stored.spec, stored.tensors
+    spec = replace(spec, target=replace(spec.target, scale=1e300))
+    with pytest.raises(CheckpointError, match="aren't finite"):
+        write_checkpoint(tmp_path, "rent", spec, tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"std": None}, r"proof\.std: expected numbers, 3"),
+        ({"mean": ["high"] * 3}, r"proof\.mean: expected lists of numbers"),
+        ({"mean": [None] * 3}, r"proof\.mean: expected numbers, 3"),
+        ({"percentiles": [[1.0], [1.0, 2.0, 3.0], [1.0]]}, r"proof\.percentiles: expected lists of numbers"),
+        ({"percentiles": [1.0, 2.0, 3.0]}, r"proof\.percentiles: expected numbers, 3 x 3"),
+        ({"more": 1}, r"proof: expected an object"),
+    ],
+)
+def test_a_malformed_proof_is_named(rent_copy: Path, change: dict[str, Any], message: str) -> None:
+    edit(rent_copy, lambda facts: facts["proof"].update(change))
+    with pytest.raises(CheckpointError, match=message):
+        Posterior.load(rent_copy)
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_draws_far_apart_with_little_noise_prove_themselves(tmp_path: Path, engine: str) -> None:
+    schema = Schema((Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()),), Target("y", None), {})
+    encoder = Encoder.fit(schema, {"x": np.array([0.0, 0.5, 1.0])})
+    spec = ModelSpec(
+        architecture=Architecture(encoder.width, (), 1),
+        likelihood=LikelihoodSpec("fixed", sigma=1e-6),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {name: torch.full(shape, 3.0) for name, shape in spec.tensor_shapes().items()}
+    Posterior.load(write_checkpoint(tmp_path, "far", spec, tensors), engine=engine)
+
+
+def test_rows_are_typical_and_survive_the_file(rent: Posterior) -> None:
+    rows = typical_rows(rent.schema)
+    assert rent.schema.outside(rows) == []
+    check_proof(rent, json.loads(json.dumps({name: answer.tolist() for name, answer in proof_of(rent).items()})))
+
+
+def test_a_summary_is_of_the_latest_version(rent_checkpoints: Path, tmp_path: Path) -> None:
+    for version in ("1", "2", "10"):
+        shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / "rent" / version)
+    (found,) = summaries(DirectoryStore(tmp_path))
+    assert (found.name, found.versions, found.target, found.unit) == ("rent", ("1", "2", "10"), "rent", "EUR")
+    assert (found.rows, found.problem) == (160, None)
+    assert present(found.crps) > 0.0
+    assert present(found.created).tzinfo is not None
+    assert found.to_json()["created"] == present(found.created).isoformat()
+
+
+def test_what_is_damaged_is_named_and_the_others_are_listed(rent_checkpoints: Path, tmp_path: Path) -> None:
+    for name in ("edited", "cut", "good", "pipe"):
+        shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / name / "1")
+    facts = tmp_path / "edited" / "1" / "model.json"
+    facts.write_text(facts.read_text().replace('"EUR"', '"USD"'))
+    (tmp_path / "cut" / "1" / "model.json").write_text("{")
+    (tmp_path / "pipe" / "1" / "model.json").unlink()
+    os.mkfifo(tmp_path / "pipe" / "1" / "model.json")
+    (tmp_path / "none").mkdir()
+    found = {each.name: each.problem for each in summaries(DirectoryStore(tmp_path))}
+    assert found["good"] is None
+    assert "damaged or edited" in present(found["edited"])
+    assert "damaged" in present(found["cut"])
+    assert "no plain file" in present(found["pipe"])
+    assert "no version" in present(found["none"])
+
+
+def test_a_directory_that_is_not_there_has_no_checkpoints(tmp_path: Path) -> None:
+    assert summaries(DirectoryStore(tmp_path / "nowhere")) == []

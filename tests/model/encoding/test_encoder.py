@@ -1,3 +1,5 @@
+"""What the encoder found out about rows goes with their inputs."""
+
 from __future__ import annotations
 
 import copy
@@ -10,13 +12,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
+from murho.model.encoding.encoder import ENCODINGS, Encoded, Encoder, InputChoice, with_schema
+from murho.model.encoding.feature_distribution import fit_feature_distribution
+from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.encoding.transforms import LARGEST
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
+from tests.model.encoding.distribution_tables import mixed_columns, schema_of
 from tests.support import ROOT
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -111,14 +116,6 @@ class TestPiecewise:
             encoded[:, 0], (x.clip(*limits) - training.mean()) / training.std(), rtol=1e-5, atol=1e-6
         )
 
-    def test_training_columns_have_unit_variance_and_mean_zero(self) -> None:
-        cells = np.random.default_rng(1).normal(size=1000).tolist()
-        encoder, encoded = fitted(FeatureKind.NUMERIC, cells, encoding="piecewise")
-        np.testing.assert_allclose(encoded.mean(axis=0), 0, atol=1e-5)
-        np.testing.assert_allclose(encoded.std(axis=0), 1, rtol=1e-5)
-        assert encoder.names[:3] == ("x", "x bin 1", "x bin 2")
-        assert encoder.width == 17
-
     def test_a_missing_cell_is_the_mean_of_every_column(self) -> None:
         encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, 2.0, 5.0, np.nan], missing=True, encoding="piecewise")
         assert encoder.names == ("x", "x bin 1", "x bin 2", "x is missing")
@@ -199,36 +196,6 @@ class TestDates:
 
 
 class TestEncoder:
-    def test_the_cars_have_the_width_of_their_features(self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]]) -> None:
-        encoder = Encoder.fit(*cars)
-        assert encoder.names == (
-            "Cylinders",
-            "Displacement",
-            "Horsepower",
-            "Horsepower is missing",
-            "Weight_in_lbs",
-            "Acceleration",
-            "Year",
-            "Origin=Europe",
-            "Origin=Japan",
-            "Origin=USA",
-            "Origin is unseen",
-            "Cylinders beyond the training rows",
-            "Displacement beyond the training rows",
-            "Horsepower beyond the training rows",
-            "Weight_in_lbs beyond the training rows",
-            "Acceleration beyond the training rows",
-            "Year beyond the training rows",
-        )
-        encoded = encoder.encode(cars[1]).inputs
-        assert encoded.shape == (406, encoder.width)
-        assert encoded.dtype == np.float32
-        assert encoded.flags.c_contiguous
-        assert encoder.encode({name: column[:0] for name, column in cars[1].items()}).inputs.shape == (
-            0,
-            encoder.width,
-        )
-
     @pytest.mark.parametrize("encoding", ENCODINGS)
     @settings(deadline=None, max_examples=30)
     @given(data=st.data())
@@ -317,14 +284,88 @@ class TestUnread:
         np.testing.assert_array_equal(rest.encode(columns).inputs, whole.encode(columns).inputs[:, kept])
         np.testing.assert_array_equal(rest.training_range, whole.training_range[:, kept])
 
-    def test_it_round_trips_through_json(self, cars: tuple[Schema, Any]) -> None:
-        schema, columns = cars
-        encoder = Encoder.fit(schema, columns, encoding="piecewise", unread=["Weight_in_lbs"])
-        read = Encoder.from_json(with_schema(json.loads(json.dumps(encoder.to_json())), schema.to_json()))
-        assert read.unread == ("Weight_in_lbs",)
-        np.testing.assert_array_equal(read.encode(columns).inputs, encoder.encode(columns).inputs)
-
     def test_one_feature_at_least_is_read(self, cars: tuple[Schema, Any]) -> None:
         schema, columns = cars
         with pytest.raises(CheckpointError, match="at least one that is read"):
             Encoder.fit(schema, columns, unread=[feature.name for feature in schema.features])
+
+
+COLUMNS = mixed_columns(500)
+SCHEMA = schema_of(COLUMNS)
+ENCODER = Encoder.fit(SCHEMA, COLUMNS, distribution=fit_feature_distribution(SCHEMA, COLUMNS))
+
+
+def asked() -> dict[str, np.ndarray]:
+    """An ordinary row, one a little beyond a range, one far beyond it, an odd combination and an unseen category."""
+    return {
+        "first": np.array([0.0, 0.0, 0.0, 2.0, 0.0]),
+        "second": np.array([1.0, 1.0, 1.0, 0.4, 1.0]),
+        "kind": np.array(["A", "A", "A", "A", "Z"], dtype=object),
+        "lift": np.zeros(5),
+        "day": np.array([18_500.0, COLUMNS["day"].max() + 10.0, 25_000.0, 18_500.0, 18_500.0]),
+    }
+
+
+def test_one_number_barely_beyond_its_range_makes_no_row_unlike() -> None:
+    encoded = ENCODER.encode(asked())
+    assert encoded.beyond.tolist() == [False, True, True, True, True]
+    assert encoded.unlike.tolist() == encoded.told.tolist() == [False, False, True, True, True]
+
+
+def test_training_rows_are_neither_unlike_nor_beyond() -> None:
+    encoded = ENCODER.encode(COLUMNS)
+    assert not (encoded.beyond | encoded.unlike | encoded.told).any()
+
+
+def test_without_a_distribution_rows_beyond_the_training_range_are_unlike() -> None:
+    encoded = Encoder.fit(schema_of(COLUMNS, imputed=False), COLUMNS).encode(asked())
+    assert encoded.unlike.tolist() == encoded.beyond.tolist() == [False, True, True, False, True]
+
+
+def test_of_copies_a_row_is_unlike_if_all_are_and_there_is_something_to_tell_of_it() -> None:
+    columns = asked() | {"lift": np.full(5, np.nan)}
+    encoded = ENCODER.encode_copies(columns)
+    assert encoded.inputs.shape == (IMPUTATIONS, 5, ENCODER.width)
+    assert encoded.beyond.shape == (IMPUTATIONS, 5)
+    assert encoded.unlike.tolist() == [False, False, True, True, True]
+    assert encoded.told.all()
+
+
+def test_pieces_have_each_row_once_as_it_is_alone() -> None:
+    columns = asked()
+    columns["lift"][[1, 3]] = np.nan
+    (complete, plain), (incomplete, copies) = ENCODER.encode_pieces(columns)
+    assert (complete.tolist(), incomplete.tolist()) == ([0, 2, 4], [1, 3])
+    np.testing.assert_array_equal(plain.inputs, ENCODER.encode(asked())[np.array([0, 2, 4])].inputs)
+    alone = ENCODER.encode_copies({name: column[3:4] for name, column in columns.items()})
+    np.testing.assert_allclose(copies[1:].inputs, alone.inputs, rtol=1e-6)
+    ((every, whole),) = ENCODER.encode_pieces(asked())
+    assert every.tolist() == list(range(5))
+    assert len(whole) == 5
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), np.array([4, 0])])
+def test_some_of_the_rows_keep_what_is_known_of_them(rows: slice | np.ndarray) -> None:
+    encoded, copies = ENCODER.encode(asked()), ENCODER.encode_copies(asked() | {"lift": np.full(5, np.nan)})
+    for every in (encoded, copies):
+        part = every[rows]
+        np.testing.assert_array_equal(part.inputs, every.inputs[..., rows, :])
+        np.testing.assert_array_equal(part.beyond, every.beyond[..., rows])
+        np.testing.assert_array_equal(part.unlike, every.unlike[rows])
+        assert len(part) == 2
+
+
+def test_inputs_alone_are_like_the_training_rows() -> None:
+    encoded = Encoded.like(np.zeros((3, 2), dtype=np.float32))
+    assert len(encoded) == 3
+    assert not (encoded.beyond | encoded.unlike | encoded.told).any()
+
+
+@pytest.mark.parametrize(
+    ("unread", "by_all"),
+    [((), ()), ((("a", "b"),), ("a", "b")), ((("a", "b"), ("b", "c")), ("b",)), ((("a",), ()), ())],
+)
+def test_a_feature_is_no_input_if_no_member_reads_it(
+    unread: tuple[tuple[str, ...], ...], by_all: tuple[str, ...]
+) -> None:
+    assert InputChoice("standard", unread=unread).unread_by_all == by_all

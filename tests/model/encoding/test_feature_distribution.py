@@ -1,10 +1,20 @@
+"""Fresh rows are like the training rows, and odd ones are not."""
+
 from __future__ import annotations
 
 import json
 
 import numpy as np
+import pytest
 
-from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution, fit_feature_distribution
+from murho.model.encoding.feature_distribution import (
+    MOST_COLUMNS,
+    FeatureDistribution,
+    best_shrinkage,
+    fit_feature_distribution,
+    reach_of,
+    sample_correlation,
+)
 from murho.model.encoding.unlike import Distances
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 
@@ -12,17 +22,10 @@ COLUMNS = mixed_columns(400)
 SCHEMA = schema_of(COLUMNS)
 
 
-SCORES = {"values": [1.0], "below": [0], "upto": [3], "std": 1.0, "centre": 0.0, "spread": 1.0}
-
-
 def fitted() -> FeatureDistribution:
     distribution = fit_feature_distribution(SCHEMA, COLUMNS)
     assert distribution is not None
     return distribution
-
-
-def test_columns_are_numbers_then_the_indicators_of_frequent_levels() -> None:
-    assert fitted().owners == ("first", "second", "day", "kind", "kind", "lift")
 
 
 def test_the_distance_is_the_mahalanobis_distance_given_the_levels() -> None:
@@ -64,13 +67,6 @@ def test_a_missing_cell_does_not_count() -> None:
     np.testing.assert_allclose(known, np.sqrt(joint), rtol=1e-6)
 
 
-def test_all_cells_missing_are_at_no_distance() -> None:
-    columns = {
-        name: np.array([None if column.dtype == object else np.nan], column.dtype) for name, column in COLUMNS.items()
-    }
-    np.testing.assert_allclose(Distances.of(fitted(), columns).whole, 0.0, atol=1e-9)
-
-
 def test_json_gives_the_same_distances_back() -> None:
     distribution = fitted()
     again = FeatureDistribution.from_json(json.loads(json.dumps(distribution.to_json())))
@@ -101,3 +97,158 @@ def test_a_table_of_categories_alone_has_no_distance() -> None:
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     assert not Distances.of(distribution, columns).whole.any()
+
+
+def alarms(rows: int, features: int, seed: int) -> float:
+    """Share of fresh rows of the same Gaussian that are beyond reach; for odd seeds the features are correlated."""
+    generator = np.random.default_rng(seed)
+    mix = generator.normal(size=(features, features)) if seed % 2 else np.eye(features)
+    columns = numeric_columns(generator.normal(size=(rows, features)) @ mix)
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    fresh = numeric_columns(generator.normal(size=(2000, features)) @ mix)
+    return float((Distances.of(distribution, fresh).whole.max(axis=0) > distribution.reach).mean())
+
+
+@pytest.mark.parametrize(("rows", "features"), [(100, 5), (200, 40), (1000, 40), (40, 3)])
+def test_at_most_one_fresh_row_in_a_hundred_is_unlike(rows: int, features: int) -> None:
+    rates = [alarms(rows, features, seed) for seed in range(10)]
+    # The mean of ten tables scatters, most of all with few rows.
+    assert np.mean(rates) < 0.01 + 2.0 * np.std(rates) / 10.0**0.5
+
+
+@pytest.mark.parametrize("rows", [200, 1000])
+def test_a_number_far_beyond_its_range_is_found_among_forty(rows: int) -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(rows, 40))
+    columns = numeric_columns(values)
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    fresh = generator.normal(size=(300, 40))
+    fresh[:, 7] = values[:, 7].max() + 4.0 * values[:, 7].std()
+    assert (Distances.of(distribution, numeric_columns(fresh)).whole.max(axis=0) > distribution.reach).mean() > 0.9
+
+
+def test_numbers_are_judged_given_the_levels_of_the_row() -> None:
+    columns = mixed_columns(600)
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    row = {name: column[:2].copy() for name, column in columns.items()}
+    row["first"], row["second"] = np.array([5.0, 5.0]), np.exp([2.5, 2.5])
+    row["kind"] = np.array(["C", "A"], dtype=object)
+    near, far = Distances.of(distribution, row).whole[0]
+    assert near < distribution.reach
+    assert far > 1.5 * near
+
+
+def test_a_heavy_tail_raises_no_more_alarms() -> None:
+    generator = np.random.default_rng(0)
+    columns = numeric_columns(np.exp(2.0 * generator.normal(size=(500, 3))))
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    fresh = numeric_columns(np.exp(2.0 * generator.normal(size=(4000, 3))))
+    assert (Distances.of(distribution, fresh).whole.max(axis=0) > distribution.reach).mean() < 0.01
+
+
+def test_a_few_wild_training_rows_do_not_hide_what_is_less_unlike() -> None:
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=1000)
+    columns = {"x1": first, "x2": first + 0.1 * generator.normal(size=1000)}
+    columns["x2"][:2] = -3.0 * np.sign(columns["x1"][:2])
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    broken = {"x1": np.array([1.5]), "x2": np.array([-1.5])}
+    assert Distances.of(distribution, broken).whole.max(axis=0)[0] > distribution.reach
+
+
+def test_the_reach_is_a_conformal_quantile_and_goes_on_beyond_few_distances() -> None:
+    distances = np.random.default_rng(0).permutation(np.arange(1.0, 1000.0))
+    assert reach_of(distances) == 990.0
+    generator = np.random.default_rng(0)
+    missed = []
+    for _ in range(300):
+        drawn = np.linalg.norm(generator.normal(size=(30, 4)), axis=1)
+        fresh = np.linalg.norm(generator.normal(size=(200, 4)), axis=1)
+        missed.append((fresh > reach_of(drawn)).mean())
+        assert reach_of(drawn) >= drawn.max()
+    assert 0.001 < np.mean(missed) < 0.01
+
+
+def test_very_few_rows_have_no_distribution() -> None:
+    columns = mixed_columns(4)
+    assert fit_feature_distribution(schema_of(columns), columns) is None
+
+
+def test_rows_of_a_new_group_are_like_the_training_rows_where_folds_hold_out_groups() -> None:
+    def patients(count: int, seed: int) -> dict[str, np.ndarray]:
+        generator = np.random.default_rng(seed)
+        return numeric_columns(np.repeat(generator.normal(size=(count, 3)), 10, axis=0))
+
+    columns = patients(60, 0)
+    patient = np.repeat(np.arange(60), 10)
+    by_group = fit_feature_distribution(schema_of(columns), columns, patient % 5, units=patient)
+    at_random = fit_feature_distribution(schema_of(columns), columns)
+    assert by_group is not None
+    assert at_random is not None
+    fresh = patients(200, 1)
+    assert (Distances.of(by_group, fresh).whole.max(axis=0) > by_group.reach).mean() < 0.03
+    assert (Distances.of(at_random, fresh).whole.max(axis=0) > at_random.reach).mean() > 0.5
+
+
+def test_blocks_in_time_are_judged_by_earlier_rows_alone() -> None:
+    columns = numeric_columns(np.linspace(0.0, 1.0, 400)[:, None])
+    blocks = np.arange(400) // 80 - 1
+    ahead = fit_feature_distribution(schema_of(columns), columns, blocks, forward=True)
+    assert ahead is not None
+    later = numeric_columns(np.linspace(1.0, 1.15, 50)[:, None])
+    assert (Distances.of(ahead, later).whole.max(axis=0) <= ahead.reach).all()
+
+
+@pytest.mark.parametrize("folds", [np.zeros(100, dtype=np.int64), np.full(100, -1)])
+def test_folds_that_part_nothing_are_replaced_by_random_ones(folds: np.ndarray) -> None:
+    columns = numeric_columns(np.random.default_rng(0).normal(size=(100, 3)))
+    found, usual = (fit_feature_distribution(schema_of(columns), columns, given) for given in (folds, None))
+    assert found is not None
+    assert usual is not None
+    assert found.reach == usual.reach
+
+
+def test_a_missing_cell_does_not_weaken_a_correlation() -> None:
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=20_000)
+    scores = np.stack([first, 0.8 * first + 0.6 * generator.normal(size=20_000)], axis=1)
+    scores[generator.random(scores.shape) < 0.3] = np.nan
+    assert sample_correlation(scores)[0, 1] == pytest.approx(0.8, abs=0.02)
+
+
+def test_correlations_over_different_rows_are_made_to_fit_together() -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(12, 10))
+    scores[generator.random(scores.shape) < 0.4] = np.nan
+    correlation = sample_correlation(scores)
+    assert np.linalg.eigvalsh(correlation)[0] > -1e-9
+    np.testing.assert_allclose(np.diagonal(correlation), 1.0)
+
+
+@pytest.mark.parametrize(("rows", "least", "most"), [(40, 0.1, 1.0), (20_000, 1e-6, 0.01)])
+def test_few_rows_are_shrunk_and_many_are_not(rows: int, least: float, most: float) -> None:
+    generator = np.random.default_rng(0)
+    mix = np.eye(20) + 0.3 * generator.normal(size=(20, 20))
+
+    def scores(count: int) -> np.ndarray:
+        drawn = generator.normal(size=(count, 20)) @ mix
+        return np.asarray(drawn / drawn.std(axis=0))
+
+    folds = [(sample_correlation(scores(rows)), scores(rows // 4)) for _ in range(5)]
+    assert least <= best_shrinkage(folds) <= most
+
+
+def test_a_narrow_direction_that_held_out_rows_share_is_kept() -> None:
+    generator = np.random.default_rng(0)
+
+    def scores(count: int) -> np.ndarray:
+        load = generator.normal(size=count)
+        return np.stack([load, load + 1e-2 * generator.normal(size=count)], axis=1)
+
+    shrinkage = best_shrinkage([(sample_correlation(scores(800)), scores(200)) for _ in range(5)])
+    assert (1.0 - shrinkage) * np.linalg.eigvalsh(sample_correlation(scores(800)))[0] + shrinkage < 2e-4

@@ -56,13 +56,6 @@ def test_the_truth_lies_in_bands_of_imputed_numbers_as_often_as_they_say(name: s
     assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.9, abs=0.04)
 
 
-def test_imputed_numbers_follow_the_rows_other_cells() -> None:
-    truth = mixed_columns(300, seed=1)["second"]
-    completed = copies(blanked(300, "second"))["second"]
-    assert np.corrcoef(completed.mean(axis=0), truth)[0, 1] > 0.95
-    assert np.median(completed.std(axis=0)) < 0.3 * truth.std()
-
-
 def test_levels_are_drawn_as_likely_as_the_rows_other_cells_make_them() -> None:
     truth = mixed_columns(2000, seed=1)["kind"]
     completed = copies(blanked(2000, "kind"))["kind"]
@@ -77,12 +70,6 @@ def test_cells_that_are_missing_together_fit_each_other() -> None:
     assert np.corrcoef(completed["first"].ravel(), np.log(completed["second"]).ravel())[0, 1] > 0.95
     assert completed["first"][completed["kind"] == "C"].mean() > 2.0
     assert completed["first"][completed["kind"] == "A"].mean() < 1.0
-
-
-def test_with_all_cells_missing_the_copies_have_the_shares_of_the_training_rows() -> None:
-    completed = copies(blanked(1, *COLUMNS))
-    assert (completed["lift"] == 1.0).mean() == pytest.approx(COLUMNS["lift"].mean(), abs=0.05)
-    assert completed["first"].mean() == pytest.approx(COLUMNS["first"].mean(), abs=0.4)
 
 
 def test_copies_of_a_row_are_the_same_alone_and_in_any_batch() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -88,8 +86,3 @@ def test_wide_tables_have_fewer_and_few_rows_none() -> None:
     assert len(wide.points) == MOST_CELLS // 40
     assert Landmarks.fit(generator.normal(size=(7 * LANDMARKS_OF_A_COLUMN, 4)), np.ones(4)) is None
     assert Landmarks.fit(np.zeros((100, 0)), np.zeros(0)) is None
-
-
-def test_json_gives_the_same_distances_back() -> None:
-    again = Landmarks.from_json(json.loads(json.dumps(fitted().to_json())), "here")
-    np.testing.assert_array_equal(again.distances(VALUES), fitted().distances(VALUES))

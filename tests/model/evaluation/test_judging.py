@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.calibration.conformal import fit_conformal_map
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
-from murho.model.errors import OptionError
+from murho.model.errors import OptionError, TableError
 from murho.model.evaluation import judging
-from murho.model.evaluation.judging import judge_encoded
+from murho.model.evaluation.judging import evaluate_table, judge_columns, judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers, reliability
 from murho.model.evaluation.rows import RowWeights
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
+from tests.model.conftest import make_table
 from tests.model.judged_rows import judge_gaussians
-from tests.model.maps import odd_map
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.posterior import Posterior
+from tests.support import ROOT
 
 
 def test_of_a_standard_normal_everything_is_known() -> None:
@@ -51,15 +54,6 @@ def test_calibrated_bands_go_through_the_map() -> None:
         assert report["calibrated"]["width"][coverage] == pytest.approx(2.0 * width, rel=0.01)
 
 
-def test_the_std_is_that_of_answers() -> None:
-    calibration = odd_map((1.0, 3.0), (2.0, 6.0), 60)
-    arrays = np.zeros(2), np.ones(2), np.array([1.0, -1.0])
-    judged = judge_gaussians(*arrays, calibration)
-    np.testing.assert_allclose(judged.served.std, 2.0, rtol=1e-6)
-    np.testing.assert_allclose(judged.bands["raw"].std, 1.0, rtol=1e-6)
-    np.testing.assert_allclose(judge_gaussians(*arrays).served.std, 1.0, rtol=1e-6)
-
-
 @given(st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_targets_drawn_from_the_predictive_have_a_uniform_transform(seed: int) -> None:
@@ -71,20 +65,6 @@ def test_targets_drawn_from_the_predictive_have_a_uniform_transform(seed: int) -
     for wider, uniform in ((1.0, True), (2.0, False)):
         pit = judge_gaussians(means, wider * stds, targets).served.pit
         assert (reliability(pit)["calibration_error"]["quantiles"]["max"] * 2000.0**0.5 < 2.7) is uniform
-
-
-def test_chunks_and_parts_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(3)
-    rows = Encoded.like(generator.normal(size=(50, rent.architecture.inputs)).astype(np.float32))
-    targets = generator.normal(700.0, 100.0, 50)
-
-    def judged(some: slice) -> JudgedNumbers:
-        return cast("JudgedNumbers", judge_encoded(rent, rows[some], targets[some], samples=32))
-
-    whole = judged(slice(None)).report()
-    assert JudgedNumbers.joined([judged(slice(13)), judged(slice(13, None))]).report() == _close(whole)
-    monkeypatch.setattr(judging, "MOST_ROWS_PER_PASS", 7)
-    assert judged(slice(None)).report() == _close(whole)
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
@@ -134,3 +114,149 @@ def test_without_draws_there_is_nothing_to_judge(rent: Posterior) -> None:
     rows = Encoded.like(np.zeros((1, rent.architecture.inputs), dtype=np.float32))
     with pytest.raises(OptionError, match="draw"):
         judge_encoded(rent, rows, np.zeros(1), samples=0)
+
+
+@pytest.fixture(scope="module")
+def report(rent: Posterior) -> dict[str, Any]:
+    return evaluate_table(rent, make_table(rows=200, seed=5))
+
+
+def test_the_full_judgement_has_the_contracts_keys_and_more(report: dict[str, Any]) -> None:
+    assert {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated"} <= set(report)
+    assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(report)
+    for kind in ("raw", "calibrated"):
+        bands = report[kind]
+        names = {"coverage", "width", "interval_score", "reliability", "calibration_error", "pit"}
+        assert set(bands) == names
+        for name in ("coverage", "width", "interval_score"):
+            assert list(bands[name]) == ["50", "80", "90", "95"]
+
+
+def test_it_is_json_without_infinities(report: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> None:
+    def keys(value: object) -> set[str]:
+        if isinstance(value, list):
+            return set().union(*map(keys, value))
+        if not isinstance(value, dict):
+            return set()
+        return set(value) | keys(list(value.values()))
+
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    data = {"50", "80", "90", "95", "5", "district", "lift"}  # levels, and what the table brings
+    named = keys({key: value for key, value in report.items() if key != "left_out"}) - data
+    assert len(named) >= 30
+    assert sorted(key for key in named if f"`{key}`" not in page) == []
+
+
+def test_in_short_and_in_full_agree(rent: Posterior, report: dict[str, Any]) -> None:
+    table = make_table(rows=200, seed=5)
+    columns = columns_from_table(table, rent.schema)
+    short = judge_columns(rent, columns, target_from_table(table, "rent")).report()
+    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated", "standard_errors"}
+    assert {key: report["standard_errors"][key] for key in ("raw", "calibrated")} == {
+        key: short["standard_errors"][key] for key in ("raw", "calibrated")
+    }
+    for key in ("n", "rmse", "mae", "r2", "nll", "crps"):
+        assert report[key] == pytest.approx(short[key], rel=1e-9)
+    for key in ("raw", "calibrated"):
+        for name, of_bands in short[key].items():
+            assert report[key][name] == pytest.approx(of_bands, rel=1e-6)
+
+
+def test_groups_and_bands_tell_the_same_coverage(report: dict[str, Any]) -> None:
+    by_category = report["coverage_by_category"]
+    assert set(by_category) == {"district", "lift"}
+    for groups in (report["coverage_by_std"], *by_category.values()):
+        for kind in ("raw", "calibrated"):
+            inside = sum(group["rows"] * group[kind] for group in groups)
+            assert inside / 200.0 == pytest.approx(report[kind]["coverage"]["90"])
+
+
+def test_sharpness_and_epistemic_share_are_those_of_the_answers(rent: Posterior, report: dict[str, Any]) -> None:
+    answer = rent.predict(columns_from_table(make_table(rows=200, seed=5), rent.schema), PredictOptions())
+    assert answer.std is not None
+    assert answer.epistemic_std is not None
+    square = np.mean(answer.std**2)
+    assert report["sharpness"] == pytest.approx(np.sqrt(square), rel=1e-6)
+    assert report["epistemic_share"] == pytest.approx(np.mean(answer.epistemic_std**2) / square, rel=1e-5)
+
+
+def test_rows_without_a_target_are_left_out_and_counted(rent: Posterior) -> None:
+    table = make_table(rows=12, seed=6)
+    targets = table.column("rent").to_numpy().copy()
+    targets[[2, 7]] = np.nan
+    gaps = table.set_column(table.column_names.index("rent"), "rent", [targets])
+    report = evaluate_table(rent, gaps, samples=8)
+    assert (report["n"], report["left_out"]) == (10, 2)
+    with pytest.raises(TableError, match="nothing to judge by"):
+        evaluate_table(rent, gaps.take([2, 7]))
+
+
+def test_one_row_is_judged_as_far_as_it_goes(rent: Posterior) -> None:
+    table = make_table(rows=1, seed=6)
+    columns = columns_from_table(table, rent.schema)
+    report = judge_columns(rent, columns, target_from_table(table, "rent"), samples=8).in_full(rent.schema, columns)
+    assert report["n"] == 1
+    assert report["r2"] is None
+    assert report["spearman"] is None
+    assert len(report["coverage_by_std"]) == 1
+
+
+def test_without_calibration_there_are_raw_bands_alone(rent: Posterior) -> None:
+    bare = Posterior(replace(rent.spec, calibration=None), rent.tensors)
+    report = evaluate_table(bare, make_table(rows=30, seed=5), samples=16)
+    assert report["calibrated"] is None
+    assert "calibrated" not in report["coverage_by_std"][0]
+    assert sum(report["raw"]["pit"]["histogram"]) == pytest.approx(1.0)
+
+
+def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_zero(rent: Posterior) -> None:
+    table = make_table(rows=60, seed=5)
+    counts = np.arange(60) % 3
+    weighted = evaluate_table(rent, table.append_column("w", pa.array(counts)), weight="w")
+    repeated = evaluate_table(rent, table.take(np.repeat(np.arange(60), counts)))
+    assert (weighted["n"], weighted["left_out"]) == (40, 20)
+    for key in ("rmse", "mae", "r2", "nll", "crps", "sharpness", "epistemic_share"):
+        assert weighted[key] == pytest.approx(repeated[key], rel=1e-6), key
+    for kind in ("raw", "calibrated"):
+        for key in ("coverage", "width", "interval_score"):
+            assert weighted[kind][key] == pytest.approx(repeated[kind][key], rel=1e-6), key
+        assert weighted[kind]["pit"]["histogram"] == pytest.approx(repeated[kind]["pit"]["histogram"])
+        assert weighted[kind]["calibration_error"]["bands"] == pytest.approx(
+            repeated[kind]["calibration_error"]["bands"], abs=1e-9
+        )
+
+
+def test_a_table_in_blocks_has_the_report_of_the_whole(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(rows=60, seed=5).append_column("w", [np.random.default_rng(1).integers(0, 3, 60)])
+    whole = evaluate_table(rent, table, weight="w", samples=8)
+    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
+    assert _rounded(evaluate_table(rent, table, weight="w", samples=8)) == _rounded(whole)
+
+
+def _rounded(report: Any) -> Any:
+    """Blocks of other sizes change the last digits of single precision."""
+    if isinstance(report, dict):
+        return {key: _rounded(value) for key, value in report.items()}
+    if isinstance(report, list):
+        return [_rounded(value) for value in report]
+    return pytest.approx(report, rel=1e-5, abs=1e-6) if isinstance(report, float) else report
+
+
+def test_a_bad_cell_in_a_late_row_is_said_before_rows_are_judged(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(rows=30, seed=5)
+    size = ["" if cell is None else str(cell) for cell in table.column("size").to_pylist()]
+    size[28] = "wide"
+    table = table.set_column(table.column_names.index("size"), "size", pa.array(size))
+    rent_of_rows = table.column("rent").to_numpy().copy()
+    rent_of_rows[3] = np.nan
+    table = table.set_column(table.column_names.index("rent"), "rent", [rent_of_rows])
+    judged: list[int] = []
+    with pytest.raises(TableError, match="column 'size', row 29: "):
+        evaluate_table(rent, table, samples=8, advance=judged.append)
+    assert judged == []

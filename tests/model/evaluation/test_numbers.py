@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from mapie.metrics import regression as mapie
+from scipy import stats
 
-from murho.model.evaluation.numbers import BAND_LEVELS, COVERAGES, Bands, JudgedNumbers
+from murho.model.evaluation.judging import evaluate_table
+from murho.model.evaluation.numbers import BAND_LEVELS, COVERAGES, Bands, JudgedNumbers, reliability, spearman
+from murho.model.evaluation.rows import RowWeights, scores_by_category
 from murho.model.evaluation.summary import summary
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema_inference import columns_from_table
+from tests.model.conftest import make_table
+from tests.model.judged_rows import judge_gaussians, judged_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from murho.model.checkpoint.posterior import Posterior
+
 
 numbers = st.floats(-100.0, 100.0)
 
@@ -135,3 +151,247 @@ def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_80_
         "90 % bands cover 87.5 ± 1.2 % of them, 4 mpg wide on average",
     ]
     assert max(map(len, lines)) <= 80
+
+
+shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
+EVEN: NDArray[np.float64] = np.arange(0.0005, 1.0, 0.001)
+
+
+def test_even_transforms_are_without_error() -> None:
+    report = reliability(EVEN)
+    for errors in report["calibration_error"].values():
+        assert errors == pytest.approx({"mean_absolute": 0.0, "rms": 0.0, "max": 0.0}, abs=1e-3)
+    assert report["pit"]["histogram"] == pytest.approx([0.1] * 10)
+
+
+def test_a_median_that_is_always_right_has_known_errors() -> None:
+    """Observed shares are 0 below and 1 from 50 % on: errors of 1 to 49 %, then of 50 down to 1 %."""
+    errors = reliability(np.full(7, 0.5))["calibration_error"]["quantiles"]
+    gaps = np.concatenate([np.arange(1, 50), np.arange(50, 0, -1)]) / 100.0
+    assert errors["mean_absolute"] == pytest.approx(gaps.mean())
+    assert errors["rms"] == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    assert errors["max"] == pytest.approx(0.5)
+
+
+def test_bands_are_blind_to_a_shift_and_quantiles_are_not() -> None:
+    """All targets lie in the upper half, at the right depth in the bands."""
+    report = reliability(0.5 + 0.5 * EVEN)["calibration_error"]
+    assert report["bands"]["max"] < 0.01
+    assert report["quantiles"]["max"] == pytest.approx(0.5, abs=0.01)
+
+
+@given(shares)
+def test_observed_shares_are_those_up_to_the_level(uniform: np.ndarray) -> None:
+    report = reliability(uniform)
+    levels = np.arange(1, 100) / 100.0
+    observed = np.array([(uniform <= level).mean() for level in levels])
+    np.testing.assert_allclose(report["reliability"]["quantiles"], observed[4::5], atol=1e-12)
+    errors = report["calibration_error"]["quantiles"]
+    assert errors["max"] == pytest.approx(np.abs(observed - levels).max())
+    assert errors["mean_absolute"] <= errors["rms"] + 1e-12 <= errors["max"] + 2e-12
+
+
+def test_weights_count_in_shares() -> None:
+    heavy = RowWeights.of(1_000, np.where(EVEN < 0.5, 3.0, 1.0))
+    assert reliability(EVEN, heavy)["reliability"]["quantiles"][9] == pytest.approx(0.75, abs=2e-3)
+
+
+@given(shares)
+def test_histograms_count_every_row_once(uniform: np.ndarray) -> None:
+    assert sum(reliability(uniform)["pit"]["histogram"]) == pytest.approx(1.0)
+
+
+VALUES = np.random.default_rng(0).standard_normal((60, 3))
+
+
+def test_without_weights_and_units_they_are_the_textbook_ones() -> None:
+    plain = RowWeights.of(60)
+    np.testing.assert_allclose(plain.mean(VALUES), VALUES.mean(axis=0))
+    np.testing.assert_allclose(plain.standard_error(VALUES), VALUES.std(axis=0, ddof=1) / np.sqrt(60.0))
+
+
+def test_weights_are_relative_and_count_like_repeated_rows_in_a_unit() -> None:
+    weights = np.tile([1.0, 2.0], 30)
+    repeated = np.repeat(np.arange(60), weights.astype(int))
+    weighted = RowWeights.of(60, weights=10.0 * weights)
+    units = RowWeights.of(len(repeated), units=repeated)
+    np.testing.assert_allclose(weighted.mean(VALUES), units.mean(VALUES[repeated]))
+    np.testing.assert_allclose(weighted.standard_error(VALUES), units.standard_error(VALUES[repeated]))
+
+
+def test_rows_that_come_several_times_tell_no_more_than_once() -> None:
+    units = np.array(["a", "b", "c", "d"] * 15)
+    four, all_rows = VALUES[:4], np.tile(VALUES[:4], (15, 1))
+    np.testing.assert_allclose(
+        RowWeights.of(60, units=units).standard_error(all_rows), RowWeights.of(4).standard_error(four)
+    )
+
+
+def test_one_unit_tells_nothing_of_the_spread() -> None:
+    assert np.isinf(RowWeights.of(60, units=np.zeros(60)).standard_error(VALUES)).all()
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0)])
+def test_a_part_of_the_rows_is_weighted_as_if_it_were_all(weights: np.ndarray | None) -> None:
+    mask = np.arange(60) % 3 == 0
+    part = RowWeights.of(60, weights, units=np.arange(60) // 2).of_rows(mask)
+    whole = RowWeights.of(20, None if weights is None else weights[mask], units=np.arange(60)[mask] // 2)
+    np.testing.assert_allclose(part.standard_error(VALUES[mask]), whole.standard_error(VALUES[mask]))
+
+
+small_whole = arrays(np.int64, 30, elements=st.integers(0, 8))
+
+
+@given(small_whole, small_whole)
+def test_rank_correlation_is_scipys_with_ties(first: np.ndarray, second: np.ndarray) -> None:
+    ours = spearman(first.astype(float), second.astype(float))
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        assert ours is None
+    else:
+        assert ours == pytest.approx(stats.spearmanr(first, second).statistic, abs=1e-12)
+
+
+def coverage_by_std(errors: np.ndarray, stds: np.ndarray, inside: np.ndarray) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = judged_rows(errors, stds, inside).in_full(schema(), {})["coverage_by_std"]
+    return found
+
+
+def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
+    """Forty rows: the ten of smallest std are never inside, the others always."""
+    stds = np.linspace(4.0, 0.1, 40)
+    groups = coverage_by_std(2.0 * stds, stds, stds > 1.05)
+    assert [group["rows"] for group in groups] == [4] * 10
+    assert [group["raw"] for group in groups] == [0.0, 0.0, 0.5, *[1.0] * 7]
+    assert groups[0]["std"] == [pytest.approx(0.1), pytest.approx(0.4)]
+    assert groups[-1]["rmse"] == pytest.approx(2.0 * np.sqrt(np.mean(np.sort(stds)[-4:] ** 2)))
+    assert "calibrated" not in groups[0]
+
+
+@given(st.integers(1, 130), st.integers(0, 2**32))
+def test_groups_by_std_are_equal_and_whole(count: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    stds, inside = generator.integers(1, 9, count).astype(float), generator.random(count) < 0.8
+    groups = coverage_by_std(np.ones(count), stds, inside)
+    sizes = [group["rows"] for group in groups]
+    assert sum(sizes) == count
+    assert max(sizes) - min(sizes) <= 1
+    assert len(groups) == min(10, count)
+    assert sum(group["rows"] * group["raw"] for group in groups) == pytest.approx(inside.sum())
+    ends = [end for group in groups for end in group["std"]]
+    assert ends == sorted(ends)
+
+
+def schema(*features: tuple[str, FeatureKind]) -> Schema:
+    columns = tuple(Feature(name, kind, None, True, None, None, ()) for name, kind in features)
+    return Schema(columns, Target("y", None), {})
+
+
+def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> None:
+    cells = np.array(["a"] * 25 + ["b"] * 30 + ["c"] * 19 + ["never seen"] + [None] * 5, dtype=object)
+    inside = np.array([cell in ("b", "c") for cell in cells])
+    groups = scores_by_category(
+        {"raw": inside},
+        RowWeights.of(80),
+        schema(("kind", FeatureKind.CATEGORICAL)),
+        {"kind": cells},
+    )["kind"]
+    assert groups == [
+        {"category": "b", "rows": 30, "raw": 1.0},
+        {"category": "a", "rows": 25, "raw": 0.0},
+        {"category": None, "rows": 5, "raw": 0.0},
+        {"category": None, "merged": 2, "rows": 20, "raw": 0.95},
+    ]
+
+
+def test_a_single_small_category_keeps_its_name() -> None:
+    cells = np.array(["a"] * 25 + ["b"] * 3, dtype=object)
+    groups = scores_by_category(
+        {"raw": np.ones(28, dtype=bool)},
+        RowWeights.of(28),
+        schema(("kind", FeatureKind.CATEGORICAL)),
+        {"kind": cells},
+    )["kind"]
+    assert [group["category"] for group in groups] == ["a", "b"]
+
+
+def test_booleans_are_categories_and_numbers_are_not() -> None:
+    columns = {"lift": np.array([1.0, 0.0, np.nan] * 20), "size": np.arange(60.0)}
+    report = scores_by_category(
+        {"raw": columns["lift"] == 1.0},
+        RowWeights.of(60),
+        schema(("lift", FeatureKind.BOOLEAN), ("size", FeatureKind.NUMERIC)),
+        columns,
+    )
+    assert list(report) == ["lift"]
+    assert {group["category"]: group["raw"] for group in report["lift"]} == {True: 1.0, False: 0.0, None: 0.0}
+    assert all(group["category"] is None or isinstance(group["category"], bool) for group in report["lift"])
+
+
+with warnings.catch_warnings():
+    # Python's own complaint about its source, made once, when it is first compiled.
+    warnings.simplefilter("ignore")
+    import uncertainty_toolbox as toolbox
+
+
+class Predictions(NamedTuple):
+    """One Gaussian a row, as a judgement and as the arrays that other libraries take."""
+
+    judged: JudgedNumbers
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module", params=[0.4, 1.0, 2.5], ids=["overconfident", "right", "underconfident"])
+def predictions(request: pytest.FixtureRequest) -> Predictions:
+    generator = np.random.default_rng(8)
+    means = generator.normal(50.0, 20.0, 400).astype(np.float32).astype(np.float64)
+    noise = generator.uniform(0.5, 6.0, 400)
+    targets = generator.normal(means + 0.4, noise)  # a little off, so that errors have a sign
+    stds = (request.param * noise).astype(np.float32).astype(np.float64)
+    return Predictions(judge_gaussians(means, stds, targets), (means, stds, targets))
+
+
+def test_point_scores(predictions: Predictions) -> None:
+    means, _, targets = predictions.arrays
+    theirs = toolbox.prediction_error_metrics(means, targets)
+    report = predictions.judged.report()
+    for ours, name in (("rmse", "rmse"), ("mae", "mae"), ("r2", "r2")):
+        assert report[ours] == pytest.approx(theirs[name], rel=1e-9)
+
+
+def test_nll_crps_and_sharpness(predictions: Predictions) -> None:
+    report = predictions.judged.report()
+    assert report["nll"] == pytest.approx(toolbox.nll_gaussian(*predictions.arrays), rel=1e-9)
+    assert report["crps"] == pytest.approx(toolbox.crps_gaussian(*predictions.arrays), rel=1e-5)
+    sharpness = np.sqrt(np.mean(predictions.judged.served.std**2))
+    assert sharpness == pytest.approx(toolbox.sharpness(predictions.arrays[1]), rel=1e-9)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("quantiles", "quantile"), ("bands", "interval")])
+def test_calibration_errors(predictions: Predictions, ours: str, theirs: str) -> None:
+    """Their 101 levels include 0 and 1, which have no error; ours are the 99 levels between."""
+    report = reliability(predictions.judged.served.pit)["calibration_error"][ours]
+    options: dict[str, Any] = {"num_bins": 101, "vectorized": True, "prop_type": theirs}
+    absolute = toolbox.mean_absolute_calibration_error(*predictions.arrays, **options)
+    square = toolbox.root_mean_squared_calibration_error(*predictions.arrays, **options)
+    assert report["mean_absolute"] == pytest.approx(absolute * 101.0 / 99.0, abs=1e-9)
+    assert report["rms"] == pytest.approx(square * np.sqrt(101.0 / 99.0), abs=1e-9)
+
+
+def test_coverage_width_and_winkler_score_of_a_checkpoints_bands(rent: Posterior) -> None:
+    """MAPIE scores the bands of `murho predict`, Murho the table: raw and calibrated."""
+    table = make_table(rows=250, seed=7)
+    targets = table.column("rent").to_numpy()
+    report = evaluate_table(rent, table)
+    for kind in ("raw", "calibrated"):
+        options = PredictOptions(percentiles=BAND_LEVELS, calibrated=kind == "calibrated")
+        percentiles = rent.predict(columns_from_table(table, rent.schema), options).percentiles
+        assert percentiles is not None
+        intervals = np.stack([percentiles[:, 0::2], percentiles[:, 1::2]], axis=1)
+        coverage = mapie.regression_coverage_score(targets, intervals)
+        width = mapie.regression_mean_width_score(intervals)
+        for index, nominal in enumerate(COVERAGES):
+            key = str(nominal)
+            winkler = mapie.regression_mwi_score(targets, intervals[:, :, [index]], nominal / 100.0)
+            assert report[kind]["coverage"][key] == pytest.approx(coverage[index], abs=1e-12)
+            assert report[kind]["width"][key] == pytest.approx(width[index], rel=1e-5)
+            assert report[kind]["interval_score"][key] == pytest.approx(winkler, rel=1e-5)

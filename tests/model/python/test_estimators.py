@@ -133,31 +133,6 @@ def test_it_passes_the_checks_of_scikit_learn(estimator: Estimator, check: Calla
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_estimator_cloneable",
-        "check_estimator_tags_renamed",
-        "check_valid_tag_types",
-        "check_estimator_repr",
-        "check_no_attributes_set_in_init",
-        "check_estimators_unfitted",
-        "check_do_not_raise_errors_in_init_or_set_params",
-        "check_mixin_order",
-        "check_parameters_default_constructible",
-        "check_get_params_invariance",
-        "check_set_params",
-        "check_complex_data",
-        "check_estimator_sparse_array",
-        "check_estimators_empty_data_messages",
-        "check_supervised_y_no_nan",
-        "check_requires_y_none",
-    ],
-)
-def test_the_default_one_passes_those_that_need_no_fit(check: str) -> None:
-    getattr(estimator_checks, check)("BBBRegressor", BBBRegressor())
-
-
 def test_names_of_columns_are_kept_and_checked() -> None:
     for estimator in (number(), classes()):
         estimator_checks.check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
@@ -177,11 +152,6 @@ def test_every_option_of_a_fit_is_a_described_parameter_with_the_same_default() 
         assert described[: len(own)] == list(own)
     with pytest.raises(TypeError, match="'noise'"):
         classes(noise="homoscedastic")
-
-
-def test_a_quick_fit_has_few_members_unless_more_are_asked_for() -> None:
-    asked: tuple[dict[str, Any], ...] = ({"quick": True}, {"quick": True, "members": 3}, {})
-    assert [BBBRegressor(**each).train_options().members for each in asked] == [5, 3, 10]
 
 
 @pytest.mark.parametrize(
@@ -278,18 +248,6 @@ def test_a_fit_is_that_of_murho_train(flats: pd.DataFrame) -> None:
     alike(classifier.predict_proba(rows), expected.probabilities)
     np.testing.assert_array_equal(classifier.predict_set(rows, coverage=0.8), expected.prediction_set)
     alike(classifier.sample_functions(rows), expected.draws)
-
-
-def test_columns_of_a_frame_become_features_of_their_kinds(of_rent: BBBRegressor) -> None:
-    schema = of_rent.posterior_.schema
-    assert {feature.name: feature.kind for feature in schema.features} == {
-        "size": FeatureKind.NUMERIC,
-        "district": FeatureKind.CATEGORICAL,
-        "lift": FeatureKind.BOOLEAN,
-        "day": FeatureKind.DATE,
-    }
-    assert (schema.target.name, schema.target.unit) == ("rent", "EUR")
-    assert list(of_rent.feature_names_in_) == ["size", "district", "lift", "day"]
 
 
 @pytest.mark.parametrize("convert", [lambda frame: pl.from_pandas(frame), lambda frame: pa.Table.from_pandas(frame)])

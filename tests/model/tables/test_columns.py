@@ -8,7 +8,14 @@ import pytest
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import LONGEST_TEXT
-from murho.model.tables.columns import canonical_column, plain, stored_kind
+from murho.model.tables.columns import (
+    canonical_column,
+    float_array,
+    floats,
+    plain,
+    stored_kind,
+    text_array,
+)
 from murho.model.tables.schema import FeatureKind
 
 TEXTS = ["é", None, "", "a text of more than twelve bytes", "bb", " c "]
@@ -53,8 +60,20 @@ def test_dictionaries_of_what_no_cell_is_stay_as_they_are(values: list[object]) 
         canonical_column(column, FeatureKind.CATEGORICAL, "x")
 
 
-def test_dictionaries_of_numbers_are_numbers() -> None:
-    codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([1.5, 2.5]))
-    np.testing.assert_array_equal(
-        canonical_column(pa.chunked_array([codes]), FeatureKind.NUMERIC, "x"), [2.5, np.nan, 1.5]
-    )
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+@pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
+def test_a_float_array_is_pyarrows_own(count: int, missing: float) -> None:
+    rows = np.random.default_rng(count)
+    numbers = np.where(rows.random(count) < missing, np.nan, rows.normal(size=count))
+    made = float_array(numbers)
+    made.validate(full=True)
+    assert made.equals(pa.array(numbers, from_pandas=True))
+    assert made.null_count == np.isnan(numbers).sum()
+    np.testing.assert_array_equal(floats(made), numbers)
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], [None], ["é", None, "", "bcd"] * 5])
+def test_texts_are_pyarrows_own(texts: list[str | None]) -> None:
+    made = text_array(texts)
+    made.validate(full=True)
+    assert made.equals(pa.array(texts, pa.string()))

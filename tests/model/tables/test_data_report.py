@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from murho.model.tables.data_report import report_lines
+import numpy as np
+import pytest
+
+from murho.model.tables.data_report import leak_suspects, report_lines, share_told
 from murho.model.tables.files import read_table
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
 from tests.support import ROOT
@@ -20,3 +24,104 @@ def test_the_page_shows_the_report_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "used.csv").write_text(file)
     prepared = prepare_table(read_table(tmp_path / "used.csv"), "price", make_options({}))
     assert "\n".join(report_lines(prepared.report(), "used.csv")) + "\n" == report
+
+
+N = 400
+GENERATOR = np.random.default_rng(0)
+TARGETS = np.exp(GENERATOR.normal(size=N))
+OTHER = GENERATOR.normal(size=N)
+
+
+def schema_of(target: str, **kinds: FeatureKind) -> Schema:
+    features = (Feature(name, kind, None, True, None, None, ()) for name, kind in kinds.items())
+    return Schema(tuple(features), Target(target, None), {})
+
+
+def suspects(target: str = "y", **columns: Any) -> dict[str, str]:
+    columns = {"other": OTHER, **columns}
+    kinds = {
+        name: FeatureKind.CATEGORICAL if column.dtype == object else FeatureKind.NUMERIC
+        for name, column in columns.items()
+    }
+    found = leak_suspects(columns, schema_of(target, **kinds), TARGETS)
+    return {suspect.column: suspect.message for suspect in found}
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (TARGETS, "is the target, maybe in another unit"),
+        (np.where(np.arange(N) == 7, 0.0, TARGETS), "equals the target in 99.75 % of the rows that have it"),
+        (TARGETS * 2.0 - 3.0, "is the target, maybe in another unit"),
+        (np.log(TARGETS) * 3.0, "alone tells 99."),
+        (TARGETS + 1e-3 * GENERATOR.normal(size=N), "alone tells 99."),
+        (np.where(np.arange(N) % 3 == 0, np.nan, TARGETS), "equals the target in 100 % of the rows that have it"),
+    ],
+)
+def test_a_feature_that_tells_the_target_is_named(column: Any, reason: str) -> None:
+    found = suspects(c=column)
+    assert list(found) == ["c"]
+    assert reason in found["c"]
+    assert "if it is not known when the target is asked for, give --ignore c" in found["c"]
+
+
+def test_a_category_that_tells_the_target_is_named() -> None:
+    codes = np.array([f"k{rank // 4}" for rank in np.argsort(np.argsort(TARGETS))], dtype=object)
+    assert "alone tells" in suspects(c=codes)["c"]
+    assert suspects(c=np.array([f"k{row}" for row in range(N)], dtype=object)) == {}
+
+
+def test_columns_that_add_up_to_the_target_are_named() -> None:
+    found = suspects(casual=TARGETS * 0.3 + OTHER**2, registered=TARGETS * 0.7 - OTHER**2)
+    assert found["casual"].startswith("'casual' and 'registered' add up to the target exactly")
+    assert set(found) == {"casual", "registered"}
+
+
+def test_honest_features_are_no_suspects() -> None:
+    noisy = TARGETS + 0.2 * TARGETS.std() * GENERATOR.normal(size=N)
+    assert suspects(noisy=noisy, rank_of_row=np.arange(N, dtype=float), constant=np.zeros(N)) == {}
+    assert leak_suspects({"only": TARGETS**2}, schema_of("y", only=FeatureKind.NUMERIC), TARGETS) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "suspected"),
+    [
+        ("final_outcome", "sales", True),
+        ("predictedSales", "sales", True),
+        ("log_sales", "sales", True),
+        ("SalesPerDay", "sales", True),
+        ("sales_lag_1", "sales", False),
+        ("previous_sales", "sales", False),
+        ("salesman", "sales", False),
+        ("residual_sugar", "quality", False),
+        ("postcode", "price", False),
+        ("y_position", "y", False),
+    ],
+)
+def test_names_alone_may_be_suspicious(name: str, target: str, suspected: bool) -> None:
+    assert (name in suspects(target, **{name: GENERATOR.normal(size=N)})) is suspected
+
+
+def test_time_is_no_suspect() -> None:
+    days = np.sort(GENERATOR.uniform(size=N))
+    columns = {"day": days, "year": 1950.0 + days, "other": OTHER}
+    kinds = {"day": FeatureKind.DATE, "year": FeatureKind.NUMERIC, "other": FeatureKind.NUMERIC}
+    assert leak_suspects(columns, schema_of("y", **kinds), np.sin(6.0 * days)) == []
+
+
+def test_few_rows_are_suspected_by_name_alone() -> None:
+    columns = {"c": TARGETS[:20], "actual": OTHER[:20]}
+    found = leak_suspects(columns, schema_of("y", **dict.fromkeys(columns, FeatureKind.NUMERIC)), TARGETS[:20])
+    assert [suspect.column for suspect in found] == ["actual"]
+
+
+def test_the_share_told_is_that_of_a_smooth_relation() -> None:
+    """A line with noise of a tenth of its variance; and of cells that come in groups, and names of groups."""
+    x = np.sort(GENERATOR.uniform(size=4000))
+    y = x * np.sqrt(12.0) + np.sqrt(0.1) * GENERATOR.normal(size=4000)
+    groups = np.floor(20.0 * x)
+    for column, ordered in ((x, True), (groups, True), (groups.astype(str).astype(object), False)):
+        assert share_told(column, y, ordered=ordered) == pytest.approx(1.0 / 1.1, abs=0.02)
+    assert share_told(GENERATOR.permutation(x), y, ordered=True) == pytest.approx(0.0, abs=0.05)
+    assert share_told(np.zeros(4000), y, ordered=True) == pytest.approx(0.0, abs=0.05)
+    assert share_told(x.astype(str).astype(object), y, ordered=False) == 0.0

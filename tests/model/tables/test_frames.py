@@ -82,37 +82,9 @@ def test_tables_and_record_batches_of_pyarrow_are_frames_too() -> None:
         assert table_from_frame(frame, ["a", "b"]).equals(table)
 
 
-def test_categories_of_polars_are_categories() -> None:
-    views = pa.array(["u", "4"], pa.string_view())
-    column = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint32()), views)])
-    table = table_from_frame(pa.table({"view": column, "plain": [1, 2, 3]}), ["a", "b"])
-    plan = plan_of(table)
-    assert kinds_of(plan) == {"a": FeatureKind.CATEGORICAL, "b": FeatureKind.NUMERIC}
-    assert columns_from_table(table, plan.schema)["a"].tolist() == ["u", None, "4"]
-
-
 def test_arrays_lists_and_series_are_no_frames() -> None:
     for data in (np.zeros((2, 2)), [[0.0], [1.0]], pd.Series([1.0]), pa.chunked_array([[1.0]])):
         assert not is_frame(data)
-
-
-def test_columns_without_names_get_names_by_position() -> None:
-    table = table_from_frame(pd.DataFrame(np.eye(2)), unnamed(2))
-    assert table.column_names == ["x0", "x1"]
-    assert table.column("x1").to_pylist() == [0.0, 1.0]
-
-
-def test_counters_of_rows_stay_numeric_and_texts_are_inferred() -> None:
-    frame = pd.DataFrame(
-        {
-            "counter": np.arange(30),
-            "month": ["2020-01-01", "2020-02-01"] * 15,
-            "name": [f"n{i}" for i in range(30)],
-        }
-    )
-    plan = plan_of(table_from_frame(frame, list(frame.columns)))
-    assert kinds_of(plan) == {"counter": FeatureKind.NUMERIC, "month": FeatureKind.DATE}
-    assert plan.schema.left_out == {"name": "it identifies rows: 30 of its 30 texts are different"}
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Which targets are classes, which classes they have, and what is said of targets that can't be used."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
@@ -7,24 +9,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import Encoder, with_schema
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import (
     ColumnPlan,
+    class_codes,
+    classes_of,
     columns_from_table,
+    holds_classes,
+    labels_from_table,
     make_schema,
     plan_columns,
+    read_targets,
+    row_weights,
     target_from_table,
 )
-from tests.support import ROOT, write_table
+from tests.model.conftest import make_table
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 CARS = ROOT / "examples" / "cars.csv"
 
@@ -115,14 +123,6 @@ def test_kinds_are_inferred_from_the_whole_column(cells: Any, kind: str) -> None
     assert kind_of(cells) == kind
 
 
-def test_arrow_dictionaries_are_categories() -> None:
-    table = table_of(3).append_column("c", pa.array(["a", None, "b"]).dictionary_encode())
-    plan = plan_columns(table, "y")
-    feature = plan.schema.features[-1]
-    assert (feature.name, feature.kind, feature.missing) == ("c", FeatureKind.CATEGORICAL, True)
-    assert columns_from_table(table, plan.schema)["c"].tolist() == ["a", None, "b"]
-
-
 def test_a_declared_kind_overrules_the_inferred_one() -> None:
     assert kind_of(range(40), overrides={"c": ColumnOverride(FeatureKind.NUMERIC)}) == "numeric"
     assert kind_of(["4", "6.0", "8"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
@@ -197,16 +197,8 @@ class TestTarget:
         with pytest.raises(TableError, match=r"'zzz' is not a column of the table\. Its columns are: y, x, c"):
             target_from_table(table_of(c=["a"]), "zzz")
 
-    def test_missing_targets_are_nan(self) -> None:
-        assert np.array_equal(
-            target_from_table(table_of(3, c=["1.5", None, "2"]), "c"), [1.5, np.nan, 2], equal_nan=True
-        )
-
 
 class TestOptions:
-    def test_ignored_columns_are_left_out(self) -> None:
-        assert plan_columns(table_of(c=["a", "b"]), "y", ignore=["c"]).schema.left_out == {"c": "ignored"}
-
     def test_unknown_columns_are_refused(self) -> None:
         with pytest.raises(OptionError, match=r"the ignored column 'Orign' is not .*: did you mean 'Origin'"):
             plan_columns(read_table(CARS), "Miles_per_Gallon", ignore=["Orign"])
@@ -299,29 +291,6 @@ class TestColumns:
             columns_from_table(pa.table({"x": [1.0], "other": [[1]]}), plan.schema)
         assert set(columns_from_table(table.append_column("other", [[[1]] * 4]), plan.schema)) == {"x", "c"}
 
-    @given(
-        numbers=st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8),
-        chunk=st.integers(1, 8),
-    )
-    def test_chunks_change_nothing(self, numbers: list[float | None], chunk: int) -> None:
-        texts = [None if number is None else repr(number) for number in numbers]
-        chunks = [texts[start : start + chunk] for start in range(0, len(texts), chunk)]
-        columns = columns_from_table(
-            pa.table({"c": pa.chunked_array(chunks, pa.string())}), schema_of(c=FeatureKind.NUMERIC)
-        )
-        expected = [np.nan if number is None else number for number in numbers]
-        np.testing.assert_array_equal(columns["c"], expected)
-
-    def test_formats_agree(self, tmp_path: Path) -> None:
-        table = read_table(CARS)
-        plan = plan_columns(table, "Miles_per_Gallon")
-        columns = columns_from_table(table, plan.schema)
-        typed = {name: column for name, column in columns.items() if name != "Year"}
-        write_table(tmp_path / "cars.parquet", {**typed, "Year": table["Year"]})
-        again = columns_from_table(read_table(tmp_path / "cars.parquet"), plan.schema)
-        for name, column in columns.items():
-            np.testing.assert_array_equal(again[name], column)
-
 
 class TestMakeSchema:
     def test_of_many_categories_the_most_frequent_are_kept(self) -> None:
@@ -374,3 +343,93 @@ def test_categories_of_polars_in_arrow_files_are_categories(tmp_path: Path) -> N
     plan = plan_columns(table, "y")
     assert kinds_of(plan) == {"kind": FeatureKind.CATEGORICAL}
     assert columns_from_table(table, plan.schema)["kind"].tolist() == ["a", "b", None] * 8
+
+
+def table(cells: Any) -> pa.Table:
+    return pa.table({"y": cells})
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["yes", "no", "yes"], True),
+        ([True, False, None], True),
+        (["true", "false", "TRUE"], True),
+        (["1", "2.5", "3"], False),
+        ([1, 2, 3], False),
+        ([0.0, 1.0, 1.0], False),
+        (["2020-01-01", "2020-01-02", "2020-01-03"], False),
+    ],
+)
+def test_text_and_truth_values_are_classes_and_numbers_are_not(cells: list[Any], classes: bool) -> None:
+    assert holds_classes(table(cells), "y") is classes
+
+
+def test_labels_are_canonical_and_classes_sorted() -> None:
+    labels = labels_from_table(table([" b", "a", None, "b", ""]), "y")
+    assert labels.tolist() == ["b", "a", None, "b", None]
+    assert classes_of(labels, "y") == ("a", "b")
+    codes = class_codes(labels, ("a", "b"))
+    assert codes[[0, 1, 3]].tolist() == [1.0, 0.0, 1.0]
+    assert np.isnan(codes[[2, 4]]).all()
+
+
+def test_targets_without_two_classes_or_with_too_many_are_refused() -> None:
+    with pytest.raises(TableError, match="'a' in every row"):
+        classes_of(labels_from_table(table(["a", "a", None]), "y"), "y")
+    with pytest.raises(TableError, match="missing in every row"):
+        classes_of(labels_from_table(table(["", None]), "y"), "y")
+    with pytest.raises(TableError, match=r"1,001 different values .* at most 1,000"):
+        classes_of(labels_from_table(table([f"name {number}" for number in range(1001)]), "y"), "y")
+
+
+def test_an_unknown_class_is_named_with_its_row() -> None:
+    with pytest.raises(TableError, match=r"row 2: 'c' is none of the 2 classes .*'a', 'b'"):
+        read_targets(table(["a", "c"]), Target("y", None, ("a", "b")))
+
+
+def _table(weights: list[object]) -> pa.Table:
+    return pa.table({"y": [1.0, 2.0, 3.0], "w": weights})
+
+
+def test_numbers_from_zero_on_are_read_as_they_are() -> None:
+    np.testing.assert_array_equal(row_weights(_table([0, 2, 5]), "w", target="y"), [0.0, 2.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -0.5, 1.0], "column 'w', row 2: the weight .-0.5. is negative"),
+        ([1.0, 1.0, None], "column 'w', row 3: the weight is missing"),
+        ([1.0, float("inf"), 1.0], "column 'w', row 2: inf is not finite"),
+        (["1", "two", "3"], "column 'w', row 2"),
+        ([0.0, 0.0, 0.0], "all weights are zero"),
+    ],
+)
+def test_other_weights_are_refused_by_column_and_row(weights: list[object], message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        row_weights(_table(weights), "w", target="y")
+
+
+@pytest.mark.parametrize(("column", "error", "message"), [("v", TableError, "'v'"), ("y", OptionError, "target")])
+def test_the_column_must_exist_and_not_be_the_target(column: str, error: type[MurhoError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        row_weights(_table([1.0, 1.0, 1.0]), column, target="y")
+
+
+def _schema(table: pa.Table) -> Schema:
+    plan = plan_columns(table, "rent")
+    return make_schema(plan.schema, columns_from_table(table, plan.schema))
+
+
+@pytest.mark.parametrize("cell", ["wide", ""])
+def test_a_bad_cell_is_named_by_its_row_of_the_table_and_matters_in_chosen_rows_alone(cell: str) -> None:
+    table = make_table(rows=40).drop_columns(["district"])
+    schema = _schema(table)
+    size = ["1" if cell is None else str(cell) for cell in table.column("lift").to_pylist()]
+    size[21] = cell
+    bad = table.set_column(table.column_names.index("lift"), "lift", pa.array(size))
+    columns_from_table(bad, schema, rows=np.array([3, 20, 22]))
+    with pytest.raises(TableError, match="column 'lift', row 22: ") as caught:
+        columns_from_table(bad, schema, rows=np.array([3, 20, 21]))
+    assert caught.value.row == 22

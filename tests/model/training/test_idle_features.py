@@ -66,13 +66,6 @@ def test_features_that_tell_nothing_are_left_out_and_the_others_stay(trained: Tr
     }
 
 
-def test_the_training_says_which_features_it_does_without(trained: Trained, notes: Notes) -> None:
-    unread = trained.spec.encoder.unread
-    (line,) = [line for line in notes.lines if "--idle-features keep" in line]
-    assert f"do not depend on {len(unread)} of 15 features" in line
-    assert repr(unread[0]) in line
-
-
 def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_training_rows(
     trained: Trained, tmp_path: Path
 ) -> None:
@@ -87,18 +80,6 @@ def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_tra
     far = {**columns, name: np.full(20, 1e3)}
     assert posterior.predict(far, PredictOptions()).unlike.all()
     assert {warning.feature for warning in posterior.input_warnings(far)} == {name}
-
-
-def test_far_in_an_unread_feature_doubt_grows_all_the_same(trained: Trained) -> None:
-    posterior, name = trained.posterior, trained.spec.encoder.unread[0]
-    columns = columns_from_table(_table(), posterior.schema)
-    near, far = (
-        posterior.predict({**columns, name: np.full(100, value)}, PredictOptions()).epistemic_std
-        for value in (0.0, 50.0)
-    )
-    assert near is not None
-    assert far is not None
-    assert np.median(far) > 1.5 * np.median(near)
 
 
 def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Trained, tmp_path: Path) -> None:
@@ -153,12 +134,6 @@ def test_a_small_gain_is_not_enough(monkeypatch: pytest.MonkeyPatch, better: flo
     tried = [one["unread"] for one in spec.training["candidates"]]
     assert any(tried)
     assert bool(tried[-1]) == kept
-
-
-def test_a_table_of_few_features_that_all_tell_something_keeps_them() -> None:
-    table = _table().select(["left", "right", "shop", "y"])
-    spec = train(table, "y", make_options(QUICK), reporter=Notes()).spec
-    assert spec.encoder.unread == ()
 
 
 @pytest.mark.slow

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import pytest
+from pydantic import Field
 
 from murho.cli.train import read_config
 from murho.model.bbb.network import ACTIVATIONS
@@ -15,7 +16,7 @@ from murho.model.distributions.transforms import TRANSFORMS
 from murho.model.encoding.encoder import ENCODINGS, MIXED
 from murho.model.errors import OptionError
 from murho.model.tables.schema import FeatureKind
-from murho.model.training.options import TrainOptions, make_options
+from murho.model.training.options import TrainOptions, make_options, option_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,11 +75,6 @@ def test_limits_are_those_of_the_network_and_the_noise(values: dict[str, object]
         make_options(more)
 
 
-@pytest.mark.parametrize("choice", get_args(TrainOptions.model_fields["prior"].annotation))
-def test_every_choice_of_a_prior_makes_the_prior_of_that_name(choice: str) -> None:
-    assert make_options({"prior": choice}).make_prior().kind == choice
-
-
 def test_priors_take_their_parameters() -> None:
     assert make_options({}).make_prior() == EmpiricalBayesPrior()
     assert make_options({"prior": "gaussian", "prior_sigma": 2.0}).make_prior() == GaussianPrior(2.0)
@@ -108,3 +104,42 @@ def test_an_unreadable_configuration_is_named(tmp_path: Path) -> None:
     bad.write_text("hidden = [")
     with pytest.raises(OptionError, match=r"bad\.toml: not valid TOML"):
         read_config(bad)
+
+
+class Further(TrainOptions):
+    """An option of every type."""
+
+    whole: int = Field(default=1, ge=1, description="Whole.")
+    closed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="Closed.")
+    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="Share.", json_schema_extra={"unset": "by table size"}
+    )
+    choice: Literal["one", "two", "three"] = Field(default="two", description="Choice.")
+    switch: bool = Field(default=False, description="Switch.")
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(5, 5), description="Widths.")
+    names: tuple[str, ...] = Field(default=(), description="Names.")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("whole", "integer", "Whole.  [at least 1; default: 1]"),
+        ("closed", "integer", "Closed.  [0 to 2^63 - 1]"),
+        ("share", "number", "Share.  [above 0, at most 1; default: by table size]"),
+        ("choice", "string", "Choice.  [one, two or three; default: two]"),
+        ("switch", "boolean", "Switch.  [default: no]"),
+        ("widths", "integers", "Widths.  [each at least 1; default: 5,5]"),
+        ("names", "strings", "Names."),
+    ],
+)
+def test_range_choices_and_default_are_said(name: str, kind: str, said: str) -> None:
+    (text,) = (text for text in option_texts(Further) if text.name == name)
+    assert (text.type, text.help) == (kind, said)
+
+
+def test_every_option_is_described_in_sentences() -> None:
+    texts = option_texts()
+    assert [text.name for text in texts] == list(TrainOptions.model_fields)
+    for text in texts:
+        assert text.description[:1].isupper(), text.name
+        assert text.description.endswith("."), text.name

@@ -18,7 +18,6 @@ from murho.model.bbb.network import Architecture, BayesianNetwork, inputs_read
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
-from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.draws import Draws, make_draws
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.torch_engine import forward
@@ -105,22 +104,6 @@ def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
     assert float(functional.softplus(torch.tensor(PRUNED_RHO)).square()) >= torch.finfo(torch.float32).tiny
 
 
-def test_known_ratios_are_cut_at_a_known_threshold_and_the_ends_of_the_histogram_hold_what_is_beyond() -> None:
-    tensors = {
-        "layers.0.weight.mu": torch.tensor([0.0, -3.0, 0.2, 1e6]).reshape(1, 4, 1),
-        "layers.0.weight.rho": torch.zeros(1, 4, 1),  # sigma is log 2
-        "layers.0.bias.mu": torch.zeros(1, 1, 1),
-        "layers.0.bias.rho": torch.zeros(1, 1, 1),
-    }
-    pruned, done = cut(tensors, Architecture(4, (), 1), 0.5, [])
-    assert pruned["layers.0.weight.mu"].flatten().tolist() == [0.0, -3.0, 0.0, 1e6]
-    assert done.threshold == pytest.approx(0.2 / np.log(2.0))
-    assert (done.histogram["removed"][0], done.histogram["kept"][-1]) == (1, 1)
-    assert (done.histogram["edges"][0], done.histogram["edges"][-1]) == pytest.approx((1e-3, 100.0))
-    held, _ = cut(tensors, Architecture(4, (), 1), 0.5, [0, 3])
-    assert held["layers.0.weight.mu"].flatten().tolist() == pytest.approx([0.0, -3.0, 0.0, 1e6])
-
-
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5, float("nan")])
 def test_a_fraction_out_of_range_is_refused(rent: Posterior, fraction: float) -> None:
     with pytest.raises(OptionError, match="--fraction must lie strictly between 0 and 1"):
@@ -200,14 +183,6 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     answer = cast("Predictive", rent.drawn(rows.encoded, 256, rent.seed).predictive())
     assert before["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
     assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
-
-
-def test_few_rows_judge_but_do_not_calibrate(rooms: Posterior) -> None:
-    table = rooms_table(rows=30, seed=9)
-    pruned = prune(rooms, 0.3, labelled_rows(table, rooms))
-    assert pruned.facts["calibration"] == "kept"
-    assert pruned.posterior.spec.calibration == rooms.spec.calibration
-    assert present(pruned.after)["accuracy"] == evaluate_table(pruned.posterior, table)["accuracy"]
 
 
 def test_a_classifier_is_scored_and_calibrated_anew(rooms: Posterior) -> None:

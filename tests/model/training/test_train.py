@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.errors import TableError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows
+from murho.model.training import rows
 from murho.model.training import train as training
+from murho.model.training.candidates import TimeToFinish
+from murho.model.training.options import QUICK_MEMBERS, default_budget, make_options
+from murho.model.training.rows import HoldingOut
+from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
 from tests.model.maps import calibration_of
-
-if TYPE_CHECKING:
-    from murho.model.bbb.fit import Epoch
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
@@ -37,16 +37,6 @@ def test_two_rows_are_enough_for_an_answer() -> None:
     table = pa.table({"x": [1.0, 2.0], "rent": [10.0, 20.0]})
     answer = train_quickly(table, columns={}).posterior.predict({"x": np.array([1.5])}, PredictOptions())
     assert np.isfinite(answer.mean).all()
-
-
-def test_rows_without_a_target_are_left_out_and_counted() -> None:
-    table = make_table()
-    rent = table.column("rent").to_numpy().copy()
-    rent[:7] = np.nan
-    notes = Notes()
-    trained = train_quickly(table.set_column(4, "rent", pa.array(rent, from_pandas=True)), notes)
-    assert trained.spec.training["left_out_rows"] == 7
-    assert any("7 of 160 rows" in line for line in notes.lines)
 
 
 def test_weights_are_no_feature_and_rows_of_weight_zero_are_left_out() -> None:
@@ -90,14 +80,6 @@ def test_a_weighted_fit_follows_the_weighted_rows() -> None:
     assert raw["n"] == weighted["n"] == 400
 
 
-def test_left_out_columns_are_said_and_stored() -> None:
-    table = make_table().append_column("code", pa.array([f"flat {i}" for i in range(160)]))
-    notes = Notes()
-    trained = train_quickly(table, notes)
-    assert "code" in trained.spec.schema.left_out
-    assert any("'code'" in line for line in notes.lines)
-
-
 def test_fixed_noise_is_in_the_targets_unit() -> None:
     trained = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
     columns = columns_from_table(make_table(rows=5, seed=1), trained.posterior.schema)
@@ -110,19 +92,6 @@ def test_the_same_seed_gives_the_same_checkpoint() -> None:
     first, second = train_quickly(make_table(), seed=3), train_quickly(make_table(), seed=3)
     assert all(torch.equal(tensor, second.posterior.tensors[name]) for name, tensor in first.posterior.tensors.items())
     assert first.spec.metrics == second.spec.metrics
-
-
-def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
-    class Impatient(Notes):
-        def epoch(self, epoch: Epoch) -> None:
-            if epoch.number == 3:
-                raise KeyboardInterrupt
-
-    notes = Impatient()
-    trained = train_quickly(make_table(), notes, noise="auto")
-    assert trained.spec.training["interrupted"] is True
-    assert len(notes.titles) == 1
-    assert np.isfinite(trained.spec.metrics["nll"])
 
 
 class InterruptedAt(Notes):
@@ -177,30 +146,6 @@ def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: 
         train_quickly(make_table())
 
 
-def test_a_target_that_is_constant_in_training_is_refused() -> None:
-    table = make_table(rows=60)
-    rent = np.zeros(60)
-    rent[split_rows(60, 0).calibration[0]] = 1.0
-    with pytest.raises(TableError, match="same value"):
-        train_quickly(table.set_column(4, "rent", pa.array(rent)), members=1)
-
-
-def test_evaluation_needs_labels(rent: Posterior) -> None:
-    with pytest.raises(TableError, match="rent"):
-        evaluate_table(rent, make_table(rows=20).drop_columns(["rent"]))
-
-
-def test_evaluation_reports_raw_and_calibrated_bands(rent: Posterior) -> None:
-    report = evaluate_table(rent, make_table(rows=300, seed=5))
-    assert report["n"] == 300
-    assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
-    for kind in ("raw", "calibrated"):
-        assert list(report[kind]["coverage"]) == list(report[kind]["width"]) == ["50", "80", "90", "95"]
-        widths = list(report[kind]["width"].values())
-        assert widths == sorted(widths)
-    assert 0.8 < report["calibrated"]["coverage"]["90"] <= 1.0
-
-
 @pytest.mark.slow
 def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
     """A fifth of the rows is held out each time, as the README promises."""
@@ -214,3 +159,68 @@ def test_with_members_every_row_is_learned_from_and_judged() -> None:
     assert trained.spec.training["rows"] == 160
     assert trained.spec.metrics["n"] == 160
     assert calibration_of(trained.spec).rows == 160
+
+
+def test_the_example_row_can_be_asked() -> None:
+    trained = train_quickly(make_table())
+    example = trained.spec.training["example"]
+    assert list(example) == ["size", "district", "lift", "day"]
+    assert isinstance(example["lift"], bool)
+    assert isinstance(example["day"], str)
+
+
+def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    split = split_rows(160, 0)
+    monkeypatch.setattr(rows, "hold_out", lambda *_: HoldingOut(split, {}, ()))
+    target = train_quickly(table, members=1).spec.target
+    rent = table.column("rent").to_numpy()[split.training]
+    assert target.location == pytest.approx(rent.mean())
+    assert target.scale == pytest.approx(rent.std())
+
+
+SMALL = {"epochs": 12, "hidden": (6,)}
+
+
+def test_one_candidate_is_fitted_with_few_members_and_calibrated() -> None:
+    spec = train(make_table(), "rent", make_options(SMALL | {"quick": True}), reporter=Notes()).spec
+    candidates = spec.training["candidates"]
+    assert [one["stage"] for one in candidates] == ["full", "settling"]
+    assert {(one["noise"], one["transform"], one["encoding"]) for one in candidates} == {
+        ("heteroscedastic", "none", "standard")
+    }
+    assert spec.architecture.members == QUICK_MEMBERS
+    assert spec.calibration is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "members"),
+    [({}, 10), ({"quick": True}, 5), ({"quick": True, "members": 10}, 10), ({"quick": True, "members": 3}, 3)],
+)
+def test_a_given_number_of_members_is_kept(given: dict[str, object], members: int) -> None:
+    assert make_options(given).members == members
+
+
+def test_the_default_budget_grows_with_the_table() -> None:
+    assert default_budget(100) == default_budget(1_000) == 48.0
+    assert 48.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 290.0
+    assert default_budget(10**7) == 900.0
+
+
+ROWS = 2_400
+SIXTY = TimeToFinish(60.0, ROWS)
+
+
+@pytest.mark.parametrize(("pace", "seconds"), [(0.1, 12.0), (2.0, 14.6), (9.0, 30.0)])
+def test_a_slower_machine_keeps_back_more_up_to_half(pace: float, seconds: float) -> None:
+    assert SIXTY.kept_back(pace) == pytest.approx(seconds)
+
+
+def test_a_search_that_ends_in_time_leaves_time_for_all_rows() -> None:
+    for pace in (0.5, 1.0, 2.0):
+        assert SIXTY.rows_in_time(60.0 - SIXTY.kept_back(pace), pace, fewest=500) == ROWS
+
+
+def test_fewer_rows_calibrate_where_it_is_late_but_never_too_few() -> None:
+    assert SIXTY.rows_in_time(56.0, 2.0, fewest=500) == pytest.approx(1_250, abs=1)
+    assert SIXTY.rows_in_time(90.0, 2.0, fewest=500) == 500

@@ -17,7 +17,6 @@ from torch.nn import functional
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inputs_read, inverse_softplus
 from murho.model.calibration.conformal import POOLED
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares
 from murho.model.distributions.mixtures import WideRule
@@ -25,9 +24,8 @@ from murho.model.errors import FitError, OptionError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import Units, single_rows
-from murho.model.training.options import UpdateOptions, make_options, validated
+from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import labelled_rows
 from murho.model.training.train import train
@@ -37,8 +35,6 @@ from tests.model.maps import calibration_of
 from tests.model.rooms import CLASSES, rooms_table, train_rooms
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from murho.model.bbb.fit import Epoch
     from murho.model.distributions.predictive import Predictive
     from murho.model.training.revisions import LabelledRows, Revised
@@ -220,22 +216,6 @@ def test_more_rows_are_cross_fitted_judged_and_calibrate_with_the_earlier_ones(o
         assert updated.facts[when]["nll"] == pytest.approx(judged.metrics["nll"])
 
 
-@pytest.mark.parametrize("members", [1, 2, 10])
-def test_the_share_of_rows_that_a_member_learns_from_hardly_depends_on_their_number(members: int) -> None:
-    shares = []
-    for count in (10, 20, 21, 49, 50, 99, 100, 1_000):
-        split = split_new_rows(count, 0, members)
-        seen = len(split.training)
-        if split.folds is not None:
-            seen = int((split.folds[0] != 0).sum())
-            further = split_new_rows(count + 1, 0, members).folds
-            assert np.array_equal(present(further)[:, :count], split.folds)
-        shares.append(seen / count)
-    fewest = {1: 0.83, 2: 0.5, 10: 0.8}[members]
-    assert min(shares) >= fewest - 0.05
-    assert max(shares) <= fewest + 0.08
-
-
 def test_the_temperature_falls_from_one_to_that_of_the_training_without_a_jump(old: Posterior) -> None:
     temperatures = [temperature_of(old.spec, rows) for rows in range(1, 2_000)]
     assert (temperatures[0], temperatures[-1]) == pytest.approx((1.0, 0.5), abs=0.002)
@@ -329,15 +309,6 @@ def test_a_pruned_version_is_refused_with_the_one_to_take_instead(rent: Posterio
         _update(prune(rent, 0.5).posterior, _rows(rent, 20))
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [({"epochs": 0}, "--epochs"), ({"learning_rate": 0.0}, "--learning-rate"), ({"seed": 2**63}, "--seed")],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], name: str) -> None:
-    with pytest.raises(OptionError, match=name):
-        validated(UpdateOptions, options)
-
-
 def test_the_progress_ends_although_the_fit_fails(old: Posterior) -> None:
     class Bar(Notes):
         ended = 0
@@ -380,26 +351,6 @@ def test_a_classifier_learns_what_is_new(rooms: Posterior, turned: Revised) -> N
     shares = present(turned.posterior.spec.likelihood.shares)
     assert shares.values == pytest.approx((counts + 1.0) / (counts.sum() + 3.0))
     assert shares.weight < present(rooms.spec.likelihood.shares).weight
-
-
-def test_the_new_version_of_a_classifier_reads_back(turned: Revised, tmp_path: Path) -> None:
-    assert set(turned.facts["before"]) == set(turned.facts["after"]) == {"log_loss", "accuracy", "brier"}
-    again = Posterior.load(write_checkpoint(tmp_path, "rooms", turned.posterior.spec, turned.posterior.tensors))
-    columns = columns_from_table(rooms_table(rows=5, seed=1), again.schema)
-    expected, found = (each.predict(columns, PredictOptions()) for each in (turned.posterior, again))
-    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-8)
-
-
-def test_few_rows_of_a_classifier_leave_the_calibration_and_change_little(rooms: Posterior) -> None:
-    table = rooms_table(rows=6, seed=5)
-    few, judged = _update(rooms, labelled_rows(table, rooms), epochs=60), evaluate_table(rooms, table)
-    assert few.posterior.spec.calibration == rooms.spec.calibration
-    before = present(few.before)
-    assert before["calibrated"]["log_loss"] == before["log_loss"] == pytest.approx(judged["log_loss"], rel=0.05)
-    assert before["accuracy"] == judged["accuracy"]
-    columns = columns_from_table(rooms_table(rows=50, seed=6), rooms.schema)
-    was, now = (each.predict(columns, PredictOptions()).probabilities for each in (rooms, few.posterior))
-    assert np.abs(was - now).mean() < 0.03
 
 
 @pytest.mark.parametrize(("count", "calibration"), [(40, "none"), (60, "made")])

@@ -1,0 +1,102 @@
+"""Quantile scores, and shares of the levels of a category."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.feature_scores import MOST_KNOTS, LevelShares, QuantileScores, normal_cdf, normal_quantile
+from murho.model.errors import CheckpointError
+from murho.model.tables.schema import Feature, FeatureKind
+
+
+def fitted(column: np.ndarray) -> QuantileScores:
+    scores = QuantileScores.fit(column)
+    assert scores is not None
+    return scores
+
+
+def test_knots_begin_and_end_at_the_extremes_and_a_nan_is_no_value() -> None:
+    column = np.append(np.random.default_rng(0).exponential(size=1000), np.nan)
+    scores = fitted(column)
+    assert (scores.values[0], scores.values[-1]) == (np.nanmin(column), np.nanmax(column))
+    assert len(scores.values) <= MOST_KNOTS
+    assert scores.upto[-1] == 1000
+    assert QuantileScores.fit(np.full(3, np.nan)) is None
+
+
+def test_scores_at_the_knots_are_normal_quantiles_of_the_rank() -> None:
+    scores = fitted(np.random.default_rng(0).exponential(size=2001))
+    ranks = (scores.below + scores.upto) / 2.0 / 2001.0
+    np.testing.assert_allclose(normal_cdf(scores.knot_scores * scores.spread + scores.centre), ranks, atol=1e-12)
+    assert abs(scores.centre) < 0.01
+    assert scores.spread == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("values", [2, 5, 30])
+def test_values_of_a_feature_with_few_values_are_drawn_in_their_shares(values: int) -> None:
+    column = np.random.default_rng(0).integers(0, values, 500).astype(np.float64)
+    grid = normal_quantile((np.arange(5000) + 0.5) / 5000)
+    drawn, counts = np.unique(fitted(column).at(grid), return_counts=True)
+    expected, shares = np.unique(column, return_counts=True)
+    np.testing.assert_array_equal(drawn, expected)
+    np.testing.assert_allclose(counts / 5000, shares / 500, atol=1e-3)
+
+
+def test_values_of_a_continuous_feature_have_its_distribution_and_stay_in_its_range() -> None:
+    column = np.random.default_rng(0).gamma(2.0, size=3000)
+    drawn = fitted(column).at(normal_quantile((np.arange(3000) + 0.5) / 3000))
+    np.testing.assert_allclose(drawn, np.sort(column), rtol=0.05, atol=0.03)
+    assert drawn.min() >= column.min()
+    assert fitted(column).at(np.array([-40.0, 40.0])).tolist() == [column.min(), column.max()]
+
+
+def test_a_spike_keeps_its_share() -> None:
+    column = np.concatenate([np.zeros(400), np.random.default_rng(0).exponential(size=600)])
+    drawn = fitted(column).at(normal_quantile((np.arange(1000) + 0.5) / 1000))
+    assert (drawn == 0.0).mean() == pytest.approx(0.4, abs=0.01)
+
+
+KIND = Feature("kind", FeatureKind.CATEGORICAL, None, True, None, None, ("A", "B", "C", "D"))
+LIFT = Feature("lift", FeatureKind.BOOLEAN, None, False, 0.0, 1.0, ())
+COLUMN = np.array(["A"] * 50 + ["B"] * 30 + ["C"] * 18 + ["D"] * 2 + [None] * 5, dtype=object)
+
+
+def fitted_level_shares() -> LevelShares:
+    shares = LevelShares.fit(KIND, COLUMN)
+    assert shares is not None
+    return shares
+
+
+def test_shares_are_of_the_rows_with_a_value_and_rare_levels_have_no_indicator() -> None:
+    assert fitted_level_shares().shares.tolist() == [0.5, 0.3, 0.18, 0.02]
+    assert fitted_level_shares().indicated.tolist() == [1, 2]
+
+
+def test_indicators_are_standardised_and_unknown_where_the_level_is() -> None:
+    shares = fitted_level_shares()
+    codes = shares.codes(COLUMN)
+    indicators = shares.indicators(codes, shares.indicated)
+    assert np.nanmean(indicators, axis=0) == pytest.approx(0.0, abs=1e-12)
+    assert np.nanstd(indicators, axis=0) == pytest.approx(1.0)
+    assert np.isnan(indicators[-5:]).all()
+    unseen = shares.indicators(shares.codes(np.array(["E"], dtype=object)), shares.indicated)
+    assert np.isnan(unseen).all()
+
+
+def test_codes_turn_back_into_cells() -> None:
+    shares = fitted_level_shares()
+    assert shares.column(shares.codes(COLUMN[:100])).tolist() == COLUMN[:100].tolist()
+    lift = LevelShares.fit(LIFT, np.array([0.0, 1.0, 1.0]))
+    assert lift is not None
+    assert lift.column(lift.codes(np.array([1.0, 0.0]))).tolist() == [1.0, 0.0]
+    assert lift.codes(np.array([np.nan])).tolist() == [-1]
+
+
+def test_json_gives_the_same_counts_back_and_others_are_refused() -> None:
+    again = LevelShares.from_json(fitted_level_shares().to_json())
+    np.testing.assert_array_equal(again.counts, fitted_level_shares().counts)
+    assert again.levels == KIND.categories
+    with pytest.raises(CheckpointError, match=r"here\.counts\[0\]: expected less than or equal to"):
+        LevelShares.from_json(fitted_level_shares().to_json() | {"counts": [2**70, 2, 3, 4]}, "here")
+    assert LevelShares.fit(KIND, np.array([None], dtype=object)) is None

@@ -1,0 +1,186 @@
+"""Inputs that are zero within the training range and grow beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
+from murho.model.encoding.ranges import Continuation, Ranges
+from murho.model.encoding.transforms import Scale, Standard
+from murho.model.errors import CheckpointError
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
+from tests.model.conftest import make_table
+
+
+def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_sides() -> None:
+    table = make_table()
+    plan = plan_columns(table, "rent")
+    columns = columns_from_table(table, plan.schema)
+    schema = make_schema(plan.schema, columns)
+    encoder = Encoder.fit(schema, columns)
+    where = [index for index, name in enumerate(encoder.names) if name.endswith("beyond the training rows")]
+    assert [encoder.names[index] for index in where] == [
+        "size beyond the training rows",
+        "day beyond the training rows",
+    ]
+    assert not encoder.encode(columns).inputs[:, where].any()
+
+    size = schema.features[0]
+    assert size.minimum is not None
+    assert size.maximum is not None
+    std = np.nanstd(columns["size"])
+    rows = {name: column[:4].copy() for name, column in columns.items()}
+    rows["size"] = np.array([size.minimum - 2 * std, size.maximum, size.maximum + 3 * std, np.nan])
+    np.testing.assert_allclose(encoder.encode(rows).inputs[:, where[0]], [-2.0, 0.0, 3.0, 0.0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODINGS))
+@pytest.mark.parametrize("slipped", [False, True])
+def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_not(
+    encoding: str, *, slipped: bool
+) -> None:
+    table = make_table()
+    if slipped:
+        size = table.column("size").to_numpy().copy()
+        size[7] = 60_000.0
+        table = table.set_column(0, "size", pa.array(size, from_pandas=True))
+    plan = plan_columns(table, "rent")
+    columns = columns_from_table(table, plan.schema)
+    schema = make_schema(plan.schema, columns)
+    encoder = Encoder.fit(schema, columns, encoding=encoding)
+    lower, upper = encoder.training_range
+    encoded = encoder.encode(columns).inputs
+    assert ((lower <= encoded) & (encoded <= upper)).all()
+
+    def is_within(change: dict[str, object]) -> bool:
+        row = {name: column[:1].copy() for name, column in columns.items()}
+        for name, value in change.items():
+            row[name] = np.array([value], dtype=columns[name].dtype)
+        alone = encoder.encode(row)
+        assert alone.beyond[0] == ((alone.inputs[0] < lower) | (upper < alone.inputs[0])).any()
+        return not alone.beyond[0]
+
+    size_feature, day = schema.features[0], schema.features[3]
+    assert size_feature.minimum is not None
+    assert day.maximum is not None
+    assert is_within({"size": size_feature.minimum, "day": day.maximum})
+    assert is_within({"size": np.nan})
+    assert not is_within({"size": size_feature.minimum - 1.0})
+    assert not is_within({"day": day.maximum + 10.0})
+    assert not is_within({"district": "elsewhere"})
+
+
+def test_columns_that_no_training_row_moves_are_named() -> None:
+    table = make_table()
+    plan = plan_columns(table, "rent")
+    columns = columns_from_table(table, plan.schema)
+    encoder = Encoder.fit(make_schema(plan.schema, columns), columns)
+    assert [encoder.names[number] for number in encoder.zero_in_training] == [
+        "district is unseen",
+        "size beyond the training rows",
+        "day beyond the training rows",
+    ]
+    size = columns["size"].copy()
+    size[7] = 60_000.0  # moves "size beyond the training rows"
+    columns = {**columns, "size": size}
+    encoder = Encoder.fit(make_schema(plan.schema, columns), columns)
+    assert [encoder.names[number] for number in encoder.zero_in_training] == [
+        "district is unseen",
+        "day beyond the training rows",
+    ]
+
+
+def test_a_bounded_number_has_no_distance_and_is_bounded_after_a_round_trip() -> None:
+    pixel = Feature("pixel", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=255.0, categories=())
+    features = (pixel, replace(pixel, name="size"))
+    schema = Schema(features, Target("digit", None), {})
+    parts = (Standard(features[0], Scale(0.0, 126.0), bounded=True), Standard(features[1], Scale(0.0, 126.0)))
+    encoder = Encoder(schema, "standard", parts)
+    assert encoder.names == ("pixel", "size", "size beyond the training rows")
+    columns = {name: np.array([0.0, 252.0]) for name in ("pixel", "size")}
+    np.testing.assert_array_equal(encoder.encode(columns).inputs, [[0.0, 0.0, 0.0], [2.0, 2.0, 0.0]])
+    assert Encoder.from_json(with_schema(encoder.to_json(), schema.to_json())) == encoder
+
+
+VALUES = np.linspace(0.0, 4.0, 81)
+HALF = Continuation(0.5, 1.0, 2.0)
+
+
+def encoder_of(encoding: str = "standard") -> Encoder:
+    feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=4.0, categories=())
+    return Encoder.fit(Schema((feature,), Target("y", None), {}), {"x": VALUES}, encoding=encoding)
+
+
+def seen(values: np.ndarray, rule: Continuation) -> np.ndarray:
+    """What the network sees of values."""
+    return np.asarray(Ranges.of(encoder_of().parts, {"x": rule}).measure({"x": values})[1]["x"])
+
+
+def test_a_share_of_the_excess_is_seen_up_to_the_depth_of_each_side() -> None:
+    values = np.array([-9.0, -0.5, 0.0, 3.0, 4.0, 5.0, 6.0, 99.0, np.inf, np.nan])
+    expected = [-0.5, -0.25, 0.0, 3.0, 4.0, 4.5, 5.0, 5.0, 5.0, np.nan]
+    np.testing.assert_array_equal(seen(values, HALF), expected)
+
+
+@given(st.floats(0.0, 4.0), st.floats(0.0, 1.0))
+def test_within_the_range_every_value_is_seen_as_it_is_to_the_last_bit(value: float, share: float) -> None:
+    values = np.array([value, 9.0])
+    assert seen(values, Continuation(share, 1.0, 1.0))[0] == value
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_distance_is_that_of_the_value_itself(encoding: str) -> None:
+    plain = encoder_of(encoding)
+    encoder = replace(plain, continuations={"x": HALF})
+    far, near = ({"x": np.array([value, 1.0])} for value in (5.0, 4.5))
+    (distance,) = encoder.range_distance_columns
+    inputs = [column for column in range(encoder.width) if column != distance]
+    np.testing.assert_array_equal(encoder.encode(far).inputs[:, inputs], plain.encode(near).inputs[:, inputs])
+    np.testing.assert_array_equal(encoder.encode(far).inputs[:, distance], plain.encode(far).inputs[:, distance])
+    np.testing.assert_array_equal(encoder.encode({"x": VALUES}).inputs, plain.encode({"x": VALUES}).inputs)
+
+
+def test_the_distance_of_a_number_counts_up_to_its_limit_on_both_sides() -> None:
+    plain = encoder_of()
+    encoder = replace(plain, continuations={"x": replace(HALF, furthest=1.5)})
+    (distance,) = encoder.range_distance_columns
+    std = float(VALUES.std())
+    rows = {"x": np.array([-9.0, -0.5, 2.0, 4.0 + 1.4 * std, 4.0 + 1.6 * std, 1e9, np.inf])}
+    expected = [-1.5, -0.5 / std, 0.0, 1.4, 1.5, 1.5, 1.5]
+    np.testing.assert_allclose(encoder.encode(rows).inputs[:, distance], expected, rtol=1e-6)
+    inputs = [column for column in range(encoder.width) if column != distance]
+    unlimited = replace(plain, continuations={"x": HALF})
+    np.testing.assert_array_equal(encoder.encode(rows).inputs[:, inputs], unlimited.encode(rows).inputs[:, inputs])
+    np.testing.assert_array_equal(encoder.encode({"x": VALUES}).inputs, plain.encode({"x": VALUES}).inputs)
+
+
+def test_they_survive_json() -> None:
+    plain = encoder_of()
+    for each in (HALF, replace(HALF, furthest=1.5)):
+        encoder = replace(plain, continuations={"x": each})
+        assert Encoder.from_json(with_schema(encoder.to_json(), encoder.schema.to_json())) == encoder
+
+
+@pytest.mark.parametrize(
+    ("continuations", "message"),
+    [
+        ([], "encoder.continuations"),
+        ({"x": {"share": 0.5}}, "encoder.continuations.x"),
+        ({"x": HALF.to_json() | {"share": 1.5}}, "encoder.continuations.x.share"),
+        ({"x": HALF.to_json() | {"above": -1.0}}, "encoder.continuations.x.above"),
+        ({"x": HALF.to_json() | {"below": None}}, "encoder.continuations.x.below"),
+        ({"x": HALF.to_json() | {"furthest": -1.0}}, "encoder.continuations.x.furthest"),
+    ],
+)
+def test_broken_ones_are_refused_by_field(continuations: object, message: str) -> None:
+    encoder = encoder_of()
+    data = encoder.to_json() | {"continuations": continuations}
+    with pytest.raises(CheckpointError, match=message):
+        Encoder.from_json(with_schema(data, encoder.schema.to_json()), "encoder")

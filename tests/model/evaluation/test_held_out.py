@@ -1,0 +1,328 @@
+"""Calibration and scores of held-out rows by members that have not seen them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from murho.model.bbb.likelihood import NOISE_FLOOR
+from murho.model.bbb.network import inverse_softplus
+from murho.model.bbb.numbers import HeteroscedasticNoise
+from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.row_answers import DrawnRows
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoded
+from murho.model.evaluation import judging
+from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
+from murho.model.evaluation.judging import judge_encoded
+from murho.model.evaluation.numbers import JudgedNumbers
+from murho.model.evaluation.rows import RowWeights
+from murho.model.evaluation.summary import summary
+from murho.model.predictive.plans import TargetModel
+from murho.model.predictive.torch_engine import TorchEngine
+from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.splits import HeldOut, split_rows
+from tests.model.conftest import make_table, train_quickly
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.distributions.predictive import Predictive
+
+
+Rows = tuple[Encoded, np.ndarray]
+
+
+def calibrate_and_score(*arguments: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
+    calibrated = calibrate_held_out(*arguments, **options)
+    return calibrated.conformal, calibrated.metrics
+
+
+def labelled(rent: Posterior, rows: int) -> Rows:
+    table = make_table(rows=rows, seed=4)
+    return rent.encoder.encode(columns_from_table(table, rent.schema)), table.column("rent").to_numpy().copy()
+
+
+def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[int, set[Sequence[int] | None]] = {}
+    real = Posterior.drawn
+    encoded, targets = labelled(rent, 60)
+
+    def spy(
+        self: Posterior, rows: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None
+    ) -> DrawnRows:
+        for row in rows.inputs:
+            (number,) = np.flatnonzero((encoded.inputs == row).all(axis=1))
+            asked.setdefault(int(number), set()).add(members)
+        return real(self, rows, samples, seed, members=members)
+
+    monkeypatch.setattr(Posterior, "drawn", spy)
+    groups = split_rows(60, 0, members=2).held_out(2)
+    conformal, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
+    assert asked == {int(row): {group.members} for group in groups for row in group.rows}
+    assert {group.members for group in groups} == {(0,), (1,)}
+    assert conformal is not None
+    assert conformal.rows == report["n"] == 60
+    assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
+
+
+def test_without_calibrating_groups_there_is_no_map_and_the_posterior_scores_with_its_own(rent: Posterior) -> None:
+    encoded, targets = labelled(rent, 30)
+    groups = [HeldOut(np.arange(30), None)]
+    conformal, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=[])
+    assert conformal is None
+    found = judge_encoded(rent, encoded, targets, SAMPLES).report()
+    assert report["calibrated"]["coverage"] == found["calibrated"]["coverage"]
+    bare = Posterior(replace(rent.spec, calibration=None), rent.tensors)
+    _, report = calibrate_and_score(bare, encoded, targets, groups, calibrating=[])
+    assert report["calibrated"] is None
+
+
+def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> None:
+    """One group lies far off: a map of the other groups covers none of its rows, a map of all rows would cover some."""
+    encoded, targets = labelled(rent, 60)
+    targets[40:] += 5000.0
+    groups = [HeldOut(np.arange(40), None), HeldOut(np.arange(40, 60), None)]
+    _, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
+    assert report["calibrated"]["coverage"]["90"] == pytest.approx(40.0 / 60.0)
+
+
+def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
+    rows = Encoded.like(np.zeros((3, rent.architecture.inputs), dtype=np.float32))
+    first = cast("Predictive", rent.drawn(rows, 64, 0, members=[0]).predictive()).means
+    both = cast("Predictive", rent.drawn(rows, 128, 0).predictive()).means
+    torch.testing.assert_close(first, both[::2])
+
+
+def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded, targets = labelled(rent, 60)
+    groups = split_rows(60, 0, members=2).held_out(2)
+    _, whole = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
+    monkeypatch.setattr(judging, "MOST_ROWS_PER_PASS", 7)
+    _, parts = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
+    assert parts["nll"] == pytest.approx(whole["nll"], rel=1e-6)
+    assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]
+
+
+def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Posterior) -> None:
+    encoded, targets = labelled(rent, 60)
+    conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(60), None)], calibrating=[0])
+    assert conformal is not None
+    assert (conformal.method, conformal.narrowing) == (SPLIT, None)
+    calibrated = Posterior(replace(rent.spec, calibration=conformal), rent.tensors)
+    found = judge_encoded(calibrated, encoded, targets, SAMPLES).report()
+    for name in ("n", "rmse", "mae", "r2", "nll", "crps"):
+        assert report[name] == pytest.approx(found[name], rel=1e-9)
+    for kind in ("raw", "calibrated"):
+        assert report[kind]["coverage"] == pytest.approx(found[kind]["coverage"])
+        for name in ("width", "interval_score"):
+            assert report[kind][name] == pytest.approx(found[kind][name], rel=5e-3)
+    assert report["members"] == 2
+    assert "judges" not in report
+
+
+def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded, NDArray[np.float64]]:
+    """A stand-in for a posterior: member k predicts a row by its column k and noise 1; targets have noise 1.
+
+    The members' errors are independent, of std 1.
+    """
+    generator = np.random.default_rng(0)
+    truth = generator.standard_normal(rows)
+    encoded = (truth[:, None] + generator.standard_normal((rows, members))).astype(np.float32)
+    target = TargetModel(HeteroscedasticNoise(), Standardisation(Identity(), 0.0, 1.0), None)
+
+    def drawn(rows: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+        chosen = torch.tensor(range(encoded.shape[1]) if members is None else members)
+        means = torch.from_numpy(rows.inputs).double().T[chosen]
+        rho = inverse_softplus(torch.ones_like(means) - NOISE_FLOOR)
+        nowhere = torch.zeros(len(rows), dtype=torch.bool)
+        return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
+
+    stand_in = SimpleNamespace(
+        device=torch.device("cpu"),
+        seed=0,
+        drawn=drawn,
+        architecture=SimpleNamespace(members=members),
+        schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
+        calibration=None,
+    )
+    return cast("Posterior", stand_in), Encoded.like(encoded), truth + generator.standard_normal(rows)
+
+
+def _in_pairs(rows: int, members: int) -> list[HeldOut]:
+    """Groups of rows, each with a pair of judges of its own."""
+    pairs = [(one, two) for one in range(members) for two in range(one)]
+    return [HeldOut(np.arange(number, rows, len(pairs)), pair) for number, pair in enumerate(pairs)]
+
+
+def test_scores_of_all_members_are_estimated_from_two_judges_a_row() -> None:
+    posterior, encoded, targets = _disagreeing()
+    groups = _in_pairs(600, 6)
+    conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(len(groups)))
+    assert conformal is not None
+    posterior.calibration = conformal
+    found = judge_encoded(posterior, encoded, targets, SAMPLES).report()
+    errors = report["standard_errors"]
+    for name in ("rmse", "mae", "nll", "crps"):
+        assert abs(report[name] - found[name]) < 2.0 * errors[name]
+        assert report["judges"][name] - found[name] > 2.0 * errors[name]
+    for kind in ("raw", "calibrated"):
+        for band in ("50", "80", "90", "95"):
+            assert report[kind]["coverage"][band] == pytest.approx(found[kind]["coverage"][band], abs=0.05)
+            assert report[kind]["width"][band] == pytest.approx(found[kind]["width"][band], rel=0.05)
+    assert (report["members"], report["judges"]["members"]) == (6, 2)
+    assert conformal.method == CROSS
+    assert conformal.narrowing is not None
+    assert conformal.narrowing < 0.9
+    assert found["raw"]["coverage"]["90"] - report["judges"]["raw"]["coverage"]["90"] > 0.03
+
+
+def test_one_judge_a_row_leaves_nothing_to_go_by_and_says_so() -> None:
+    posterior, encoded, targets = _disagreeing(members=5)
+    groups = [HeldOut(np.arange(number, 600, 5), (number,)) for number in range(5)]
+    conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(5))
+    assert conformal is not None
+    assert (conformal.method, conformal.narrowing, report["members"]) == (CROSS, 1.0, 1)
+    assert "judges" not in report
+
+
+def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
+    posterior, encoded, targets = _disagreeing()
+    groups = _in_pairs(600, 6)
+    arguments = (posterior, encoded, targets, groups)
+    conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), narrow=False)
+    assert conformal is not None
+    assert conformal.narrowing == 1.0
+    _, of_all = calibrate_and_score(*arguments, calibrating=range(len(groups)))
+    assert report["crps"] == pytest.approx(of_all["judges"]["crps"])
+    # What is printed says whose scores these are.
+    assert (report["members"], report["all_members"]) == (2, posterior.architecture.members)
+    assert "judges" not in report
+    said = summary(report, None)[-2]
+    assert said == f"(scores of the 2 of {posterior.architecture.members} members that have not seen a row)"
+
+
+def test_standard_errors_are_those_of_chance() -> None:
+    """Over many tables, estimates differ from their mean by their standard error."""
+    posterior, encoded, targets = _disagreeing(rows=4_000)
+    parts = [np.arange(start, start + 100) for start in range(0, 4_000, 100)]
+    reports = [
+        calibrate_and_score(posterior, encoded, targets, [HeldOut(part, (0, 1))], calibrating=())[1] for part in parts
+    ]
+    for name in ("rmse", "crps"):
+        spread = np.std([report[name] for report in reports])
+        assert np.mean([report["standard_errors"][name] for report in reports]) == pytest.approx(spread, rel=0.35)
+
+
+def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
+    posterior, encoded, targets = _disagreeing(rows=40)
+    encoded, targets = encoded[np.tile(np.arange(40), 4)], np.tile(targets, 4)
+    groups = [HeldOut(np.arange(160), (0, 1))]
+    once, _ = calibrate_and_score(
+        posterior, encoded[:40], targets[:40], [HeldOut(np.arange(40), (0, 1))], calibrating=[0]
+    )
+    conformal, report = calibrate_and_score(
+        posterior, encoded, targets, groups, calibrating=[0], units=np.tile(np.arange(40), 4)
+    )
+    _, wrong = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0])
+    assert report["standard_errors"]["crps"] == pytest.approx(2.0 * wrong["standard_errors"]["crps"], rel=0.02)
+    assert once is not None
+    assert conformal is not None
+    assert conformal.nominal[-1] == pytest.approx(once.nominal[-1])
+
+
+def test_an_earlier_map_is_pooled_with_the_rows() -> None:
+    posterior, encoded, targets = _disagreeing(rows=30)
+    earlier = fit_conformal_map(3.0 * np.random.default_rng(0).standard_normal(500))
+    groups = [HeldOut(np.arange(30), (0, 1))]
+    conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0], earlier=earlier)
+    assert conformal is not None
+    assert (conformal.method, conformal.rows) == (POOLED, 530)
+    assert report["calibrated"]["coverage"]["90"] > 0.95  # no longer right for these rows by construction
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
+    trained = train_quickly(make_table(), members=members)
+    rows, metrics = trained.evidence.held_out, trained.spec.metrics
+    assert isinstance(rows, JudgedNumbers)
+    assert sorted(rows.rows.tolist()) == list(range(160)) or members == 1
+    np.testing.assert_array_equal(rows.targets, trained.evidence.targets[rows.rows])
+    assert list(rows.bands) == ["raw", "calibrated"]
+    for kind, bands in rows.bands.items():
+        covered = metrics[kind]["coverage"]["90"]
+        assert np.mean(np.abs(2.0 * bands.pit - 1.0) <= 0.9) == pytest.approx(covered, abs=0.013)
+        lower, upper = rows.mean + bands.ends[:, 4:6].T
+        assert np.mean(upper - lower) == pytest.approx(metrics[kind]["width"]["90"], rel=1e-6)
+        inside = (rows.targets >= lower) & (rows.targets <= upper)
+        assert inside.mean() == pytest.approx(covered, abs=0.03)
+    assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)
+
+
+def test_without_calibration_there_are_raw_bands_alone() -> None:
+    trained = train_quickly(make_table(30))
+    assert trained.spec.calibration is None
+    assert isinstance(trained.evidence.held_out, JudgedNumbers)
+    assert list(trained.evidence.held_out.bands) == ["raw"]
+
+
+def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> NumbersByJudges:
+    """Rows of which only the sizes of normal scores are known: under single judges ``[n]``, and under all of them."""
+    rows = len(together)
+    nothing = np.zeros(rows)
+    of_rows = JudgedNumbers(
+        rows=np.arange(rows), targets=nothing, doubt=nothing, mean=nothing, values={"reach": together}, bands={}
+    )
+    return NumbersByJudges(
+        together=of_rows,
+        alone={"reach": alone},
+        scores=together,
+        percentiles=np.zeros((rows, 1)),
+        outside=np.zeros(rows, dtype=np.bool_),
+        judges=np.full(rows, judges),
+        members=members,
+    )
+
+
+def _mixture_scores(targets: np.ndarray, means: np.ndarray) -> np.ndarray:
+    heights = torch.special.ndtr(torch.from_numpy(targets - means)).mean(dim=0)
+    scores: np.ndarray = torch.special.ndtri(heights.clamp(1e-9, 1.0 - 1e-9)).numpy()
+    sizes: np.ndarray = np.abs(scores)
+    return sizes
+
+
+@pytest.mark.parametrize(("rows", "least", "most"), [(20_000, 0.0, 0.1), (900, -0.1, 0.2)])
+def test_narrowed_bands_cover_nearly_as_promised(rows: int, least: float, most: float) -> None:
+    """Limits of the share of over-coverage that remains when bands fitted to two members serve ten."""
+    generator = np.random.default_rng(1)
+    targets, means = generator.normal(0.0, 1.0, 20_000), generator.normal(0.0, 0.7, (10, 20_000))
+    alone = np.mean([np.minimum(_mixture_scores(targets, means[[number]]), 3.0) for number in range(2)], axis=0)
+    pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)
+    judged = _judged(alone[:rows], np.minimum(pair[:rows], 3.0), 2, 10)
+    factor = judged.narrowing(RowWeights.of(rows))
+    assert factor is not None
+    reach = float(np.quantile(pair, 0.9))
+    covered_by_pairs = np.mean(everybody <= reach)
+    covered = np.mean(everybody <= factor * reach)
+    assert least <= (covered - 0.9) / (covered_by_pairs - 0.9) < most
+
+
+def test_members_that_agree_leave_no_room_to_narrow() -> None:
+    sizes = np.abs(np.random.default_rng(0).standard_normal(100))
+    assert _judged(sizes, sizes, 2, 10).narrowing(RowWeights.of(100)) == 1.0
+
+
+@pytest.mark.parametrize("judges", [1, 2])
+def test_where_the_judges_alone_are_described_nothing_is_extrapolated(judges: int) -> None:
+    sizes = np.abs(np.random.default_rng(0).standard_normal(100))
+    judged = _judged(2.0 * sizes, sizes, judges, judges)
+    assert judged.narrowing(RowWeights.of(100)) is None
+    np.testing.assert_array_equal(judged.extrapolated()["reach"], sizes)

@@ -1,0 +1,249 @@
+"""The distribution of classes says what the posterior says, in the caller's order of the classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.python.answers import VALUES_AT_ONCE, ClassDistribution, NumberDistribution
+from murho.model.tables.schema_inference import columns_from_table
+from tests.model.conftest import make_table
+from tests.model.python.conftest import asked, flats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from murho.model.checkpoint.posterior import Posterior
+
+
+def test_it_says_what_the_posterior_says(districts: ClassDistribution, quarter: Posterior) -> None:
+    options = PredictOptions(64, percentiles=(5.0, 95.0), coverage=0.8, draws=True)
+    answer = quarter.predict(columns_from_table(flats(), quarter.schema), options)
+    assert districts.classes.tolist() == ["east", "north", "west"]
+    np.testing.assert_array_equal(districts.probabilities, answer.probabilities)
+    np.testing.assert_array_equal(districts.epistemic(), answer.epistemic_std)
+    np.testing.assert_array_equal(districts.entropy(), answer.entropy)
+    np.testing.assert_array_equal(districts.epistemic_entropy(), answer.epistemic_entropy)
+    np.testing.assert_allclose(np.stack(districts.interval(), axis=-1), answer.percentiles)
+    np.testing.assert_array_equal(districts.prediction_set(0.8), answer.prediction_set)
+    np.testing.assert_array_equal(districts.functions(), answer.draws)
+    assert districts.calibrated == answer.calibrated
+
+
+def test_probabilities_and_entropies_add_up(districts: ClassDistribution) -> None:
+    probabilities = districts.probabilities
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_allclose(districts.entropy(), -(probabilities * np.log(probabilities)).sum(axis=1))
+    np.testing.assert_allclose(districts.aleatoric_entropy() + districts.epistemic_entropy(), districts.entropy())
+    np.testing.assert_array_equal(districts.probability("west"), probabilities[:, 2])
+    np.testing.assert_array_equal(districts.mode(), districts.classes[probabilities.argmax(axis=1)])
+
+
+def test_classes_may_have_other_names_and_another_order(quarter: Posterior, districts: ClassDistribution) -> None:
+    turned = ClassDistribution(*asked(quarter), np.array([30, 20, 10]), np.array([2, 0, 1]))
+    np.testing.assert_array_equal(turned.probabilities, districts.probabilities[:, [2, 0, 1]])
+    np.testing.assert_array_equal(turned.probability(30), districts.probability("west"))
+    np.testing.assert_array_equal(turned.prediction_set(), districts.prediction_set()[:, [2, 0, 1]])
+    np.testing.assert_array_equal(turned.functions(), districts.functions()[:, :, [2, 0, 1]])
+    np.testing.assert_allclose(turned[2:4].probabilities, turned.probabilities[2:4], rtol=1e-6)
+    assert turned.mode().dtype.kind == "i"
+
+
+def test_samples_have_the_probabilities_of_the_classes(districts: ClassDistribution) -> None:
+    sample = districts.sample(4_000, seed=0)
+    assert sample.shape == (4_000, 12)
+    shares = np.stack([(sample == name).mean(axis=0) for name in districts.classes], axis=1)
+    error = np.sqrt(districts.probabilities * (1.0 - districts.probabilities) / 4_000)
+    assert (abs(shares - districts.probabilities) < 4.0 * error + 1e-9).all()
+    np.testing.assert_array_equal(districts.sample(3, seed=5), districts.sample(3, seed=5))
+
+
+def test_without_draws_there_are_probabilities_alone(quarter: Posterior) -> None:
+    distribution = ClassDistribution(*asked(quarter, samples=0))
+    np.testing.assert_allclose(distribution.probabilities.sum(axis=1), 1.0)
+    assert distribution.sample(2, seed=0).shape == (2, 12)
+    asks: list[Callable[[], Any]] = [
+        distribution.entropy,
+        distribution.epistemic,
+        distribution.interval,
+        distribution.prediction_set,
+        distribution.functions,
+    ]
+    for ask in asks:
+        with pytest.raises(ValueError, match=r"^samples: a whole number, at least 1 for"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (
+            lambda districts: districts.probability("south"),
+            r"'south' is none of the 3 classes \('east', 'north', 'west'\)",
+        ),
+        (lambda districts: districts.prediction_set(90), "^coverage: .*no per cent"),
+        (lambda districts: districts.interval(1.0), "^confidence: "),
+        (lambda districts: districts.sample(True), "^n: a whole number, at least 1, not True"),
+    ],
+)
+def test_what_can_not_be_asked_is_said(
+    districts: ClassDistribution, ask: Callable[[ClassDistribution], Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        ask(districts)
+
+
+def test_it_shows_itself_in_short(districts: ClassDistribution) -> None:
+    assert repr(districts).startswith("<district of 12 rows: ")
+    assert repr(districts).count("%") == 5
+
+
+LEVELS = np.array([0.001, 0.05, 0.5, 0.95, 0.999])[:, None]
+
+
+def test_it_says_what_the_posterior_says_of_a_number(rents: NumberDistribution, rent: Posterior) -> None:
+    options = PredictOptions(64, percentiles=(5.0, 95.0), thresholds=(700.0,))
+    answer = rent.predict(columns_from_table(flats(), rent.schema), options)
+    np.testing.assert_array_equal(rents.mean(), answer.mean)
+    np.testing.assert_allclose(rents.std(), answer.std, rtol=1e-7)
+    np.testing.assert_allclose(rents.epistemic(), answer.epistemic_std, rtol=1e-7)
+    np.testing.assert_allclose(rents.aleatoric(), answer.aleatoric_std, rtol=1e-7)
+    np.testing.assert_allclose(rents.interval(0.9), answer.percentiles.T, rtol=1e-6)
+    np.testing.assert_allclose(rents.sf(700.0), answer.exceedance[:, 0], rtol=1e-6)
+    assert rents.calibrated
+
+
+def test_spreads_add_up(rents: NumberDistribution) -> None:
+    np.testing.assert_allclose(rents.var(), rents.epistemic() ** 2 + rents.aleatoric() ** 2)
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_the_distribution_function_inverts_the_quantiles(rent: Posterior, calibrated: bool) -> None:
+    distribution = NumberDistribution(*asked(rent, calibrated=calibrated))
+    values = distribution.ppf(LEVELS)
+    assert values.shape == (5, 12)
+    assert (np.diff(values, axis=0) > 0.0).all()
+    np.testing.assert_allclose(distribution.cdf(values), np.broadcast_to(LEVELS, values.shape), atol=2e-6)
+    np.testing.assert_allclose(distribution.sf(values) + distribution.cdf(values), 1.0)
+
+
+def test_of_the_function_alone_quantiles_are_those_of_the_draws(rent: Posterior) -> None:
+    distribution = NumberDistribution(*asked(rent, noise=False))
+    np.testing.assert_allclose(distribution.median(), np.median(distribution.functions(), axis=1))
+    np.testing.assert_allclose(distribution.std(), distribution.functions().std(axis=1))
+
+
+def test_values_of_their_own_for_many_rows_are_those_of_each_row_alone(rent: Posterior) -> None:
+    rows = VALUES_AT_ONCE + 6
+    distribution = NumberDistribution(*asked(rent, rows))
+    levels = np.random.default_rng(0).uniform(0.01, 0.99, (2, rows))
+    values = distribution.ppf(levels)
+    for row in (0, 31, rows - 1):
+        np.testing.assert_allclose(distribution[row].ppf(levels[:, [row]])[:, 0], values[:, row], rtol=1e-5)
+    errors = np.abs(distribution.cdf(values) - levels)
+    assert np.quantile(errors, 0.9) < 2e-6
+    assert errors.max() < 5e-5  # single precision, where a row's distribution is steep
+
+
+def test_shapes_are_those_of_broadcasting(rents: NumberDistribution) -> None:
+    assert rents.ppf(0.5).shape == rents.cdf(np.full(12, 500.0)).shape == rents.median().shape == (12,)
+    assert rents.sf([[400.0], [500.0]]).shape == (2, 12)
+    lower, upper = rents.interval([[0.5], [0.9]])
+    assert lower.shape == upper.shape == (2, 12)
+    np.testing.assert_array_equal(rents.interval(0.9), np.stack((lower[1], upper[1])))
+    assert rents[:0].ppf(0.5).shape == (0,)
+
+
+def test_at_the_ends_probabilities_are_0_and_1(rents: NumberDistribution) -> None:
+    values = np.array([[-np.inf], [np.inf], [np.nan]])
+    np.testing.assert_array_equal(rents.cdf(values)[:, 0], [0.0, 1.0, np.nan])
+    np.testing.assert_array_equal(rents.sf(values)[:, 0], [1.0, 0.0, np.nan])
+
+
+def test_samples_are_one_in_each_part_of_equal_probability(rents: NumberDistribution) -> None:
+    sample = rents.sample(40, seed=1)
+    assert sample.shape == (40, 12)
+    parts = np.floor(np.sort(rents.cdf(sample), axis=0) * 40)
+    np.testing.assert_array_equal(parts, np.broadcast_to(np.arange(40)[:, None], parts.shape))
+    np.testing.assert_array_equal(rents.sample(40, seed=1), sample)
+    assert not np.array_equal(rents.sample(40, seed=2), sample)
+    assert rents.sample().shape == (1, 12)
+
+
+def test_samples_have_the_moments_of_the_distribution(rent: Posterior) -> None:
+    distribution = NumberDistribution(*asked(rent, calibrated=False))
+    sample = distribution.sample(4_000, seed=0)
+    np.testing.assert_allclose(sample.mean(axis=0), distribution.mean(), rtol=1e-3)
+    np.testing.assert_allclose(sample.std(axis=0), distribution.std(), rtol=0.02)
+    orders = sample.argsort(axis=0).argsort(axis=0)
+    assert abs(np.corrcoef(orders.T) - np.eye(12)).max() < 0.08  # 5 standard errors
+
+
+def test_functions_are_coherent_between_rows(rents: NumberDistribution) -> None:
+    assert rents.functions().shape == (12, 64)
+    np.testing.assert_allclose(rents[3:5].functions(), rents.functions()[3:5], rtol=1e-5)
+    np.testing.assert_allclose(rents.functions().mean(axis=1), rents.mean(), rtol=1e-6)
+
+
+def test_rows_are_selected_as_in_arrays(rents: NumberDistribution) -> None:
+    mean = rents.mean()
+    for rows in (slice(2, 5), [1, 3], mean > np.median(mean)):
+        np.testing.assert_allclose(rents[rows].mean(), mean[rows], rtol=1e-6)
+    assert len(rents) == 12
+    assert len(rents[-1]) == 1
+
+
+def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
+    table = make_table(rows=3, seed=9)
+    far = table.set_column(0, "size", [[50.0, 9_000.0, 60.0]])
+    distribution = NumberDistribution(rent, far, PredictOptions(samples=64))
+    (warning,) = distribution.warnings
+    assert (warning.row, warning.feature) == (1, "size")
+    assert "9000" in warning.message
+    assert distribution.unlike is not None
+    assert distribution.unlike.tolist() == [False, True, False]
+
+
+def test_without_draws_there_is_a_mean_alone(rent: Posterior) -> None:
+    distribution = NumberDistribution(*asked(rent, samples=0))
+    assert distribution.mean().shape == (12,)
+    assert repr(distribution).startswith("<rent of 12 rows: ")
+    asks: list[Callable[[], Any]] = [
+        distribution.std,
+        distribution.median,
+        distribution.functions,
+        lambda: distribution.cdf(0.0),
+        distribution.sample,
+    ]
+    for ask in asks:
+        with pytest.raises(ValueError, match=r"^samples: a whole number, at least 1 for"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda rents: rents.ppf([0.1, 0.9]), r"^q: a number, or one for each of the 12 rows, .* np\.reshape"),
+        (lambda rents: rents.cdf("a"), "^x: a number, or one for each of the 12 rows, not 'a'"),
+        (lambda rents: rents.ppf(95), "no per cent: 0.95, not 95"),
+        (lambda rents: rents.ppf(0.0), "strictly between 0 and 1$"),
+        (lambda rents: rents.ppf(np.nan), "strictly between 0 and 1$"),
+        (lambda rents: rents.interval(90), "^confidence: "),
+        (lambda rents: rents.sample(0), "^n: a whole number, at least 1, not 0"),
+        (lambda rents: rents.sample(2.5), "^n: "),
+    ],
+)
+def test_what_can_not_be_asked_of_a_number_is_said(
+    rents: NumberDistribution, ask: Callable[[NumberDistribution], Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        ask(rents)
+
+
+def test_it_shows_itself_in_short_as_a_number(rents: NumberDistribution) -> None:
+    assert repr(rents).startswith("<rent of 12 rows: ")
+    assert repr(rents).endswith(", … EUR>")
+    assert " ± " in repr(rents)

@@ -1,0 +1,191 @@
+"""How columns are read, from their cells as a whole: `model.tables.inference`, as `plan_columns` uses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murho.model.errors import TableError
+from murho.model.tables.cells import parse_date
+from murho.model.tables.inference import hints_of_table
+from murho.model.tables.schema import ColumnOverride, Schema
+from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
+
+ROWS = 60
+
+
+def table_of(**columns: Any) -> pa.Table:
+    fill = {name: (list(cells) * ROWS)[:ROWS] for name, cells in columns.items()}
+    return pa.table({"y": [row * 0.5 for row in range(ROWS)], "x": [(row * 7 % 5) / 2 for row in range(ROWS)], **fill})
+
+
+def read(cells: Any, **options: Any) -> tuple[str, str | None, list[Any]]:
+    """Kind, unit and the first three values of a column."""
+    table = table_of(c=cells)
+    plan = plan_columns(table, "y", **options)
+    feature = plan.schema.features[-1]
+    assert feature.name == "c", plan.schema.left_out
+    return str(feature.kind), feature.unit, columns_from_table(table, plan.schema)["c"][:3].tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "unit", "values"),
+    [
+        (["$3,504.00", "$12.50", "-$1.00"], "numeric", "$", [3504.0, 12.5, -1.0]),
+        ([f"${row},000.00" for row in range(1, 61)], "numeric", "$", [1000.0, 2000.0, 3000.0]),
+        (["$1.5M", "$200k", "$3"], "numeric", "$", [1.5e6, 2e5, 3.0]),
+        (["3.504,00 \u20ac", "4 \u20ac", "5"], "numeric", "\u20ac", [3504.0, 4.0, 5.0]),
+        (["12.0%", "3%", "80.5%"], "numeric", "%", [12.0, 3.0, 80.5]),
+        (["1,5", "2,25", "3"], "numeric", None, [1.5, 2.25, 3.0]),
+        (["1.234,5", "7", "8"], "numeric", None, [1234.5, 7.0, 8.0]),
+        (["1,234", "5,678", "900"], "numeric", None, [1234.0, 5678.0, 900.0]),
+        (["0,123", "5,678", "0,9"], "numeric", None, [0.123, 5.678, 0.9]),
+        (["12", "-", "15.5"], "numeric", None, [12.0, None, 15.5]),
+    ],
+)
+def test_everyday_numbers_are_numbers(cells: Any, kind: str, unit: str | None, values: list[float | None]) -> None:
+    found = read(cells)
+    assert found[:2] == (kind, unit)
+    assert found[2] == pytest.approx([np.nan if value is None else value for value in values], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["31/12/2020", "01/02/2020", "05/06/2020"], ["2020-12-31", "2020-02-01", "2020-06-05"]),
+        (["12/31/2020", "01/02/2020", "05/06/2020"], ["2020-12-31", "2020-01-02", "2020-05-06"]),
+        (
+            [f"{row % 28 + 1:02}/{row // 28 + 1:02}/2020" for row in range(60)],
+            ["2020-01-01", "2020-01-02", "2020-01-03"],
+        ),
+        (["01/02/2020", "01/03/2020", "01/04/2020"], ["2020-02-01", "2020-03-01", "2020-04-01"]),
+        (["01.02.2020", "05.06.2020", "7.8.2020"], ["2020-02-01", "2020-06-05", "2020-08-07"]),
+        (
+            ["2020-01-01 10:00:00 UTC", "2020-01-01", "2021-01-01T00:00:00+01:00"],
+            ["2020-01-01T10:00:00Z", "2020-01-01"],
+        ),
+    ],
+)
+def test_dates_are_read_as_the_column_says(cells: Any, values: list[str]) -> None:
+    kind, _, found = read(cells)
+    assert kind == "date"
+    assert found[: len(values)] == [parse_date(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "first"),
+    [
+        (["03/04/2020", "05/06/2021"], {"day_first": True}, parse_date("2020-04-03")),
+        (["03/04/2020", "05/06/2021"], {"day_first": False}, parse_date("2020-03-04")),
+        (["1,234", "5,678"], {"decimal": ","}, 1.234),
+        (["1,234", "5,678"], {"decimal": "."}, 1234.0),
+        (["1.234", "5.678"], {"decimal": ","}, 1234.0),
+        (["1.234", "5.6"], {"decimal": ","}, 1.234),
+    ],
+)
+def test_options_decide_what_the_column_leaves_open(cells: Any, options: dict[str, Any], first: float) -> None:
+    table = table_of(c=cells)
+    hints = hints_of_table(table, **{"decimal": None, "day_first": None} | options)
+    assert read(cells, hints=hints)[2][0] == first
+    assert plan_columns(table, "y", hints=hints).columns["c"].remarks == ()
+
+
+def test_columns_learn_from_each_other_and_say_so() -> None:
+    table = table_of(
+        a=["1.234", "5.678"], b=["1,5", "2"], c=["03/04/2020", "05/06/2020"], d=["31/12/2020"] * 5 + ["1/2/2020"]
+    )
+    plan = plan_columns(table, "y", hints=hints_of_table(table, decimal=None, day_first=None))
+    columns = columns_from_table(table, plan.schema)
+    assert columns["a"][0] == 1234.0
+    assert columns["c"][0] == parse_date("2020-04-03")
+    assert (
+        "'1.234' is read as 1234, as in other columns; if that is wrong, give --decimal '.'"
+        in plan.columns["a"].remarks[0]
+    )
+    assert (
+        "'03/04/2020' is read as 2020-04-03, as in other columns; if that is wrong, give --no-day-first"
+        in plan.columns["c"].remarks[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["12a", "12b", "13c"],
+        ["3 lb", "4 kg", "5 oz"],
+        ["2 years", "3 years", "10+ years", "< 1 year"],
+        ["0.12", "12%", "13%"],
+        ["A1", "B2"],
+        ["10-20", "20-30"],
+        ["2:1", "3:0"],
+        ["1:02:03", "0:00:10", "59:30"],
+        ["3 lb", "4 lb", "5"],
+        ["10:30 AM", "May", "2020 May 3rd"],
+        ["soon", "31/12/2020", "12/31/2020", "late", "never"],
+    ],
+)
+def test_codes_and_mixed_units_stay_categories(cells: list[str]) -> None:
+    assert read(cells)[0] == "categorical"
+
+
+@pytest.mark.parametrize(
+    ("cells", "parts"),
+    [
+        (["31/12/2020", "12/31/2020"], ["'12/31/2020' has the month first", "'31/12/2020' the day first"]),
+        (["1,5", "2.5"], ["'2.5' has a decimal point", "'1,5' a decimal comma"]),
+        ([*["$1"] * 29, "one"], ["row 30", "'one' among numbers with currency '$' (97% of the cells"]),
+    ],
+)
+def test_contradictions_are_named(cells: Any, parts: list[str]) -> None:
+    with pytest.raises(TableError) as caught:
+        plan_columns(table_of(c=cells), "y")
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+def test_durations_and_times_of_arrow_are_seconds() -> None:
+    days = pa.array([86_400_000, None, 1_500], pa.int64()).cast(pa.duration("ms"))
+    times = pa.array([3_600, 60, 0], pa.int32()).cast(pa.time32("s"))
+    table = pa.table({"y": [1.0, 2.0, 3.0], "d": days, "t": times})
+    plan = plan_columns(table, "y")
+    columns = columns_from_table(table, plan.schema)
+    assert [feature.unit for feature in plan.schema.features] == ["s", "s"]
+    assert columns["d"].tolist() == pytest.approx([86_400.0, np.nan, 1.5], nan_ok=True)
+    assert columns["t"].tolist() == [3600.0, 60.0, 0.0]
+
+
+def test_the_schema_keeps_the_reading_and_reads_other_tables_alike() -> None:
+    table = table_of(price=["$3,504.00", "$1.50"], day=["31/12/2020", "01/02/2020"], c=["1,5", "2,75"])
+    table = table.set_column(0, "y", pa.array([f"{row},5 \u20ac" for row in range(ROWS)]))
+    plan = plan_columns(table, "y", overrides={"price": ColumnOverride(unit="USD")})
+    schema = Schema.from_json(make_schema(plan.schema, columns_from_table(table, plan.schema)).to_json())
+    assert (schema.target.unit, schema.features[1].unit) == ("\u20ac", "USD")
+    other = pa.table({"x": ["1"], "price": ["12"], "day": ["02/01/2021"], "c": ["1,234"], "y": ["7,25"]})
+    columns = columns_from_table(other, schema)
+    assert [column[0] for column in columns.values()] == [1.0, 12.0, parse_date("2021-01-02"), 1.234]
+    assert target_from_table(other, schema.target)[0] == 7.25
+    typed = pa.table({"x": [1.0], "price": [12.0], "day": pa.array([0], pa.date32()), "c": [1.5]})
+    assert columns_from_table(typed, schema)["price"][0] == 12.0
+    with pytest.raises(
+        TableError, match="column 'price', row 1: '5 \u20ac' has the unit '\u20ac' in a column with the"
+    ):
+        columns_from_table(other.set_column(1, "price", pa.array(["5 \u20ac"])), schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "reason"),
+    [
+        ("PassengerId", [row * 7 + 3 for row in range(60)], "its name says so, and each has another whole number"),
+        ("Unnamed: 0", [row * 7 % 61 for row in range(60)], "its name says so"),
+        ("c", [f"car {row}" for row in range(60)], "it identifies rows: 60 of its 60 texts are different"),
+        (
+            "c",
+            [f"{row * 50} lb" for row in range(60)],
+            "it holds numbers with a unit, such as '0 lb': write the numbers",
+        ),
+    ],
+)
+def test_the_reason_for_leaving_out_is_the_right_one(name: str, cells: Any, reason: str) -> None:
+    assert reason in plan_columns(table_of(**{name: cells}), "y").schema.left_out[name]

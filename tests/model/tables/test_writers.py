@@ -1,0 +1,111 @@
+"""A CSV file that is written in parts is the one that is written at once, or is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from murho.model.errors import TableError
+from murho.model.tables import writers
+from murho.model.tables.writers import csv_writer
+from murho.model.tables.writers import parquet_writer as writer_of
+from tests.support import write_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+TABLE = pa.table({"a, b": [0.1, None, 3.0, 1e300], "c": ["x", "", None, "ü"]})
+
+
+def test_parts_make_the_file_that_the_whole_table_makes(tmp_path: Path) -> None:
+    with csv_writer(tmp_path / "parts.csv") as write:
+        for start in range(4):
+            write(TABLE.slice(start, 1))
+    write_table(tmp_path / "whole.csv", dict(zip(TABLE.column_names, TABLE.columns, strict=True)))
+    assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def _begun_and_failed(path: Path) -> None:
+    with csv_writer(path) as write:
+        write(TABLE)
+        raise TableError("write it again")
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    with pytest.raises(TableError, match="write it again"):
+        _begun_and_failed(path)
+    with pytest.raises(TableError, match=r"write \.parquet instead"), csv_writer(path) as write:
+        write(pa.table({"a": [[1]]}))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(TableError, match="No such file or directory"), csv_writer(tmp_path / "none" / "a.csv"):
+        pass
+
+
+NESTED = pa.table({"a": [0.1, None, 3.0, 1e300], "b": ["x", "", None, "ü"], "c": [[1.0], [2.0, 3.0], [], [4.0]]})
+
+
+def _write(path: Path, table: pa.Table = NESTED) -> None:
+    with writer_of(path) as write:
+        for start in range(table.num_rows):
+            write(table.slice(start, 1))
+
+
+def test_parts_of_one_group_make_the_bytes_that_the_whole_table_makes(tmp_path: Path) -> None:
+    _write(tmp_path / "parts.parquet")
+    write_table(
+        tmp_path / "whole.parquet",
+        dict(zip(NESTED.column_names, NESTED.columns, strict=True)),
+    )
+    assert (tmp_path / "parts.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_groups_are_written_while_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 3)
+    _write(tmp_path / "groups.parquet")
+    assert pq.ParquetFile(tmp_path / "groups.parquet").num_row_groups == 2
+    assert pq.read_table(tmp_path / "groups.parquet").to_pylist() == NESTED.to_pylist()
+
+
+def test_a_text_may_come_after_rows_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 2)
+    path = tmp_path / "table.parquet"
+    with writer_of(path) as write:
+        for cell in (None, None, "late", None, None):
+            write(pa.table({"warnings": pa.array([cell])}))
+    assert pq.read_table(path).to_pydict() == {"warnings": [None, None, "late", None, None]}
+
+
+def _begun_and_failed_of_parquet(path: Path) -> None:
+    with writer_of(path) as write:
+        write(NESTED)
+        raise TableError("write it again")
+
+
+def _of_two_types(path: Path) -> None:
+    with writer_of(path) as write:
+        write(pa.table({"a": [1]}))
+        write(pa.table({"a": ["x"]}))
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_an_error_leaves_the_old_file_and_nothing_else_of_parquet(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "ROWS_PER_GROUP", rows)
+    path = tmp_path / "table.parquet"
+    path.write_text("old")
+    with pytest.raises(TableError, match="write it again"):
+        _begun_and_failed_of_parquet(path)
+    with pytest.raises(TableError, match=r"table\.parquet"):
+        _of_two_types(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(TableError, match="No such file or directory"), writer_of(tmp_path / "none" / "a.parquet"):
+        pass

@@ -1,0 +1,198 @@
+"""Weights from inputs that are zero in training are set to their prior, with a known effect on answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoder
+from murho.model.predictive.draws import make_draws
+from murho.model.predictive.torch_engine import forward
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.training.extrapolation import (
+    FOLLOWED,
+    INNER,
+    LEAST_SHARE,
+    MOST_DOUBT,
+    NEGLIGIBLE_SIGMA,
+    extrapolation_trial,
+    with_extrapolation_prior,
+)
+
+if TYPE_CHECKING:
+    from murho.model.tables.schema import Columns
+
+
+def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
+    network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
+    return {name: tensor.detach() for name, tensor in network.named_tensors().items()}
+
+
+@pytest.mark.parametrize("hidden", [(), (9,), (9, 7)])
+def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...]) -> None:
+    """The standard deviation over draws is the slope times the distance, for every row."""
+    architecture = Architecture(4, hidden, 2, "silu", members=3, skip=bool(hidden))
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, {2: 0.5, 3: 0.1})
+    draws = make_draws(tensors, architecture, seed=1, samples=3000)
+    rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
+    rows[:, 2:] = 0.0
+    moved = {}
+    for distance in (1.0, 4.0):
+        beyond = rows.clone()
+        beyond[:, 2] = distance
+        moved[distance] = forward(draws, beyond)[..., 0] - forward(draws, rows)[..., 0]  # [S, B]
+    torch.testing.assert_close(moved[4.0], 4.0 * moved[1.0], atol=0.02, rtol=0.0)
+    torch.testing.assert_close(moved[1.0], moved[1.0][:, :1].expand(-1, 5), atol=0.02, rtol=0.0)
+    # 3,000 draws: the standard deviation is known to 1.3 %, the mean to 0.009.
+    torch.testing.assert_close(moved[1.0].std(dim=0), torch.full((5,), 0.5), atol=0.0, rtol=0.06)
+    assert float(moved[1.0].mean(dim=0).abs().max()) < 0.05
+
+
+def test_without_a_skip_the_first_layer_doubts() -> None:
+    architecture = Architecture(3, (16,), 1, "silu", skip=False)
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, {2: 0.5})
+    assert not tensors["layers.0.weight.mu"][:, 2].any()
+    sigma = functional.softplus(tensors["layers.0.weight.rho"][:, 2])
+    torch.testing.assert_close(sigma, torch.full_like(sigma, 0.125))
+
+
+def test_everything_else_stays_as_it_was_and_the_given_tensors_are_not_touched() -> None:
+    architecture = Architecture(3, (6,), 2, "silu", members=2, skip=True)
+    given = _tensors(architecture)
+    before = {name: tensor.clone() for name, tensor in given.items()}
+    noise = {"noise.rho": torch.zeros(2, 1)}
+    changed = with_extrapolation_prior(given | noise, architecture, {1: 0.7})
+    for name, tensor in before.items():
+        assert torch.equal(given[name], tensor)
+    assert torch.equal(changed.pop("noise.rho"), noise["noise.rho"])
+    assert changed.keys() == before.keys()
+    for name, tensor in changed.items():
+        differs = (tensor != before[name]).any(dim=0).any(dim=-1).nonzero().flatten().tolist()
+        expected = {"layers.0.weight": [1], "layers.1.weight": [7]}.get(name.rpartition(".")[0], [])
+        assert differs == expected, name
+    silent = functional.softplus(changed["layers.0.weight.rho"][:, 1])
+    torch.testing.assert_close(silent, torch.full_like(silent, NEGLIGIBLE_SIGMA))
+    outputs = functional.softplus(changed["layers.1.weight.rho"][:, 7])
+    torch.testing.assert_close(outputs, torch.tensor([[0.7, NEGLIGIBLE_SIGMA]]).expand(2, 2))
+
+
+ROWS = 240
+COLUMNS: dict[str, np.ndarray] = {
+    "x": np.linspace(0.0, 10.0, ROWS),
+    "idle": np.random.default_rng(0).permutation(np.linspace(-1.0, 1.0, ROWS)),
+    "day": np.random.default_rng(1).permutation(np.arange(18_000.0, 18_000.0 + ROWS)),
+    "place": np.random.default_rng(2).choice(np.array(["A", "B"], dtype=object), ROWS),
+}
+
+
+def posterior_of(
+    first: list[tuple[str, float, float]], last: list[float], skip: dict[str, float], columns: Columns
+) -> Posterior:
+    """The posterior of a known function: relu units ``(input, weight, bias)``, their last weights, a linear part."""
+    kinds = {"x": FeatureKind.NUMERIC, "idle": FeatureKind.NUMERIC, "day": FeatureKind.DATE}
+    features = []
+    for name, column in columns.items():
+        numeric = name in kinds
+        kind = kinds.get(name, FeatureKind.CATEGORICAL)
+        least, most = (float(column.min()), float(column.max())) if numeric else (None, None)
+        features.append(Feature(name, kind, None, False, least, most, () if numeric else ("A", "B")))
+    schema = Schema(tuple(features), Target("y", None), {})
+    encoder = Encoder.fit(schema, columns)
+    architecture = Architecture(encoder.width, (len(first),), 1, "relu", members=1, skip=True)
+    spec = ModelSpec(
+        architecture=architecture,
+        likelihood=LikelihoodSpec("fixed", sigma=0.1),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {
+        name: torch.full(shape, -30.0 if name.endswith("rho") else 0.0) for name, shape in spec.tensor_shapes().items()
+    }
+    for unit, (name, weight, bias) in enumerate(first):
+        tensors["layers.0.weight.mu"][0, encoder.names.index(name), unit] = weight
+        tensors["layers.0.bias.mu"][0, 0, unit] = bias
+        tensors["layers.1.weight.mu"][0, unit, 0] = last[unit]
+    for name, weight in skip.items():
+        tensors["layers.1.weight.mu"][0, len(first) + encoder.names.index(name), 0] = weight
+    return Posterior(spec, tensors, engine="torch")
+
+
+def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_doubted_by_its_own_slope() -> None:
+    posterior = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8, "day": -0.4, "place=A": 0.6}, COLUMNS)
+    found = extrapolation_trial(posterior, COLUMNS)
+    followed = found.continuations["x"]
+    assert followed.share == pytest.approx(1.0, abs=1e-4)
+    assert (followed.below, followed.above) == pytest.approx((10.0 * INNER[0], 10.0 * (1 - INNER[1])))
+    assert set(found.continuations) == {"x", "idle"}  # dates go on
+    names = posterior.encoder.names
+    slopes = {names[number]: slope for number, slope in found.slopes.items()}
+    assert slopes == pytest.approx(
+        {
+            "x beyond the training rows": 0.8 * (1.0 - FOLLOWED),
+            "idle beyond the training rows": LEAST_SHARE / 4**0.5,
+            "day beyond the training rows": 0.4,
+            "place is unseen": 0.6 / 2**0.5,
+        },
+        rel=1e-3,
+    )
+
+
+def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
+    """Beyond z = 1 and below z = -1 the function is flat: of what is extrapolated, only the first part comes."""
+    columns = {"x": COLUMNS["x"]}
+    posterior = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
+    share = extrapolation_trial(posterior, columns).continuations["x"].share
+    z = (columns["x"] - columns["x"].mean()) / columns["x"].std()
+    low, high = np.quantile(z, INNER)
+    extrapolated = z - np.clip(z, low, high)
+    change = np.clip(z, -1.0, 1.0) - np.clip(z, low, high)
+    assert share == pytest.approx((extrapolated * change).sum() / np.square(extrapolated).sum(), abs=1e-3)
+    assert 0.2 < share < 0.8
+
+
+def test_where_the_slope_turns_the_number_is_held() -> None:
+    """Up to z = 0.5 the function rises, then it falls back."""
+    columns = {"x": COLUMNS["x"]}
+    posterior = posterior_of([("x", 1.0, -0.6), ("x", -1.0, -0.6)], [-3.0, 3.0], {"x": 1.0}, columns)
+    assert extrapolation_trial(posterior, columns).continuations["x"].share == 0.0
+
+
+def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
+    columns = {"x": np.where(np.arange(ROWS) < 3, 7.0, np.nan), "idle": np.zeros(ROWS)}
+    kinds = {name: Feature(name, FeatureKind.NUMERIC, None, name == "x", 0.0, 7.0, ()) for name in columns}
+    schema = Schema(tuple(kinds.values()), Target("y", None), {})
+    encoder = Encoder.fit(schema, columns)
+    spec = ModelSpec(
+        architecture=Architecture(encoder.width, (), 1, "relu", members=1, skip=False),
+        likelihood=LikelihoodSpec("fixed", sigma=0.1),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {name: torch.zeros(shape) for name, shape in spec.tensor_shapes().items()}
+    found = extrapolation_trial(Posterior(spec, tensors, engine="torch"), columns)
+    assert all(each.share == 0.0 for each in found.continuations.values())
+    assert all(slope > 0.0 for slope in found.slopes.values())
+
+
+def test_doubt_has_a_limit_where_a_number_is_held_and_none_where_it_is_followed() -> None:
+    """A function that rises and falls back leaves a row far out as uncertain as targets are apart; a trend does not."""
+    columns = {"x": COLUMNS["x"]}
+    turning = posterior_of([("x", 1.0, -0.6), ("x", -1.0, -0.6)], [-3.0, 3.0], {"x": 1.0}, columns)
+    bent = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
+    for posterior in (turning, bent):
+        found = extrapolation_trial(posterior, columns)
+        (slope,) = (found.slopes[column] for column in posterior.encoder.range_distance_columns)
+        doubt = found.continuations["x"].furthest * slope
+        assert doubt == pytest.approx(MOST_DOUBT / (1.0 - found.continuations["x"].share))
+    straight = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8}, columns)
+    assert extrapolation_trial(straight, columns).continuations["x"].furthest > 1e3

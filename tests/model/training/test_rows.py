@@ -1,0 +1,174 @@
+"""The options --group and --time: which columns they take, and what they make of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murho.model.encoding.encoder import Encoder, InputChoice
+from murho.model.errors import OptionError, TableError
+from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
+from murho.model.tables.splits import split_rows
+from murho.model.training.options import make_options
+from murho.model.training.prepared_table import prepare_table
+from murho.model.training.rows import HoldingOut, TrainingData, hold_out, learnable_rows
+from tests.model.conftest import Notes, make_table, train_quickly
+
+
+def _hold_out(table: pa.Table, **options: object) -> HoldingOut:
+    columns = columns_from_table(table, plan_columns(table, "rent").schema)
+    return hold_out(table, "rent", columns, make_options(dict(options)))
+
+
+def _with(table: pa.Table, **columns: object) -> pa.Table:
+    for name, column in columns.items():
+        table = table.append_column(name, pa.array(column))
+    return table
+
+
+@pytest.mark.parametrize("groups", [np.arange(160) // 4, [f"house {number // 4}" for number in range(160)]])
+def test_groups_of_numbers_or_texts_are_held_out_whole(groups: object) -> None:
+    held = _hold_out(_with(make_table(), house=groups), group=("house",))
+    assert held.split.units is not None
+    assert held.split.units.grouped
+    assert held.split.units.count == 40
+
+
+def test_few_groups_are_said_to_be_few() -> None:
+    held = _hold_out(_with(make_table(), house=np.arange(160) // 40), group=("house",))
+    assert any("only 4 groups: bands above 80 %" in note for note in held.notes)
+
+
+def test_the_order_of_the_rows_is_a_time_unless_a_column_has_the_name() -> None:
+    assert _hold_out(make_table(), time="row-order").ahead == {}
+    held = _hold_out(_with(make_table(), **{"row-order": np.arange(160.0)[::-1].copy()}), time="row-order")
+    assert held.ahead == {"row-order": 16.0}
+
+
+def test_a_date_tells_how_far_ahead_was_judged() -> None:
+    days = np.datetime64("2020-01-01") + np.arange(160)
+    assert _hold_out(_with(make_table(), when=days), time="when").ahead == {"when": 16.0}
+
+
+def test_columns_that_are_absent_or_no_time_or_the_target_are_refused() -> None:
+    with pytest.raises(TableError, match=r"the --time column 'dya'.*did you mean 'day'"):
+        _hold_out(make_table(), time="dya")
+    with pytest.raises(OptionError, match=r"--time district.*dates or numbers, not categorical"):
+        _hold_out(make_table(), time="district")
+    with pytest.raises(OptionError, match="this is the target"):
+        _hold_out(make_table(), group=("rent",))
+    with pytest.raises(OptionError, match="can't be combined"):
+        make_options({"group": ("a",), "time": "b"})
+
+
+def test_a_group_column_is_no_feature() -> None:
+    table = _with(make_table(), house=[f"house {number // 4}" for number in range(160)])
+    notes = Notes()
+    trained = train_quickly(table, notes, group=("house",))
+    assert trained.spec.schema.left_out["house"] == "it names the groups that are held out"
+    assert any("40 groups" in line for line in notes.lines)
+    assert trained.spec.calibration is not None
+
+
+def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
+    """Bands are calibrated that far; beyond, doubt grows as beyond any range."""
+    table = _with(make_table().drop_columns(["day"]), day=np.arange(160.0))
+    plan = plan_columns(
+        table, "rent", ignore=("size", "district"), overrides={"day": ColumnOverride(FeatureKind.NUMERIC)}
+    )
+    columns = columns_from_table(table, plan.schema)
+    schema = make_schema(plan.schema, columns, hold_out(table, "rent", columns, make_options({"time": "day"})).ahead)
+    assert schema.features[-1].maximum == 159.0 + 16.0
+    encoder = Encoder.fit(schema, columns)
+    later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}
+    beyond = encoder.encode(later).inputs[:, encoder.names.index("day beyond the training rows")]
+    assert beyond[:2].tolist() == [0.0, 0.0]
+    assert beyond[2] > 1.0
+    assert [warning.row for warning in encoder.unlike_values(later)] == [2]
+
+
+def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_the_newest_rows() -> None:
+    days = np.datetime64("2020-01-01") + np.arange(160)
+    notes = Notes()
+    trained = train_quickly(_with(make_table(), when=days), notes, time="when")
+    assert notes.titles[-1] == "on the newest rows"
+    assert sum("as a feature, judged on later rows" in line for line in notes.lines) == 2
+    features = [feature.name for feature in trained.spec.schema.features]
+    assert ("when" in features) == ("when" not in trained.spec.schema.left_out)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_row_order_trains_with_any_number_of_members(members: int) -> None:
+    trained = train_quickly(make_table(), time="row-order", members=members)
+    assert trained.spec.training["rows"] == 160
+    assert trained.spec.calibration is not None
+
+
+def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[TrainingData, str]:
+    """The rows, and what was said of them."""
+    said: list[str] = []
+    validated = make_options(options)
+    prepared = replace(prepare_table(table, "rent", validated), rows=rows)
+    return learnable_rows(prepared, said.append), "\n".join(said)
+
+
+def _without_some_targets() -> pa.Table:
+    table = make_table()
+    rent = table.column("rent").to_numpy().copy()
+    rent[[2, 5]] = np.nan
+    return table.set_column(4, "rent", pa.array(rent, from_pandas=True))
+
+
+def test_rows_keep_their_number_in_the_users_table() -> None:
+    rows, said = _learnable(_without_some_targets())
+    assert rows.row_numbers.tolist() == [number for number in range(1, 161) if number not in {3, 6}]
+    assert rows.left_out == 2
+    assert len(rows.targets) == len(rows.columns["size"]) == 158
+    assert "left out 2 of 160 rows: 'rent' is missing" in said
+
+
+def test_of_a_sample_they_are_the_numbers_in_the_file() -> None:
+    rows, _ = _learnable(_without_some_targets(), rows=np.arange(160) * 10)
+    assert rows.row_numbers[:4].tolist() == [1, 11, 31, 41]
+
+
+def _training_data(targets: np.ndarray) -> TrainingData:
+    feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=1.0, categories=())
+    columns = {"x": np.linspace(0.0, 1.0, len(targets))}
+    return TrainingData(
+        Schema((feature,), Target("y", None), left_out={}), columns, targets, split_rows(len(targets), 0, 5)
+    )
+
+
+def test_targets_are_standardised_behind_the_transform() -> None:
+    targets = np.exp(np.random.default_rng(0).normal(3.0, 2.0, 200))
+    training, validation = _training_data(targets).rows(InputChoice("standard"), "log")
+    assert float(training.targets.mean()) == pytest.approx(0.0, abs=1e-5)
+    assert float(training.targets.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
+    assert training.folds is not None
+    assert len(validation) == 200
+
+
+def test_encodings_and_targets_are_those_of_the_same_rows() -> None:
+    targets = np.linspace(5.0, 9.0, 100)
+    training, validation = _training_data(targets).rows(InputChoice("piecewise"), "none")
+    for rows in (training, validation):
+        order = rows.features[:, 0].argsort()
+        assert bool((rows.targets[order].diff() > 0).all())
+
+
+def test_a_transform_out_of_its_domain_is_refused_with_the_least_target() -> None:
+    data = _training_data(np.linspace(-2.5, 9.0, 100))
+    assert not data.fits("log")
+    with pytest.raises(OptionError, match=r"-2\.5"):
+        data.standardisation("log")
+
+
+def test_a_constant_target_teaches_nothing() -> None:
+    with pytest.raises(TableError, match="same value"):
+        _training_data(np.full(60, 3.0)).standardisation("none")
