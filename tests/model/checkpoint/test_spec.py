@@ -85,6 +85,7 @@ FACTS: dict[str, Any] = {
         "method": "split-conformal",
         "narrowing": None,
     },
+    "totals": None,
     "default_seed": 7,
     "training": {"rows": 200, "temperature": 0.3, "options": {"hidden": [8]}, "weather": "fine"},
     "metrics": {"n": 60, "rmse": 40.0},
