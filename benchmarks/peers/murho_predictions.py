@@ -87,6 +87,7 @@ def spec_of(task: EngineTask) -> ModelSpec:
             },
             "target": {"transform": {"kind": "none"}, "location": 0.0, "scale": 1.0, "limits": None},
             "calibration": None,
+            "totals": None,
             "target_range": None,
             "default_seed": 0,
             "training": {},
