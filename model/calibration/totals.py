@@ -6,8 +6,9 @@ shared. So totals of held-out rows are compared with what was predicted for them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -15,6 +16,8 @@ from pydantic import Field
 from murho.model.json_validation import NotNegative, Positive, Stored
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Doubles: TypeAlias = NDArray[np.float64]
@@ -73,7 +76,7 @@ def neighbour_pairs(rows: Doubles, correlation: float) -> Doubles:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutTotals:
-    """One total of held-out rows.
+    """Totals of n blocks of held-out rows, ``[n]`` each.
 
     Attributes:
         rows: Number of rows.
@@ -83,21 +86,26 @@ class HeldOutTotals:
         noise_sum: As said there.
         same_unit: As said there.
         drawn: As said there.
-        weight: How much it counts.
+        weight: How much each counts.
     """
 
-    rows: int
-    error: float
-    own: float
-    noise: float
-    noise_sum: float
-    same_unit: float
-    drawn: float
-    weight: float
+    rows: Doubles
+    error: Doubles
+    own: Doubles
+    noise: Doubles
+    noise_sum: Doubles
+    same_unit: Doubles
+    drawn: Doubles
+    weight: Doubles
+
+    @classmethod
+    def joined(cls, parts: Sequence[HeldOutTotals]) -> Self:
+        """All blocks of several."""
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
-SHARED = np.concatenate([[0.0], np.exp2(np.linspace(-4.0, 4.0, 33))])
-INDEPENDENT = np.exp2(np.linspace(-1.0, 1.0, 17))
+SHARED = np.concatenate([[0.0], np.exp2(np.linspace(-4.0, 4.0, 17))])
+INDEPENDENT = np.exp2(np.linspace(-1.0, 1.0, 9))
 CORRELATIONS = np.linspace(0.0, 0.95, 20)
 PRIOR_SHARED, PRIOR_INDEPENDENT = 1.0, 0.3
 """Standard deviations of the logarithms before anything is known: little evidence leaves factors near 1."""
@@ -105,7 +113,7 @@ MOST_ERROR = 25.0
 """Most squared error of a total that counts, in variances: one odd block must not decide."""
 
 
-def fit_totals(totals: list[HeldOutTotals], *, units: bool, in_time: bool) -> TotalsCalibration:
+def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCalibration:
     """Fit the calibration by the Gaussian likelihood of the errors of totals, over a grid, with priors about 1.
 
     Args:
@@ -113,29 +121,24 @@ def fit_totals(totals: list[HeldOutTotals], *, units: bool, in_time: bool) -> To
         units: Whether noise may be correlated within units.
         in_time: Whether it may be correlated between neighbours in time.
     """
-    rows, error, own, noise, noise_sum, same_unit, drawn, weight = np.array(
-        [
-            (each.rows, each.error, each.own, each.noise, each.noise_sum, each.same_unit, each.drawn, each.weight)
-            for each in totals
-        ],
-        dtype=np.float64,
-    ).T
-    error = np.minimum(error, MOST_ERROR * np.maximum(own + noise + same_unit, np.maximum(drawn + noise, LEAST)))
+    predicted = (totals.rows, totals.own, totals.noise, totals.noise_sum, totals.same_unit, totals.drawn)
+    largest = totals.noise + totals.same_unit + np.maximum(totals.own, totals.drawn)
+    error = np.minimum(totals.error, MOST_ERROR * np.maximum(largest, LEAST))
     best, least = TotalsCalibration(), np.inf
-    for correlation in CORRELATIONS if units or in_time else (0.0,):
-        for independent in INDEPENDENT:
-            for shared in SHARED:
-                guess = TotalsCalibration(
-                    shared=float(shared),
-                    independent=float(independent),
-                    within=float(correlation) if units else 0.0,
-                    neighbours=0.0 if units else float(correlation),
-                    blocks=len(totals),
-                )
-                variance = np.maximum(sum(guess.variances(rows, own, noise, noise_sum, same_unit, drawn)), LEAST)
-                loss = 0.5 * float(weight @ (np.log(variance) + error / variance))
-                loss += 0.5 * (np.log(max(shared, SHARED[1] / 2.0)) / PRIOR_SHARED) ** 2
-                loss += 0.5 * (np.log(independent) / PRIOR_INDEPENDENT) ** 2
-                if loss < least:
-                    best, least = guess, loss
+    for correlation, independent, shared in product(
+        CORRELATIONS if units or in_time else CORRELATIONS[:1], INDEPENDENT, SHARED
+    ):
+        guess = TotalsCalibration(
+            shared=float(shared),
+            independent=float(independent),
+            within=float(correlation) if units else 0.0,
+            neighbours=0.0 if units else float(correlation),
+            blocks=len(error),
+        )
+        variance = np.maximum(np.add(*guess.variances(*predicted)), LEAST)
+        loss = float(totals.weight @ (np.log(variance) + error / variance))
+        loss += (np.log(max(shared, SHARED[1] / 2.0)) / PRIOR_SHARED) ** 2
+        loss += (np.log(independent) / PRIOR_INDEPENDENT) ** 2
+        if loss < least:
+            best, least = guess, loss
     return best

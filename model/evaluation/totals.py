@@ -17,6 +17,7 @@ import torch
 from murho.model.calibration.totals import HeldOutTotals, TotalsCalibration, fit_totals
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.totals import RowMoments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["calibrate_totals"]
 
 DRAWS_PER_JUDGE = 24
-MOST_ROWS = 1_000
-"""Rows of a fold whose totals are compared."""
+LEAST_ROWS, MOST_ROWS = 20, 1_000
+"""Held-out rows in all from which on totals are compared, and most rows of a fold."""
 SIZES = (5, 20, 60, 200)
 """Rows of a block."""
 MOST_INPUTS = 8
@@ -65,70 +66,71 @@ def calibrate_totals(
     """
     rng, found = np.random.default_rng(seed), []
     for group in groups:
-        rows = group.rows if len(group.rows) <= MOST_ROWS else rng.choice(group.rows, MOST_ROWS, replace=False)
-        rows = np.sort(rows) if in_time else rng.permutation(rows)
-        members = tuple(range(posterior.architecture.members)) if group.members is None else tuple(group.members)
+        rows = group.rows[-MOST_ROWS:] if in_time else rng.permutation(group.rows)[:MOST_ROWS]
+        members = range(posterior.architecture.members) if group.members is None else group.members
         samples = DRAWS_PER_JUDGE * len(members)
-        drawn = posterior.drawn(encoded[rows], samples, posterior.seed, members=members)
         options = PredictOptions(samples=samples, percentiles=(), draws=True, noise_moments=True)
-        answer = drawn.answer(PredictionPlan.of(options, conformal, drawn.outputs.device))
-        stretch = answer["epistemic_std"] / np.maximum(answer["draws"].std(axis=1), 1e-300)
-        values = ((answer["draws"] - answer["draws"].mean(axis=1, keepdims=True)) * stretch[:, None]).T
-        judge = drawn.members.cpu().numpy()
-        of_judges = np.stack([values[judge == member].mean(axis=0) for member in members])
-        errors, own, noise = targets[rows] - answer["mean"], answer["epistemic_std"] ** 2, answer["aleatoric_std"]
+        drawn = posterior.drawn(encoded[rows], samples, posterior.seed, members=tuple(members))
+        plan = PredictionPlan.of(options, conformal, drawn.outputs.device)
+        facts = {"samples": samples, "seed": posterior.seed, "calibrated": conformal is not None}
+        moments = RowMoments.of(plan.prediction(drawn.answer(plan), **facts))
+        judge, errors = drawn.members.cpu().numpy(), targets[rows] - moments.mean[:, 0]
         share = 1.0 / len(members) - 1.0 / posterior.architecture.members
-        blocks = list(
-            _blocks(encoded.inputs[rows], answer["mean"], None if units is None else units[rows], in_time, rng)
-        )
-        for weight, block in blocks:
-            between = of_judges[:, block].sum(axis=1).var(ddof=1) * share if len(members) > 1 else 0.0
-            same = noise[block]
+        of_units = None if units is None else np.unique(units[rows], return_inverse=True)[1]
+        for weight, index in _blocks(encoded.inputs[rows], moments.mean[:, 0], of_units, in_time, rng):
+            count = int(index.max()) + 1
+            (values, _), (_, own, noise, _, noise_sum) = moments.added(index, np.ones(len(rows)), count)
+            of_judges = np.stack([values[judge == member, :, 0].mean(axis=0) for member in members])
+            between = share * of_judges.var(axis=0, ddof=1) if len(members) > 1 else np.zeros(count)
             found.append(
                 HeldOutTotals(
-                    rows=len(block),
-                    error=float(errors[block].sum() ** 2 - between),
-                    own=float(own[block].sum()),
-                    noise=float((same**2).sum()),
-                    noise_sum=float(same.sum()),
-                    same_unit=0.0 if units is None else _same_unit(same, units[rows][block]),
-                    drawn=float(values[:, block].sum(axis=1).var() + between),
-                    weight=weight,
+                    rows=np.bincount(index).astype(np.float64),
+                    error=np.bincount(index, errors) ** 2 - between,
+                    own=own[:, 0],
+                    noise=noise[:, 0],
+                    noise_sum=noise_sum[:, 0],
+                    same_unit=np.zeros(count) if of_units is None else _pairs(moments.aleatoric[:, 0], of_units, index),
+                    drawn=values[:, :, 0].var(axis=0) + between,
+                    weight=np.full(count, weight),
                 )
             )
-    if sum(len(group.rows) for group in groups) < 20 or not found:
+    if sum(len(group.rows) for group in groups) < LEAST_ROWS or not found:
         return None
-    return fit_totals(found, units=units is not None, in_time=in_time)
+    return fit_totals(HeldOutTotals.joined(found), units=units is not None, in_time=in_time)
 
 
-def _same_unit(noise: NDArray[np.float64], units: NDArray[np.generic]) -> float:
-    numbers = np.unique(units, return_inverse=True)[1]
-    return float((np.bincount(numbers, noise) ** 2).sum() - (noise**2).sum())
+def _pairs(noise: NDArray[np.float64], units: NDArray[np.intp], index: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Sum over pairs of rows of one unit and one block of the products of their noise std, for each block."""
+    both = index * (int(units.max()) + 1) + units
+    pairs, places = np.unique(both, return_inverse=True)
+    squares = np.bincount(places, noise) ** 2
+    return np.asarray(np.bincount(pairs // (int(units.max()) + 1), squares) - np.bincount(index, noise**2))
 
 
 def _blocks(
     inputs: NDArray[np.float32],
     predicted: NDArray[np.float64],
-    units: NDArray[np.generic] | None,
+    units: NDArray[np.intp] | None,
     in_time: bool,
     rng: np.random.Generator,
 ) -> Iterator[tuple[float, NDArray[np.intp]]]:
-    """Blocks of rows, each with its weight: all orders of the rows together count like one."""
+    """Ways to put the rows into blocks: the weight of one, and the number of each row's block.
+
+    Together they count as if each row were in one block.
+    """
     count, flat = len(predicted), inputs if inputs.ndim == 2 else inputs[0]
-    spread = flat.std(axis=0)
-    columns = [column for column in np.argsort(-spread, kind="stable")[:MOST_INPUTS].tolist() if spread[column] > 0.0]
-    orders = [np.arange(count)] if in_time else [rng.permutation(count), np.argsort(predicted, kind="stable")]
-    if not in_time:
-        orders += [np.lexsort((rng.random(count), flat[:, column])) for column in columns]
-    if units is not None:
-        orders = [np.lexsort((rng.random(count), rng.permutation(int(np.unique(units).size))[_codes(units)]))]
+    if in_time:
+        orders = [np.arange(count)]
+    elif units is not None:
+        orders = [np.argsort(rng.permutation(int(units.max()) + 1)[units], kind="stable")]
+    else:
+        spread = flat.std(axis=0)
+        columns = np.argsort(-spread, kind="stable")[:MOST_INPUTS]
+        orders = [rng.permutation(count), np.argsort(predicted, kind="stable")]
+        orders += [np.lexsort((rng.random(count), flat[:, column])) for column in columns if spread[column] > 0.0]
     for order in orders:
         for size in SIZES:
             if 2 * size <= count:
-                for block in np.array_split(order, count // size):
-                    yield 1.0 / (len(orders) * len(SIZES)), block
-
-
-def _codes(units: NDArray[np.generic]) -> NDArray[np.intp]:
-    codes: NDArray[np.intp] = np.unique(units, return_inverse=True)[1].astype(np.intp)
-    return codes
+                index = np.empty(count, dtype=np.intp)
+                index[order] = np.arange(count) * (count // size) // count
+                yield 1.0 / (len(orders) * len(SIZES)), index

@@ -21,14 +21,14 @@ Held-out rows tell how wrong totals are, which the calibration of single rows ca
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import torch
 
 from murho.model.calibration.totals import TotalsCalibration
-from murho.model.distributions.mixtures import normal_cdf
+from murho.model.distributions.sums import LEAST, SumMixture, convolved, count_answers, exceeding, poisson_binomial
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.tables.cells import format_date
@@ -48,22 +48,24 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_GROUPS",
     "STATISTICS",
+    "RowMoments",
     "Totals",
     "TotalsAnswer",
     "TotalsOptions",
-    "check_weights",
     "default_statistic",
     "labels_of",
 ]
 
 STATISTICS = ("sum", "mean", "count_above", "count")
+MOST_WARNINGS = 100
 MOST_GROUPS = 10_000
 """Groups of one answer: each keeps two sums for every draw."""
-EXACT_ROWS, EXACT_GROUPS = 200, 500
-"""Rows of a group, and groups of an answer, up to which counts are exact: 200 kB a group at 256 draws."""
+EXACT_ROWS, EXACT_VALUES = 200, 2**17
+"""Rows of a group, and groups times draws times classes, up to which counts are exact: together 100 MB."""
 VALUES_AT_A_TIME = 2**20
 """Rows times draws times classes of a block: 8 MiB in each of a few arrays."""
-LEAST = 1e-300
+MOST_VALUES = 2**25
+"""Groups times draws times classes of an answer, times what it has of each: two sums, levels and thresholds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +134,28 @@ class TotalsAnswer:
     percentiles: Doubles | None = None
     exceedance: Doubles | None = None
 
+    def document(self, asked: PredictOptions) -> dict[str, Any]:
+        """The answer as JSON data, with arrays as they are; levels and thresholds stand beside their values."""
+        said: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        unlike, calibrated = said.pop("unlike").tolist(), said.pop("calibrated")
+        levels, thresholds = list(asked.percentiles), list(asked.thresholds)
+        if said["percentiles"] is not None:
+            said["percentiles"] = {"levels": levels, "values": said["percentiles"]}
+        if said["exceedance"] is not None:
+            said["exceedance"] = {"thresholds": thresholds, "values": said["exceedance"]}
+        absent = {name for name, values in (("percentiles", levels), ("exceedance", thresholds)) if not values}
+        warnings = [
+            {"pointer": f"/groups/{place}", "message": f"Rows unlike the training rows: {count} of {rows}."}
+            for place, (count, rows) in enumerate(zip(unlike, self.rows.tolist(), strict=True))
+            if count
+        ]
+        kept = {name: value for name, value in said.items() if name not in absent}
+        return kept | {"calibrated": calibrated, "warnings": warnings[:MOST_WARNINGS]}
+
 
 def default_statistic(schema: Schema) -> str:
     """The statistic of a request that names none."""
     return "sum" if schema.target.classes is None else "count"
-
-
-def check_weights(weights: Doubles) -> None:
-    """Check the weights of rows.
-
-    Raises:
-        OptionError: One is not finite, or negative; the message names its row, from 1.
-    """
-    usable = np.isfinite(weights) & (weights >= 0.0)
-    if not usable.all():
-        raise OptionError(f"--weights: row {int(usable.argmin()) + 1}: expected a finite number that is not negative")
 
 
 def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[Label]:
@@ -208,12 +217,18 @@ class Totals:
         groups: Label → its sums, in the order of first rows.
     """
 
-    def __init__(self, options: TotalsOptions) -> None:
-        """Begin without rows; `TotalsOptions.check` has been called."""
+    def __init__(self, options: TotalsOptions, classes: int = 1) -> None:
+        """Begin without rows.
+
+        Args:
+            options: Checked by `TotalsOptions.check`.
+            classes: C; 1 for a number.
+        """
         self.options = options
         self.groups: dict[Label, _Group] = {}
+        self._values = max(1, options.of.samples) * classes
         self._facts: tuple[int, int, bool] = (options.of.samples, options.of.seed or 0, False)
-        self._unweighted = True
+        self._whole = options.statistic in ("count", "count_above")
 
     @property
     def asked(self) -> PredictOptions:
@@ -231,7 +246,7 @@ class Totals:
     @property
     def rows_at_a_time(self) -> int:
         """Rows whose answers take about 16 MiB."""
-        return max(16, VALUES_AT_A_TIME // max(1, self.options.of.samples))
+        return max(1, VALUES_AT_A_TIME // self._values)
 
     def add(
         self,
@@ -253,40 +268,28 @@ class Totals:
         Raises:
             OptionError: There are more than `MOST_GROUPS` groups.
         """
-        of_rows = _RowMoments.of(answer, self.options)
-        self._facts, self._unweighted = (answer.samples, answer.seed, answer.calibrated), weights is None
-        self._add(of_rows, columns, labels, weights, units)
-
-    def _add(
-        self,
-        of_rows: _RowMoments,
-        cells: Columns,
-        labels: Sequence[Label],
-        weights: Doubles | None,
-        units: Sequence[Any] | None,
-    ) -> None:
+        of_rows = RowMoments.of(answer, self.options.threshold)
+        self._facts = answer.samples, answer.seed, answer.calibrated
+        self._whole &= weights is None
         numbers: dict[Label, int] = {}
         index = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
         weight = np.ones(len(index)) if weights is None else weights
         drawn, sums = of_rows.added(index, weight, len(numbers))
+        rows, unlike, amount = (np.bincount(index, each, len(numbers)) for each in (None, of_rows.unlike, weight))
         firsts = np.unique(index, return_index=True)[1]
-        totals = [np.bincount(index, each, len(numbers)) for each in (None, of_rows.unlike, weight)]
-        exact = weights is None and self._counts and of_rows.samples > 0
+        exact = self._exact and answer.samples > 0
         for label, number in numbers.items():
-            rows, unlike, total = (float(part[number]) for part in totals)
             first = int(firsts[number])
             own = np.flatnonzero(index == number) if exact or units is not None else firsts[:0]
             part = _Group(
                 drawn[:, :, number],
                 sums[:, number],
-                int(rows),
-                int(unlike),
-                total,
-                ({name: column[first : first + 1] for name, column in cells.items()}, float(weight[first])),
-                {}
-                if units is None
-                else _of_units(of_rows.aleatoric[own] * weight[own, None], [units[at] for at in own]),
-                _poisson_binomial(of_rows.values[own]) if exact and len(own) <= EXACT_ROWS else None,
+                int(rows[number]),
+                int(unlike[number]),
+                float(amount[number]),
+                ({name: column[first : first + 1] for name, column in columns.items()}, float(weight[first])),
+                {} if units is None else _of_units(of_rows.aleatoric[own] * weight[own, None], units, own),
+                poisson_binomial(of_rows.values[own]) if exact and len(own) <= EXACT_ROWS else None,
             )
             self._merge(label, part)
         self._limit()
@@ -297,15 +300,12 @@ class Totals:
             self.groups[label] = part
             return
         if group.counts is not None and part.counts is not None and group.rows + part.rows <= EXACT_ROWS:
-            group.counts = _convolved(group.counts, part.counts)
+            group.counts = convolved(group.counts, part.counts)
         else:
             group.counts = None
         group.drawn, group.sums = group.drawn + part.drawn, group.sums + part.sums
-        group.rows, group.unlike, group.weight = (
-            group.rows + part.rows,
-            group.unlike + part.unlike,
-            group.weight + part.weight,
-        )
+        group.rows, group.unlike = group.rows + part.rows, group.unlike + part.unlike
+        group.weight += part.weight
         for unit, sums in part.units.items():
             group.units[unit] = group.units[unit] + sums if unit in group.units else sums
 
@@ -317,13 +317,24 @@ class Totals:
         """
         for label, part in other.groups.items():
             self._merge(label, part)
-        self._facts, self._unweighted = other._facts, self._unweighted and other._unweighted
+        self._facts, self._whole = other._facts, self._whole and other._whole
         self._limit()
 
+    @property
+    def _exact(self) -> bool:
+        """Whether counts are kept exactly; with more groups they never are again, in whatever order these come."""
+        return self._whole and len(self.groups) * self._values <= EXACT_VALUES
+
     def _limit(self) -> None:
-        if len(self.groups) > MOST_GROUPS:
-            raise OptionError(f"--by: there are more than {MOST_GROUPS:,} groups; group by something coarser")
-        if len(self.groups) > EXACT_GROUPS:
+        count, asked = len(self.groups), self.options.of
+        each = 2 + len(asked.percentiles) + len(asked.thresholds)
+        if count > MOST_GROUPS or count * self._values * each > MOST_VALUES:
+            most = min(MOST_GROUPS, MOST_VALUES // (self._values * each))
+            raise OptionError(
+                f"--by: there are more than {most:,} groups, the most with so many samples, classes and percentiles; "
+                "group by something coarser, or ask for fewer of these"
+            )
+        if not self._exact:
             for group in self.groups.values():
                 group.counts = None
 
@@ -331,14 +342,14 @@ class Totals:
     def alone(self) -> tuple[Columns, PredictOptions] | None:
         """The rows that are alone in their groups, and what `answer` needs to know of them; None: there are none."""
         firsts = [group.first[0] for group in self.groups.values() if group.rows == 1]
-        if not firsts or self._counts or not self.options.of.samples:
+        if not firsts or self.options.threshold is not None or self._facts[0] == 0 or self._of_classes:
             return None
         asked = replace(self.options.of, draws=False, mc_error=False)
         return {name: np.concatenate([columns[name] for columns in firsts]) for name in firsts[0]}, asked
 
     @property
-    def _counts(self) -> bool:
-        return self.options.statistic in ("count", "count_above")
+    def _of_classes(self) -> bool:
+        return self.options.statistic == "count"
 
     def answer(self, alone: AnyPrediction | None = None, calibration: TotalsCalibration | None = None) -> TotalsAnswer:
         """The answer for all rows so far.
@@ -359,7 +370,6 @@ class Totals:
         sums = np.stack([group.sums for group in groups], axis=1)
         mean = sums[0] * scale
         samples, seed, calibrated = self._facts
-        flat = options.statistic != "count"
         answer = TotalsAnswer(
             list(self.groups),
             rows,
@@ -367,28 +377,26 @@ class Totals:
             samples,
             seed,
             calibrated,
-            mean[:, 0] if flat else mean,
+            np.ascontiguousarray(mean if self._of_classes else mean[:, 0]),
         )
         if samples == 0:
             return answer
         learned = calibration if calibrated and calibration is not None else TotalsCalibration()
-        if self._counts:  # the noise of an indicator follows from its probability
+        if options.statistic in ("count", "count_above"):  # the noise of an indicator follows from its probability
             learned = TotalsCalibration(shared=learned.shared)
         drawn = np.stack([group.drawn for group in groups], axis=2)  # [2, S, G, C]
         _, own, noise, third, noise_sum = sums
         same_unit = np.array([_pairs(group.units, own[0]) for group in groups])
-        spread = drawn[0].var(axis=0)
-        of_rows = rows[:, None] * np.ones_like(own)
-        epistemic, aleatoric = learned.variances(of_rows, own, noise, noise_sum, same_unit, spread)
-        std = np.sqrt(epistemic + aleatoric)
-        ratio = np.maximum(std, LEAST) / np.sqrt(np.maximum(spread + noise, LEAST))
-        mixture = _Mixture.of(drawn, sums[0], noise, third, ratio)
-        whole = rows if self._counts and self._unweighted else None
-        percentiles = mixture.quantiles(np.array(asked.percentiles) / 100.0, whole)
-        exceedance = mixture.exceedance(np.array(asked.thresholds) / scale, whole)
+        parts = learned.variances(rows[:, None], own, noise, noise_sum, same_unit, drawn[0].var(axis=0))
+        epistemic, aleatoric = map(np.sqrt, parts)
+        std = np.hypot(epistemic, aleatoric)
+        mixture = SumMixture.of(drawn, sums[0], noise, third, std)
+        percentiles = mixture.quantiles(np.array(asked.percentiles) / 100.0, rows if self._whole else None)
+        exceedance = mixture.exceedance(np.array(asked.thresholds) / scale, whole=self._whole)
         for number, group in enumerate(groups):
-            if group.counts is not None and whole is not None:
-                found = _of_counts(group.counts.mean(axis=0), sums[0, number], ratio[number], asked)
+            if group.counts is not None and self._whole:
+                ratio = mixture.ratio[number]
+                found = count_answers(group.counts, sums[0, number], ratio, asked.percentiles, asked.thresholds)
                 percentiles[number], exceedance[number] = found
         if isinstance(alone, Prediction):
             for place, number in enumerate(np.flatnonzero(rows == 1).tolist()):
@@ -397,23 +405,22 @@ class Totals:
                     percentiles[number, 0] = alone.percentiles[place] * weight
                 if alone.exceedance is not None and weight * scale[number, 0] == 1.0:
                     exceedance[number, 0] = alone.exceedance[place]
-        percentiles *= scale[..., None]
-        parts = {
-            "std": std * scale,
-            "epistemic_std": np.sqrt(epistemic) * scale,
-            "aleatoric_std": np.sqrt(aleatoric) * scale,
-            "percentiles": percentiles,
-            "exceedance": exceedance,
-        }
-        if flat:
-            parts = {name: part[:, 0] for name, part in parts.items()}
-        if not asked.thresholds:
-            del parts["exceedance"]
-        return replace(answer, **parts)
+
+        def kept(part: Doubles) -> Doubles:
+            return np.ascontiguousarray(part if self._of_classes else part[:, 0])
+
+        return replace(
+            answer,
+            std=kept(std * scale),
+            epistemic_std=kept(epistemic * scale),
+            aleatoric_std=kept(aleatoric * scale),
+            percentiles=kept(percentiles * scale[..., None]),
+            exceedance=kept(exceedance) if asked.thresholds else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _RowMoments:
+class RowMoments:
     """What B rows add to totals, each with C classes; C is 1 for a number.
 
     Attributes:
@@ -443,24 +450,29 @@ class _RowMoments:
     calibrated: bool
 
     @classmethod
-    def of(cls, answer: AnyPrediction, options: TotalsOptions) -> Self:
-        """From the answers for rows: of a number, of whether it exceeds a threshold, or of classes."""
+    def of(cls, answer: AnyPrediction, threshold: float | None = None) -> Self:
+        """From the answers for rows: of a number, of whether it exceeds a threshold, or of classes.
+
+        Raises:
+            OptionError: There are no draws, and a threshold.
+        """
         rows = len(answer)
         unlike = np.zeros(rows) if answer.unlike is None else answer.unlike.astype(np.float64)
         facts: tuple[Any, ...] = (unlike, answer.samples, answer.seed, answer.calibrated)
         number = answer if isinstance(answer, Prediction) else None
         mean = number.mean[:, None] if number is not None else answer.probabilities  # type: ignore[union-attr]
         if answer.samples == 0:
-            if number is not None and options.threshold is not None:
+            if threshold is not None:
                 raise OptionError("--samples: count_above needs draws; use 1 or more")
             none = np.zeros((rows, 0, mean.shape[1]))
             return cls(mean, 0.0 * mean, 0.0 * mean, 0.0 * mean, none, none, np.ones((2, rows)), *facts)
         draws = answer.draws
         assert draws is not None  # noqa: S101 - asked for
-        if number is None or options.threshold is not None:
-            if number is not None:
-                assert number.exceedance is not None  # noqa: S101 - asked for
-                mean, draws = number.exceedance, _exceeding(number, float(options.threshold or 0.0))[..., None]
+        if number is None or threshold is not None:
+            if number is not None and threshold is not None:
+                mean = np.asarray(number.exceedance)
+                moments = draws, np.asarray(number.variances), np.asarray(number.third)
+                draws = exceeding(*moments, threshold, mean)[..., None]
             variances = draws * (1.0 - draws)
             third = (variances * (1.0 - 2.0 * draws)).mean(axis=1)
             epistemic = draws.std(axis=1)
@@ -508,140 +520,11 @@ class _RowMoments:
         return np.stack(sums), np.stack(added)
 
 
-def _exceeding(answer: Prediction, threshold: float) -> Doubles:
-    """Probability that each row exceeds a threshold under each draw, ``[B, S]``.
-
-    The noise of a draw counts as a shifted lognormal with its three moments. All normal scores of a row are moved
-    alike, so that the mean over draws is the row's own exceedance, which is exact and may be calibrated.
-    """
-    means, variances, goal = map(np.asarray, (answer.draws, answer.variances, answer.exceedance))
-    deviations = np.sqrt(np.maximum(variances, LEAST))
-    skewness = np.asarray(answer.third) / np.maximum(variances.mean(axis=1), LEAST) ** 1.5
-    scores = -_scores((threshold - means) / deviations, skewness[:, None])
-    goal = np.clip(goal, 1e-12, 1.0 - 1e-12)
-    shift = np.zeros_like(goal)
-    for _ in range(NEWTON_STEPS):
-        moved = scores + shift
-        slope = np.exp(-0.5 * np.square(np.clip(moved, -35.0, 35.0))).mean(axis=1, keepdims=True) / math.sqrt(
-            2 * math.pi
-        )
-        missing = goal - _cdf(moved).mean(axis=1, keepdims=True)
-        shift += np.clip(missing / np.maximum(slope, 1e-9), -1.0, 1.0)
-    return _cdf(scores + shift)
-
-
-NEWTON_STEPS = 12
-BISECTIONS = 50
-MOST_SKEWNESS = 30.0
-
-
-def _cdf(scores: Doubles) -> Doubles:
-    probabilities: Doubles = normal_cdf(torch.from_numpy(np.ascontiguousarray(scores))).numpy()
-    return probabilities
-
-
-def _lognormal(skewness: Doubles) -> tuple[Doubles, Doubles]:
-    """Width of the logarithm of a lognormal with a skewness, and its standard deviation in units of its median.
-
-    With ``x = exp(width^2)`` the skewness is ``(x + 2) sqrt(x - 1)``, so ``(x + 2)^2 (x - 1) = skewness^2``: a cubic.
-    """
-    size = np.clip(np.abs(skewness), 1e-3, MOST_SKEWNESS)
-    root = np.cbrt(1.0 + 0.5 * size * (size + np.sqrt(4.0 + size**2)))
-    growth = root + 1.0 / root - 1.0
-    return np.sqrt(np.log(growth)), np.sqrt(growth * (growth - 1.0))
-
-
-def _scores(places: Doubles, skewness: Doubles) -> Doubles:
-    """Normal scores of standardised values under a shifted lognormal with mean 0, variance 1 and a skewness.
-
-    The skewness is broadcastable to the values. Below 1e-3 the distribution is Gaussian.
-    """
-    width, unit = _lognormal(skewness)
-    sign = np.where(skewness < 0.0, -1.0, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inside = np.exp(0.5 * width**2) + sign * places * unit
-        scores = sign * np.log(np.maximum(inside, LEAST)) / width
-    found: Doubles = np.where(np.abs(skewness) < 1e-3, places, scores)
-    return found
-
-
-def _places(scores: Doubles, skewness: Doubles) -> Doubles:
-    """The inverse of `_scores`."""
-    width, unit = _lognormal(skewness)
-    sign = np.where(skewness < 0.0, -1.0, 1.0)
-    places = sign * (np.exp(np.minimum(width * sign * scores, 700.0)) - np.exp(0.5 * width**2)) / unit
-    found: Doubles = np.where(np.abs(skewness) < 1e-3, scores, places)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixture:
-    """The mixture over draws of the totals of G groups and C classes, with a calibrated spread.
-
-    Attributes:
-        means: ``[S, G, C]``.
-        deviations: Likewise.
-        skewness: Of each total under a draw, ``[G, C]``.
-        mean: ``[G, C]``.
-        ratio: Calibrated standard deviation to that of the mixture, ``[G, C]``: the mixture is stretched by it.
-    """
-
-    means: Doubles
-    deviations: Doubles
-    skewness: Doubles
-    mean: Doubles
-    ratio: Doubles
-
-    @classmethod
-    def of(cls, drawn: Doubles, mean: Doubles, noise: Doubles, third: Doubles, ratio: Doubles) -> Self:
-        """From the sums of `_Group`."""
-        means, variances = drawn
-        means = means - means.mean(axis=0) + mean
-        variances = variances * (noise / np.maximum(variances.mean(axis=0), LEAST))
-        skewness = third / np.maximum(noise, LEAST) ** 1.5
-        return cls(means, np.sqrt(np.maximum(variances, LEAST)), skewness, mean, ratio)
-
-    def below(self, values: Doubles) -> Doubles:
-        """Distribution function at values ``[G, C]`` of the mixture before it is stretched."""
-        found: Doubles = _cdf(_scores((values - self.means) / self.deviations, self.skewness)).mean(axis=0)
-        return found
-
-    def quantiles(self, levels: Doubles, whole: NDArray[np.int64] | None) -> Doubles:
-        """Quantiles at levels ``[K]``, ``[G, C, K]``, by bisection between those of the single draws.
-
-        Args:
-            levels: Strictly between 0 and 1.
-            whole: Largest possible count of each group, ``[G]``, where totals are whole numbers; None: they aren't.
-        """
-        found = np.empty((*self.mean.shape, len(levels)))
-        scores = torch.special.ndtri(torch.from_numpy(levels)).numpy()
-        for place, (level, score) in enumerate(zip(levels, scores, strict=True)):
-            of_draws = self.means + self.deviations * _places(np.full_like(self.skewness, score), self.skewness)
-            lower, upper = of_draws.min(axis=0), of_draws.max(axis=0)
-            for _ in range(BISECTIONS):
-                middle = 0.5 * (lower + upper)
-                less = self.below(middle) < level
-                lower, upper = np.where(less, middle, lower), np.where(less, upper, middle)
-            found[..., place] = self.mean + self.ratio * (0.5 * (lower + upper) - self.mean)
-        if whole is not None:
-            found = np.clip(np.ceil(found - 0.5), 0.0, whole[:, None, None])
-        return found
-
-    def exceedance(self, thresholds: Doubles, whole: NDArray[np.int64] | None) -> Doubles:
-        """Probabilities of more than thresholds ``[G, T]``, ``[G, C, T]``."""
-        at = thresholds if whole is None else np.floor(thresholds) + 0.5
-        values = self.mean[..., None] + (at[:, None, :] - self.mean[..., None]) / self.ratio[..., None]
-        found = np.empty((*self.mean.shape, at.shape[1]))
-        for place in range(at.shape[1]):
-            found[..., place] = 1.0 - self.below(values[..., place])
-        return found
-
-
-def _of_units(noise: Doubles, units: Sequence[Any]) -> dict[Any, Doubles]:
-    """Unit → sum of the weighted noise std ``[C]`` of its rows, and of the squares, ``[2, C]``."""
+def _of_units(noise: Doubles, units: Sequence[Any], rows: NDArray[np.intp]) -> dict[Any, Doubles]:
+    """Unit → sum of the weighted noise std ``[C]`` of some of the rows, and of the squares, ``[2, C]``."""
     found: dict[Any, Doubles] = {}
-    for unit, of_row in zip(units, noise, strict=True):
-        found[unit] = found.get(unit, 0.0) + np.stack([of_row, of_row**2])
+    for row, of_row in zip(rows.tolist(), noise, strict=True):
+        found[units[row]] = found.get(units[row], 0.0) + np.stack([of_row, of_row**2])
     return found
 
 
@@ -651,43 +534,3 @@ def _pairs(units: dict[Any, Doubles], like: Doubles) -> Doubles:
     for amount, squares in units.values():
         total += amount**2 - squares
     return total
-
-
-def _poisson_binomial(probabilities: Doubles) -> NDArray[np.float32]:
-    """Probability of each count of n independent events, ``[S, C, n + 1]``, from theirs, ``[n, S, C]``."""
-    counts = np.zeros((*probabilities.shape[1:], len(probabilities) + 1))
-    counts[..., 0] = 1.0
-    for number, event in enumerate(probabilities[..., None], start=1):
-        counts[..., 1 : number + 1] += event * (counts[..., :number] - counts[..., 1 : number + 1])
-        counts[..., 0] *= 1.0 - event[..., 0]
-    return counts.astype(np.float32)
-
-
-def _convolved(some: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Probability of each sum of two independent counts, ``[S, C, n + m + 1]``."""
-    if others.shape[-1] > some.shape[-1]:
-        some, others = others, some
-    size = some.shape[-1]
-    joint = np.zeros((*some.shape[:-1], size + others.shape[-1] - 1))
-    for count in range(others.shape[-1]):
-        joint[..., count : count + size] += others[..., count, None] * some
-    return joint.astype(np.float32)
-
-
-def _of_counts(
-    counts: NDArray[np.float32], mean: Doubles, ratio: Doubles, asked: PredictOptions
-) -> tuple[Doubles, Doubles]:
-    """Percentiles ``[C, K]`` and exceedance ``[C, T]`` from the probability of each count, ``[C, n + 1]``."""
-    most, below = counts.shape[-1] - 1, counts.astype(np.float64).cumsum(axis=-1)
-    below /= below[:, -1:]
-    levels, thresholds = np.array(asked.percentiles) / 100.0, np.array(asked.thresholds)
-    percentiles, exceedance = np.empty((len(below), len(levels))), np.empty((len(below), len(thresholds)))
-    for at, (of_class, centre, factor) in enumerate(zip(below, mean, ratio, strict=True)):
-        found = np.searchsorted(of_class, levels - COUNT_ROUNDING)
-        percentiles[at] = np.clip(np.rint(centre + factor * (found - centre)), 0, most)
-        places = np.floor(np.clip(centre + (thresholds - centre) / factor, -1.0, most)).astype(int)
-        exceedance[at] = 1.0 - np.concatenate([[0.0], of_class])[places + 1]
-    return percentiles, exceedance
-
-
-COUNT_ROUNDING = 1e-6

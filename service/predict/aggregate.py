@@ -4,8 +4,11 @@ The body is that of a prediction, in every format that has rows. Rows are answer
 answer takes no more memory for more rows (`model.predictive.totals`).
 """
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import orjson
@@ -22,15 +25,18 @@ from murho.service.predict.codec import Asked
 from murho.service.predict.formats import Coding, reader_of
 from murho.service.predict.in_flight import InFlight, bad_rows
 from murho.service.predict.json_requests import JSONCodec, load_json
-from murho.service.predict.options import PredictRequest, check_options, predict_options, value_of_text
-from murho.service.predict.problems import pointer
-from murho.service.predict.rows import Inputs, parse_inputs
+from murho.service.predict.options import check_options, predict_options, value_of_text
+from murho.service.predict.problems import MAX_LISTED, pointer
+from murho.service.predict.rows import parse_inputs
 
 if TYPE_CHECKING:
-    from murho.model.predictive.totals import Totals, TotalsAnswer
-    from murho.model.tables.schema import Schema
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.totals import Totals
     from murho.service.engine.jobs import ModelLike, Timing
-    from murho.service.settings import Settings
+
+    _Lists: TypeAlias = tuple[list[Any], NDArray[np.float64] | None, list[Any] | None]
+    """Label, weight and unit of each row."""
 
 __all__ = ["AggregateRequest", "router"]
 
@@ -45,17 +51,24 @@ class AggregateRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     by: list[str] | None = Field(
-        None, description="Features whose cells say which rows belong together. Without them and groups all rows do."
+        None,
+        max_length=100,
+        description="Features whose cells say which rows belong together. Without them and groups all rows do.",
     )
-    groups: list[Cell] | None = Field(None, description="One label a row, in place of by. In JSON alone.")
+    groups: list[Any] | None = Field(None, description="One label a row, in place of by. In JSON alone.")
     statistic: str | None = Field(
         None, description="sum (default), mean or count_above; of a classifier count, of each class."
     )
     threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
         None, description="Of count_above, in the target's unit."
     )
-    weights: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
+    weights: list[Any] | None = Field(
         None, description="One number a row, such as a quantity, not negative. In JSON alone."
+    )
+    units: list[Any] | None = Field(
+        None,
+        description="One label a row, of a model trained with --group: the noise of rows of one unit is correlated, as "
+        "far as held-out rows told. In JSON alone.",
     )
 
 
@@ -120,13 +133,10 @@ async def answer(request: Request, parts: Parts, name: str | None = None, versio
         model = call.find(name, version)
         asked = await _read(call, parts, model, QueryParams(request.scope["query_string"]))
         try:
-            answered = await _added_up(call, model, asked)
+            document = await _added_up(call, model, asked)
         except OptionError as error:
             raise _refused(error) from None
-        return Response(
-            orjson.dumps(_document(model, asked, answered), option=orjson.OPT_SERIALIZE_NUMPY),
-            media_type="application/json",
-        )
+        return Response(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +158,14 @@ async def _read(call: InFlight, parts: Parts, model: "ModelLike", query: QueryPa
 
         def read(body: bytes) -> _Asked:
             document = load_json(body, settings.max_json_bytes)
-            own = _checked({name: value for name, value in document.items() if name in names})
-            request = check_options({name: value for name, value in document.items() if name not in names}, rows=True)
-            return _asked(parse_inputs(request.inputs, schema, settings.max_rows), request, own, schema, settings)
+            own = _checked({name: document.pop(name) for name in names & document.keys()})
+            request = check_options(document, rows=True)
+            inputs = parse_inputs(request.inputs, schema, settings.max_rows)
+            return _Asked(inputs, predict_options(request, settings, schema.target), request.timeout, own)
 
         return await parts.decoder.decode(await call.body(), encoding, schema, read)
     given = {name: text for name, text in query.items() if name in names}
-    for name in ("groups", "weights"):
+    for name in LISTS:
         if name in given:
             raise BadInputError([Problem(pointer(name), "A table has no place for it. Send JSON.")])
     values = {name: value_of_text(text) for name, text in given.items() if name != "by"}
@@ -172,12 +183,6 @@ def _checked(given: dict[str, Any]) -> AggregateRequest:
         raise BadInputError(problems) from None
 
 
-def _asked(
-    inputs: Inputs, request: PredictRequest, own: AggregateRequest, schema: "Schema", settings: "Settings"
-) -> _Asked:
-    return _Asked(inputs, predict_options(request, settings, schema.target), request.timeout, own)
-
-
 def _refused(error: OptionError) -> BadInputError:
     """Returns an error of the totals, which names an option of the command line, with the pointer of its key."""
     option, _, message = str(error).partition(": ")
@@ -185,95 +190,91 @@ def _refused(error: OptionError) -> BadInputError:
     return BadInputError([Problem(f"/{option[2:]}" if named else "", message if named else str(error))])
 
 
-async def _added_up(call: InFlight, model: "ModelLike", asked: _Asked) -> "TotalsAnswer":
-    """Returns the totals: rows are answered some at a time, and added up in a thread.
+def _totals(model: "ModelLike", asked: _Asked) -> "tuple[Totals, _Lists]":
+    """Returns totals without rows, and what the request says of each row.
 
     Raises:
+        BadInputError: A list can't be used.
         OptionError: An option can't be used.
-        MurhoError: See `InFlight.compute`.
     """
     from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic, labels_of
 
-    inputs, own, schema = asked.inputs, asked.own, model.schema
+    own, schema, count = asked.own, model.schema, asked.inputs.count
     options = TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options)
     options.check(schema)
     if asked.options.draws or asked.options.mc_error:
         raise BadInputError([Problem("/include", "Totals have no draws or Monte Carlo errors; leave it out.")])
     if own.by and own.groups is not None:
         raise BadInputError([Problem("/groups", "Rows are grouped by features or by labels, not by both.")])
-    for name, values in (("groups", own.groups), ("weights", own.weights)):
-        if values is not None and len(values) != inputs.count:
-            raise BadInputError([Problem(pointer(name), f"Expected one for each of {inputs.count} rows.")])
-    labels: Any = (
-        [(label,) for label in own.groups]
-        if own.groups is not None
-        else labels_of(schema, inputs.columns, own.by or ())
-    )
+    for name, (fits, expected) in LISTS.items():
+        values = getattr(own, name) or ()
+        if getattr(own, name) is not None and len(values) != count:
+            raise BadInputError([Problem(pointer(name), f"Expected one for each of {count} rows.")])
+        wrong = islice((place for place, value in enumerate(values) if not fits(value)), MAX_LISTED)
+        problems = [Problem(pointer(name, place), f"Expected {expected}.") for place in wrong]
+        if problems:
+            raise BadInputError(problems)
+    labels: Any = labels_of(schema, asked.inputs.columns, own.by or ())
+    if own.groups is not None:
+        labels = [(label,) for label in own.groups]
     weights = None if own.weights is None else np.array(own.weights, dtype=np.float64)
-    totals = Totals(options)
+    return Totals(options, len(schema.target.classes or (None,))), (labels, weights, own.units)
+
+
+def _is_weight(value: object) -> bool:
+    return type(value) in (int, float) and 0.0 <= value < math.inf  # type: ignore[operator]
+
+
+def _is_label(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+_Label = (_is_label, "a string, a number, true, false or null")
+LISTS = {"groups": _Label, "weights": (_is_weight, "a finite number that is not negative"), "units": _Label}
+"""What has one entry a row: what fits, and what it is for messages."""
+
+
+async def _added_up(call: InFlight, model: "ModelLike", asked: _Asked) -> dict[str, Any]:
+    """Returns the answer as JSON data: rows are answered some at a time, and added up in a thread.
+
+    Raises:
+        OptionError: An option can't be used.
+        MurhoError: See `InFlight.compute`.
+    """
+    inputs, parts = asked.inputs, call.parts
+    totals, (labels, weights, units) = await parts.decoder.in_thread(partial(_totals, model, asked))
     call.admit(model, inputs.count, totals.asked)
     deadline = call.deadline(asked.timeout)
     timing: Timing | None = None
     for start in range(0, inputs.count, totals.rows_at_a_time):
         rows = slice(start, min(inputs.count, start + totals.rows_at_a_time))
-        part = replace(
-            inputs,
-            columns={name: column[rows] for name, column in inputs.columns.items()},
-            count=rows.stop - rows.start,
-        )
+        columns = {name: column[rows] for name, column in inputs.columns.items()}
+        part = replace(inputs, columns=columns, count=rows.stop - rows.start)
         cost = model.cost(part.count, totals.asked)
         try:
             found = await call.compute(model, part, totals.asked, cost, deadline, 0)
         except RowsNotFiniteError as error:
             raise bad_rows(error, inputs, start) from None
-        await call.parts.decoder.in_thread(_adding(totals, found.prediction, part, labels, weights, rows))
+        of_rows = weights if weights is None else weights[rows], units if units is None else units[rows]
+        await parts.decoder.in_thread(partial(totals.add, found.prediction, columns, labels[rows], *of_rows))
         call.done(cost)
+        parts.telemetry.record_rows(model.name, model.version, part.count, found.prediction)
         timing = timing or found.timing
     alone = None
     if totals.alone is not None:
-        columns, options_of_alone = totals.alone
-        few = replace(inputs, columns=columns, count=len(next(iter(columns.values()))))
-        cost = model.cost(few.count, options_of_alone)
-        alone = (await call.compute(model, few, options_of_alone, cost, deadline, 0)).prediction
+        first, options = totals.alone
+        few = replace(inputs, columns=first, count=len(next(iter(first.values()))))
+        alone = (await call.compute(model, few, options, model.cost(few.count, options), deadline, 0)).prediction
     assert timing is not None  # noqa: S101 - there is at least one row
     call.answered(model, inputs.count, asked.options, timing)
-    return await call.parts.decoder.in_thread(lambda: totals.answer(alone, model.spec.totals))
-
-
-def _adding(totals: "Totals", prediction: Any, part: Inputs, labels: list[Any], weights: Any, rows: slice) -> Any:
-    return lambda: totals.add(prediction, part.columns, labels[rows], None if weights is None else weights[rows])
-
-
-def _document(model: "ModelLike", asked: _Asked, answered: "TotalsAnswer") -> dict[str, Any]:
-    """Returns the answer as JSON data, arrays in it as they are."""
-    of, own, classes = asked.options, asked.own, model.schema.target.classes
-    document: dict[str, Any] = {
+    parts.telemetry.record_timing(model.name, model.version, timing, warned=False)
+    answered = await parts.decoder.in_thread(lambda: totals.answer(alone, model.spec.totals))
+    classes = model.schema.target.classes
+    return {
         "model": {"name": model.name, "version": model.version},
         "target": model.schema.target.name,
-        "statistic": own.statistic or ("sum" if classes is None else "count"),
-        "samples": answered.samples,
-        "seed": answered.seed,
-        "by": own.by or [],
-        "groups": [list(label) for label in answered.groups],
-        "rows": answered.rows,
-        **({} if classes is None else {"classes": list(classes)}),
+        "statistic": totals.options.statistic,
+        "by": asked.own.by or [],
+        **({} if classes is None else {"classes": classes}),
+        **answered.document(asked.options),
     }
-    for name in ("mean", "std", "epistemic_std", "aleatoric_std"):
-        part = getattr(answered, name)
-        document[name] = None if part is None else np.ascontiguousarray(part)
-    for name, key, values in (("percentiles", "levels", of.percentiles), ("exceedance", "thresholds", of.thresholds)):
-        part = getattr(answered, name)
-        if part is not None:
-            document[name] = {key: list(values), "values": np.ascontiguousarray(part)}
-        elif name == "percentiles" and values:
-            document[name] = None
-    document["calibrated"] = answered.calibrated
-    document["warnings"] = [
-        {
-            "pointer": pointer("groups", number),
-            "message": f"{unlike} of its {rows} rows {'is' if unlike == 1 else 'are'} unlike the training rows.",
-        }
-        for number, (unlike, rows) in enumerate(zip(answered.unlike.tolist(), answered.rows.tolist(), strict=True))
-        if unlike
-    ][:100]
-    return document

@@ -5,7 +5,6 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,24 +92,11 @@ def aggregate(
         answer = totals_of_table(posterior, table, options, tuple(by or ()), weights, advance)
     facts = {"model": {"name": posterior.name, "version": posterior.version}, "target": schema.target.name}
     if json:
-        print_json(facts | {"statistic": options.statistic, "by": list(by or ())} | _plain(answer, options.of))
+        print_json(facts | {"statistic": options.statistic, "by": list(by or ())} | answer.document(options.of))
     else:
         _write_csv(answer, by or [], schema.target.classes, options.of, output)
     if unlike := int(answer.unlike.sum()):
         say(f"note: {unlike} of {int(answer.rows.sum())} rows are unlike the training rows")
-
-
-def _plain(answer: TotalsAnswer, of: PredictOptions) -> dict[str, Any]:
-    """The answer as JSON data; levels and thresholds stand beside their values."""
-    found = {
-        name: value.tolist() if hasattr(value, "tolist") else value
-        for name, value in asdict(answer).items()
-        if value is not None
-    }
-    for name, key, values in (("percentiles", "levels", of.percentiles), ("exceedance", "thresholds", of.thresholds)):
-        if name in found:
-            found[name] = {key: list(values), "values": found[name]}
-    return found
 
 
 def _write_csv(

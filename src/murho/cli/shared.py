@@ -171,7 +171,7 @@ def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object on stdout."""
     import orjson
 
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")
 
 
 def print_lines(lines: Sequence[str]) -> None:

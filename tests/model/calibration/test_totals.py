@@ -8,21 +8,22 @@ import pytest
 from murho.model.calibration.totals import HeldOutTotals, TotalsCalibration, fit_totals
 
 
-def held_out(blocks: int, truth: TotalsCalibration, *, rows: int = 50, seed: int = 0) -> list[HeldOutTotals]:
+def held_out(blocks: int, truth: TotalsCalibration, *, rows: int = 50, seed: int = 0) -> HeldOutTotals:
     """Totals of rows with a noise variance of 1, of which draws say that rows share a variance of 0.05."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(blocks):
-        own, noise, drawn, pairs = 0.05 * rows, float(rows), 0.05 * rows**2, float(rows * (rows - 1))
-        parts = truth.variances(*(np.array(each) for each in (float(rows), own, noise, noise, pairs, drawn)))
-        error = float(rng.normal(0.0, np.sqrt(sum(parts)))) ** 2
-        found.append(HeldOutTotals(rows, error, own, noise, noise, pairs, drawn, 1.0))
-    return found
+    own, pairs, drawn, count, one = np.outer(
+        (0.05 * rows, rows * (rows - 1), 0.05 * rows**2, rows, 1.0), np.ones(blocks)
+    )
+    variance = np.add(*truth.variances(count, own, count, count, pairs, drawn))
+    error = np.square(np.random.default_rng(seed).normal(0.0, np.sqrt(variance)))
+    return HeldOutTotals(count, error, own, count, count, pairs, drawn, one)
 
 
 @pytest.mark.parametrize("shared", [0.25, 1.0, 4.0])
 def test_the_shared_part_is_found(shared: float) -> None:
     small = held_out(400, TotalsCalibration(shared=shared), rows=2)
-    fitted = fit_totals(held_out(400, TotalsCalibration(shared=shared)) + small, units=False, in_time=False)
+    fitted = fit_totals(
+        HeldOutTotals.joined([held_out(400, TotalsCalibration(shared=shared)), small]), units=False, in_time=False
+    )
     assert fitted.shared == pytest.approx(shared, rel=0.3)
     assert fitted.independent == pytest.approx(1.0, rel=0.25)
 
@@ -35,7 +36,9 @@ def test_little_evidence_leaves_the_factors_near_one() -> None:
 
 def test_correlation_within_units_is_found() -> None:
     truth = TotalsCalibration(within=0.5)
-    fitted = fit_totals(held_out(400, truth) + held_out(400, truth, rows=2), units=True, in_time=False)
+    fitted = fit_totals(
+        HeldOutTotals.joined([held_out(400, truth), held_out(400, truth, rows=2)]), units=True, in_time=False
+    )
     total = sum(fitted.variances(*(np.array(each) for each in (50.0, 2.5, 50.0, 50.0, 2450.0, 125.0))))
     expected = sum(truth.variances(*(np.array(each) for each in (50.0, 2.5, 50.0, 50.0, 2450.0, 125.0))))
     assert total == pytest.approx(expected, rel=0.2)

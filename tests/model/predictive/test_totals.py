@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 from murho.model.calibration.totals import TotalsCalibration
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import Prediction, PredictOptions
-from murho.model.predictive.totals import MOST_GROUPS, Totals, TotalsAnswer, TotalsOptions, check_weights
+from murho.model.predictive.totals import MOST_GROUPS, Totals, TotalsAnswer, TotalsOptions
 
 SAMPLES = 64
 LEVELS = (5.0, 50.0, 95.0)
@@ -190,10 +190,21 @@ def test_rows_of_one_unit_and_neighbours_add_covariance() -> None:
     assert in_time.aleatoric_std[0] == pytest.approx(np.sqrt(expected))
 
 
-def test_what_can_not_be_used_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"--weights: row 2"):
-        check_weights(np.array([1.0, -1.0]))
-    many = Totals(TotalsOptions(of=PredictOptions(samples=0)))
-    answer = Prediction(samples=0, seed=0, calibrated=False, mean=np.zeros(MOST_GROUPS + 1))
-    with pytest.raises(OptionError, match=f"more than {MOST_GROUPS:,} groups"):
-        many.add(answer, {"row": np.zeros(MOST_GROUPS + 1)}, [(n,) for n in range(MOST_GROUPS + 1)])
+@pytest.mark.parametrize(("samples", "most"), [(0, MOST_GROUPS), (256, 6_553), (4_096, 409)])
+def test_groups_are_limited_by_the_memory_that_they_take(samples: int, most: int) -> None:
+    options = PredictOptions(samples=samples, percentiles=tuple(range(1, 19)) if samples else ())
+    totals = Totals(TotalsOptions(of=options))
+
+    def add(start: int, count: int) -> None:
+        numbers = np.zeros(count)
+        answer = Prediction(samples=samples, seed=0, calibrated=False, mean=numbers)
+        if samples:
+            zeros = np.zeros((count, samples))
+            answer = replace(
+                answer, draws=zeros, variances=zeros, third=numbers, epistemic_std=numbers, aleatoric_std=numbers
+            )
+        totals.add(answer, {"row": numbers}, [(start + number,) for number in range(count)])
+
+    add(0, most)
+    with pytest.raises(OptionError, match=f"more than {most:,} groups"):
+        add(most, 1)

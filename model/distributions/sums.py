@@ -1,0 +1,247 @@
+"""Distributions of sums over rows: mixtures of shifted lognormals, and counts of independent events.
+
+Under one draw the sum of independent noise is nearly Gaussian, and skewed if its terms are: it counts as a shifted
+lognormal with the sum's mean, variance and third central moment. Without skewness that is a Gaussian.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+import torch
+
+from murho.model.distributions.mixtures import normal_cdf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Doubles: TypeAlias = NDArray[np.float64]
+    Floats: TypeAlias = NDArray[np.float32]
+
+__all__ = ["LEAST", "SumMixture", "convolved", "count_answers", "exceeding", "poisson_binomial"]
+
+LEAST = 1e-300
+LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
+"""Below the first a distribution counts as Gaussian."""
+STEPS = 16
+"""Most steps towards a quantile; a few are enough, because normal scores of a sum are nearly a line."""
+TOLERANCE = 1e-9
+"""Of a quantile, in standard deviations."""
+NEWTON_STEPS = 12
+COUNT_ROUNDING = 1e-6
+
+
+def _cdf(scores: Doubles) -> Doubles:
+    probabilities: Doubles = normal_cdf(torch.from_numpy(np.ascontiguousarray(scores))).numpy()
+    return probabilities
+
+
+def _quantile(levels: Doubles) -> Doubles:
+    scores: Doubles = torch.special.ndtri(torch.from_numpy(np.ascontiguousarray(levels))).numpy()
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Skewed:
+    """Standardised shifted lognormals, with mean 0, variance 1 and some skewness; arrays of any one shape.
+
+    With ``x = exp(width^2)`` the skewness is ``(x + 2) sqrt(x - 1)``, so ``(x + 2)^2 (x - 1) = skewness^2``: a cubic.
+
+    Attributes:
+        gaussian: Where the skewness is next to nothing.
+        sign: Of the skewness.
+        width: Standard deviation of the logarithm.
+        centre: Mean in units of the median.
+        unit: Standard deviation in these units.
+    """
+
+    gaussian: NDArray[np.bool_]
+    sign: Doubles
+    width: Doubles
+    centre: Doubles
+    unit: Doubles
+
+    @classmethod
+    def of(cls, skewness: Doubles) -> Self:
+        size = np.clip(np.abs(skewness), LEAST_SKEWNESS, MOST_SKEWNESS)
+        root = np.cbrt(1.0 + 0.5 * size * (size + np.sqrt(4.0 + size**2)))
+        growth = root + 1.0 / root - 1.0
+        return cls(
+            np.abs(skewness) < LEAST_SKEWNESS,
+            np.where(skewness < 0.0, -1.0, 1.0),
+            np.sqrt(np.log(growth)),
+            np.sqrt(growth),
+            np.sqrt(growth * (growth - 1.0)),
+        )
+
+    def scores(self, places: Doubles) -> Doubles:
+        """Normal scores of standardised values."""
+        inside = self.centre + self.sign * places * self.unit
+        found: Doubles = np.where(self.gaussian, places, self.sign * np.log(np.maximum(inside, LEAST)) / self.width)
+        return found
+
+    def places(self, score: float) -> Doubles:
+        """The standardised values at a normal score."""
+        power = np.exp(np.minimum(self.width * self.sign * score, 700.0))
+        found: Doubles = np.where(self.gaussian, score, self.sign * (power - self.centre) / self.unit)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SumMixture:
+    """The mixture over draws of the sums of G groups and C kinds, stretched about its mean.
+
+    Attributes:
+        means: ``[S, G, C]``.
+        deviations: Likewise.
+        skewed: Shape of each sum under a draw, ``[G, C]``.
+        mean: ``[G, C]``.
+        std: Of the mixture before it is stretched, ``[G, C]``.
+        ratio: Factor of the distances from the mean, ``[G, C]``.
+    """
+
+    means: Doubles
+    deviations: Doubles
+    skewed: _Skewed
+    mean: Doubles
+    std: Doubles
+    ratio: Doubles
+
+    @classmethod
+    def of(cls, drawn: Doubles, mean: Doubles, noise: Doubles, third: Doubles, std: Doubles) -> Self:
+        """Build the mixture.
+
+        Args:
+            drawn: Sums of means and of variances under each draw, up to a shift and a factor, ``[2, S, G, C]``.
+            mean: Of the mixture, ``[G, C]``.
+            noise: Mean over draws of the variance, ``[G, C]``.
+            third: That of the third central moment, ``[G, C]``.
+            std: Standard deviation to which the mixture is stretched, ``[G, C]``.
+        """
+        means, variances = drawn
+        means = means - means.mean(axis=0) + mean
+        variances = variances * (noise / np.maximum(variances.mean(axis=0), LEAST))
+        own = np.sqrt(np.maximum(means.var(axis=0) + noise, LEAST))
+        skewed = _Skewed.of(third / np.maximum(noise, LEAST) ** 1.5)
+        return cls(means, np.sqrt(np.maximum(variances, LEAST)), skewed, mean, own, np.maximum(std, LEAST) / own)
+
+    def _below(self, values: Doubles) -> Doubles:
+        """Distribution function at values ``[G, C]`` before the mixture is stretched."""
+        found: Doubles = _cdf(self.skewed.scores((values - self.means) / self.deviations)).mean(axis=0)
+        return found
+
+    def quantiles(self, levels: Doubles, whole: NDArray[np.int64] | None) -> Doubles:
+        """Quantiles at levels ``[K]``, ``[G, C, K]``.
+
+        A quantile lies between those of the single draws. Steps are the secant's for normal scores within this bracket,
+        and halve it where these fail.
+
+        Args:
+            levels: Strictly between 0 and 1.
+            whole: Largest possible count of each group, ``[G]``, where sums are whole numbers; None: they aren't.
+        """
+        found = np.empty((*self.mean.shape, len(levels)))
+        for place, (level, score) in enumerate(zip(levels, _quantile(levels), strict=True)):
+            of_draws = self.means + self.deviations * self.skewed.places(float(score))
+            lower, upper = of_draws.min(axis=0), of_draws.max(axis=0)
+            value = np.clip(self.mean + self.std * score, lower, upper)
+            earlier, before = self.mean, _quantile(np.clip(self._below(self.mean), LEAST, 1.0 - 1e-16))
+            for step in range(STEPS):
+                below = self._below(value)
+                lower, upper = np.where(below < level, value, lower), np.where(below < level, upper, value)
+                now = _quantile(np.clip(below, LEAST, 1.0 - 1e-16))
+                rise, run = now - before, value - earlier
+                with np.errstate(all="ignore"):
+                    following = value + (score - now) * run / rise
+                inside = (following > lower) & (following < upper) & (step % 4 < 3)
+                earlier, before = value, now
+                value = np.where(inside, following, 0.5 * (lower + upper))
+                if (np.abs(value - earlier) <= TOLERANCE * self.std).all():
+                    break
+            found[..., place] = self.mean + self.ratio * (value - self.mean)
+        if whole is not None:
+            found = np.clip(np.ceil(found - 0.5), 0.0, whole[:, None, None])
+        return found
+
+    def exceedance(self, thresholds: Doubles, *, whole: bool) -> Doubles:
+        """Probabilities of more than thresholds ``[G, T]``, ``[G, C, T]``; of whole numbers, if sums are."""
+        at = np.floor(thresholds) + 0.5 if whole else thresholds
+        found = np.empty((*self.mean.shape, at.shape[1]))
+        for place in range(at.shape[1]):
+            found[..., place] = 1.0 - self._below(self.mean + (at[:, place, None] - self.mean) / self.ratio)
+        return found
+
+
+def exceeding(means: Doubles, variances: Doubles, third: Doubles, threshold: float, goal: Doubles) -> Doubles:
+    """Probability that each row exceeds a threshold under each draw, ``[B, S]``.
+
+    All normal scores of a row are moved alike, so that the mean over draws is a given probability of the row.
+
+    Args:
+        means: Of each row under each draw, ``[B, S]``.
+        variances: Likewise.
+        third: Mean over draws of the third central moment, ``[B]``.
+        threshold: The threshold.
+        goal: The rows' probabilities, ``[B, 1]``.
+    """
+    deviations = np.sqrt(np.maximum(variances, LEAST))
+    skewed = _Skewed.of((third / np.maximum(variances.mean(axis=1), LEAST) ** 1.5)[:, None])
+    scores = -skewed.scores((threshold - means) / deviations)
+    goal = np.clip(goal, 1e-12, 1.0 - 1e-12)
+    shift = np.zeros_like(goal)
+    for _ in range(NEWTON_STEPS):
+        moved = np.clip(scores + shift, -35.0, 35.0)
+        slope = np.exp(-0.5 * moved**2).mean(axis=1, keepdims=True) / math.sqrt(2.0 * math.pi)
+        missing = goal - _cdf(moved).mean(axis=1, keepdims=True)
+        shift += np.clip(missing / np.maximum(slope, 1e-9), -1.0, 1.0)
+    return _cdf(scores + shift)
+
+
+def poisson_binomial(probabilities: Doubles) -> Floats:
+    """Probability of each count of n independent events, ``[S, C, n + 1]``, from theirs, ``[n, S, C]``."""
+    counts = np.zeros((*probabilities.shape[1:], len(probabilities) + 1))
+    counts[..., 0] = 1.0
+    for number, event in enumerate(probabilities[..., None], start=1):
+        counts[..., 1 : number + 1] += event * (counts[..., :number] - counts[..., 1 : number + 1])
+        counts[..., 0] *= 1.0 - event[..., 0]
+    return counts.astype(np.float32)
+
+
+def convolved(some: Floats, others: Floats) -> Floats:
+    """Probability of each sum of two independent counts, ``[S, C, n + m + 1]``."""
+    if others.shape[-1] > some.shape[-1]:
+        some, others = others, some
+    size = some.shape[-1]
+    joint = np.zeros((*some.shape[:-1], size + others.shape[-1] - 1))
+    for count in range(others.shape[-1]):
+        joint[..., count : count + size] += others[..., count, None] * some
+    return joint.astype(np.float32)
+
+
+def count_answers(
+    counts: Floats, mean: Doubles, ratio: Doubles, levels: Sequence[float], thresholds: Sequence[float]
+) -> tuple[Doubles, Doubles]:
+    """Percentiles ``[C, K]`` and exceedance ``[C, T]`` of counts, stretched about their mean.
+
+    Args:
+        counts: Probability of each count under each draw, ``[S, C, n + 1]``.
+        mean: ``[C]``.
+        ratio: Factor of the distances from the mean, ``[C]``.
+        levels: Per cent, ``[K]``.
+        thresholds: ``[T]``.
+    """
+    most, below = counts.shape[-1] - 1, counts.mean(axis=0, dtype=np.float64).cumsum(axis=-1)
+    below /= below[:, -1:]
+    wanted, at = np.array(levels) / 100.0 - COUNT_ROUNDING, np.array(thresholds)
+    percentiles, exceedance = np.empty((len(below), len(levels))), np.empty((len(below), len(thresholds)))
+    for number, (of_class, centre, factor) in enumerate(zip(below, mean, ratio, strict=True)):
+        found = np.searchsorted(of_class, wanted)
+        percentiles[number] = np.clip(np.rint(centre + factor * (found - centre)), 0, most)
+        places = np.floor(np.clip(centre + (at - centre) / factor, -1.0, most)).astype(int)
+        exceedance[number] = 1.0 - np.concatenate([[0.0], of_class])[places + 1]
+    return percentiles, exceedance
