@@ -28,10 +28,11 @@ __all__ = ["LEAST", "SumMixture", "convolved", "count_answers", "exceeding", "po
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
 """Below the first a distribution counts as Gaussian."""
-STEPS = 16
-"""Most steps towards a quantile; a few are enough, because normal scores of a sum are nearly a line."""
-TOLERANCE = 1e-9
-"""Of a quantile, in standard deviations."""
+SECANTS, MOST_STEPS = 6, 80
+"""Steps of the secant before every second one halves the bracket, and most steps: the first are nearly always enough,
+because the normal scores of a sum are nearly a line."""
+TOLERANCE = 1e-8
+"""Of a quantile, in normal scores or in standard deviations."""
 NEWTON_STEPS = 12
 COUNT_ROUNDING = 1e-6
 
@@ -41,8 +42,9 @@ def _cdf(scores: Doubles) -> Doubles:
     return probabilities
 
 
-def _quantile(levels: Doubles) -> Doubles:
-    scores: Doubles = torch.special.ndtri(torch.from_numpy(np.ascontiguousarray(levels))).numpy()
+def _scores(levels: Doubles) -> Doubles:
+    inside = np.clip(levels, LEAST, 1.0 - 1e-16)
+    scores: Doubles = torch.special.ndtri(torch.from_numpy(np.ascontiguousarray(inside))).numpy()
     return scores
 
 
@@ -138,35 +140,38 @@ class SumMixture:
     def quantiles(self, levels: Doubles, whole: NDArray[np.int64] | None) -> Doubles:
         """Quantiles at levels ``[K]``, ``[G, C, K]``.
 
-        A quantile lies between those of the single draws. Steps are the secant's for normal scores within this bracket,
-        and halve it where these fail.
+        A quantile lies between those of the single draws. Steps are the secant's for normal scores within this bracket.
 
         Args:
             levels: Strictly between 0 and 1.
             whole: Largest possible count of each group, ``[G]``, where sums are whole numbers; None: they aren't.
         """
         found = np.empty((*self.mean.shape, len(levels)))
-        for place, (level, score) in enumerate(zip(levels, _quantile(levels), strict=True)):
+        for place, (level, score) in enumerate(zip(levels, _scores(levels), strict=True)):
             of_draws = self.means + self.deviations * self.skewed.places(float(score))
-            lower, upper = of_draws.min(axis=0), of_draws.max(axis=0)
-            value = np.clip(self.mean + self.std * score, lower, upper)
-            earlier, before = self.mean, _quantile(np.clip(self._below(self.mean), LEAST, 1.0 - 1e-16))
-            for step in range(STEPS):
-                below = self._below(value)
-                lower, upper = np.where(below < level, value, lower), np.where(below < level, upper, value)
-                now = _quantile(np.clip(below, LEAST, 1.0 - 1e-16))
-                rise, run = now - before, value - earlier
-                with np.errstate(all="ignore"):
-                    following = value + (score - now) * run / rise
-                inside = (following > lower) & (following < upper) & (step % 4 < 3)
-                earlier, before = value, now
-                value = np.where(inside, following, 0.5 * (lower + upper))
-                if (np.abs(value - earlier) <= TOLERANCE * self.std).all():
-                    break
+            value = self._quantile(level, score, of_draws.min(axis=0), of_draws.max(axis=0))
             found[..., place] = self.mean + self.ratio * (value - self.mean)
         if whole is not None:
             found = np.clip(np.ceil(found - 0.5), 0.0, whole[:, None, None])
         return found
+
+    def _quantile(self, level: float, score: float, lower: Doubles, upper: Doubles) -> Doubles:
+        """The quantile at a level between two values, ``[G, C]`` each, before the mixture is stretched."""
+        value = np.clip(self.mean + self.std * score, lower, upper)
+        earlier, before = self.mean, _scores(self._below(self.mean))
+        for step in range(MOST_STEPS):
+            below = self._below(value)
+            lower, upper = np.where(below < level, value, lower), np.where(below < level, upper, value)
+            now = _scores(below)
+            near = (np.abs(now - score) <= TOLERANCE) | (upper - lower <= TOLERANCE * self.std)
+            if near.all():
+                break
+            with np.errstate(all="ignore"):
+                following = value + (score - now) * (value - earlier) / (now - before)
+            inside = (following > lower) & (following < upper) & (step < SECANTS or step % 2 == 0)
+            earlier, before = value, now
+            value = np.where(near, value, np.where(inside, following, 0.5 * (lower + upper)))
+        return value
 
     def exceedance(self, thresholds: Doubles, *, whole: bool) -> Doubles:
         """Probabilities of more than thresholds ``[G, T]``, ``[G, C, T]``; of whole numbers, if sums are."""

@@ -64,7 +64,7 @@ EXACT_ROWS, EXACT_VALUES = 200, 2**17
 """Rows of a group, and groups times draws times classes, up to which counts are exact: together 100 MB."""
 VALUES_AT_A_TIME = 2**20
 """Rows times draws times classes of a block: 8 MiB in each of a few arrays."""
-MOST_VALUES = 2**25
+MOST_VALUES = 2**24
 """Groups times draws times classes of an answer, times what it has of each: two sums, levels and thresholds."""
 
 

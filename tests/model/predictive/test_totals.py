@@ -190,7 +190,7 @@ def test_rows_of_one_unit_and_neighbours_add_covariance() -> None:
     assert in_time.aleatoric_std[0] == pytest.approx(np.sqrt(expected))
 
 
-@pytest.mark.parametrize(("samples", "most"), [(0, MOST_GROUPS), (256, 6_553), (4_096, 409)])
+@pytest.mark.parametrize(("samples", "most"), [(0, MOST_GROUPS), (256, 3_276), (4_096, 204)])
 def test_groups_are_limited_by_the_memory_that_they_take(samples: int, most: int) -> None:
     options = PredictOptions(samples=samples, percentiles=tuple(range(1, 19)) if samples else ())
     totals = Totals(TotalsOptions(of=options))
