@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import gzip
 import io
 import json
@@ -11,6 +12,7 @@ import tempfile
 import zipfile
 from datetime import datetime, time
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -480,7 +482,12 @@ def test_borders_of_blocks_change_nothing(
     assert stored.to_pydict() == whole.to_pydict()
     assert outcome(stored) == outcome(whole)
     del whole
-    assert pa.total_allocated_bytes() == before
+    # Arrow's threads may let go of their last buffers a moment later.
+    until = monotonic() + 5
+    while pa.total_allocated_bytes() > before and monotonic() < until:
+        gc.collect()
+        sleep(0.01)
+    assert pa.total_allocated_bytes() <= before
 
 
 @pytest.mark.parametrize(
