@@ -9,7 +9,7 @@ import httpx2
 
 from murho_client._errors import DeadlineExceeded, Unreachable
 from murho_client._files import FileOptions, predict_file
-from murho_client._service import BaseClient, PredictOptions
+from murho_client._service import AggregateOptions, BaseClient, PredictOptions
 from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
@@ -105,15 +105,10 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         by: str | Sequence[str] = (),
         model: str | None = None,
         version: str | None = None,
-        *,
-        statistic: str | None = None,
-        threshold: float | None = None,
-        weights: str | Sequence[float] | None = None,
-        **options: Unpack[PredictOptions],
+        **options: Unpack[AggregateOptions],
     ) -> Totals:
         """Adds up predictions, with error bars; see `Client.aggregate`."""
-        totals = {"statistic": statistic, "threshold": threshold}
-        return await self._run(self._service.aggregate(data, model, version, by, weights, totals, options))
+        return await self._run(self._service.aggregate(data, model, version, by, options))
 
     async def predict_file(
         self,

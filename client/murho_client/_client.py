@@ -12,7 +12,7 @@ import httpx2
 
 from murho_client._errors import DeadlineExceeded, Unreachable
 from murho_client._files import FileOptions, predict_file
-from murho_client._service import BaseClient, PredictOptions
+from murho_client._service import AggregateOptions, BaseClient, PredictOptions
 from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
@@ -204,11 +204,7 @@ class Client(BaseClient[httpx2.Client]):
         by: str | Sequence[str] = (),
         model: str | None = None,
         version: str | None = None,
-        *,
-        statistic: str | None = None,
-        threshold: float | None = None,
-        weights: str | Sequence[float] | None = None,
-        **options: Unpack[PredictOptions],
+        **options: Unpack[AggregateOptions],
     ) -> Totals:
         """Adds up predictions: the sum, the mean or a count over the rows of each group, with error bars.
 
@@ -217,16 +213,15 @@ class Client(BaseClient[httpx2.Client]):
             by: Columns whose cells say which rows belong together: features, or one other column. None: all do.
             model: Name of the model; the service's default model if not given.
             version: Version of the model; the latest if not given.
-            statistic: ``sum`` (default), ``mean`` or ``count_above``; of classes ``count`` of each class.
-            threshold: Of ``count_above``, in the target's unit.
-            weights: A column, or one number a row, such as a quantity.
-            **options: The options of `predict`.
+            **options: The options of `predict`, and ``statistic``: ``sum`` (default), ``mean`` or ``count_above``, of
+                classes ``count`` of each class; ``threshold`` of ``count_above``, in the target's unit; ``weights``, a
+                column or one number a row, such as a quantity; ``units``, a column or one label a row, such as a
+                patient: the noise of one unit is correlated, where the model was trained with ``--group``.
 
         Raises:
             MurhoClientError: See `predict`.
         """
-        totals = {"statistic": statistic, "threshold": threshold}
-        return self._run(self._service.aggregate(data, model, version, by, weights, totals, options))
+        return self._run(self._service.aggregate(data, model, version, by, options))
 
     def predict_file(
         self,

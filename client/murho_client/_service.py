@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import quote
 
 from murho_client._data import Batch, to_batch
@@ -20,7 +20,7 @@ from murho_client._responses import Response, read_answer, read_ready
 from murho_client._totals import Totals, totals_request
 from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Settings, Together, ask
 
-__all__ = ["BaseClient", "PredictOptions", "Service"]
+__all__ = ["AggregateOptions", "BaseClient", "PredictOptions", "Service"]
 
 Http = TypeVar("Http")
 Result = TypeVar("Result")
@@ -47,6 +47,18 @@ class PredictOptions(TypedDict, total=False):
     timeout: float | None
     headers: Mapping[str, str] | None
     progress: Progress
+
+
+OF_PREDICTIONS = PredictOptions.__annotations__.keys()
+
+
+class AggregateOptions(PredictOptions, total=False):
+    """Options of totals; see `Client.aggregate`."""
+
+    statistic: str | None
+    threshold: float | None
+    weights: str | Sequence[float] | None
+    units: str | Sequence[str | float | None] | None
 
 
 class BaseClient(Generic[Http]):
@@ -184,18 +196,16 @@ class Service:
         name: str | None,
         version: str | None,
         by: str | Sequence[str],
-        weights: str | Sequence[float] | None,
-        totals: Mapping[str, Any],
-        options: PredictOptions,
+        options: AggregateOptions,
     ) -> Dialogue[Totals]:
         """The totals of all rows, in one request."""
-        timeout = options.get("timeout")
+        timeout, chosen = options.get("timeout"), dict(options)
         within = None if timeout is None else Deadline(timeout)
         model = yield from self.find(name, version, within)
         names = (by,) if isinstance(by, str) else tuple(by)
-        request = totals_request(to_batch(data), model, names, weights)
-        chosen = {key: value for key, value in totals.items() if value is not None}
-        body = _to_json({**request, **options_of(options), **chosen})
+        given = {key: chosen.pop(key, None) for key in AggregateOptions.__annotations__ if key not in OF_PREDICTIONS}
+        request = totals_request(to_batch(data), model, names, given)
+        body = _to_json({**request, **options_of(cast("PredictOptions", chosen))})
         headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
 
         def read(response: Response) -> Totals:
@@ -267,8 +277,8 @@ def options_of(options: PredictOptions) -> dict[str, Any]:
         TypeError: There is no such option.
         InvalidInput: An option isn't of the right kind. Whether its value fits, the service says.
     """
-    for name in options.keys() - PredictOptions.__annotations__.keys():
-        raise TypeError(f"predict() has no option {name!r}. It has {', '.join(PredictOptions.__annotations__)}.")
+    for name in options.keys() - OF_PREDICTIONS:
+        raise TypeError(f"There is no option {name!r}. There are {', '.join(OF_PREDICTIONS)}.")
     kinds = {
         "samples": operator.index,
         "percentiles": _numbers,

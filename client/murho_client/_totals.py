@@ -92,31 +92,35 @@ class Totals:
         )
 
 
-def totals_request(
-    batch: Batch, model: Model | None, by: Sequence[str], weights: str | Sequence[float] | None
-) -> dict[str, Any]:
-    """The rows and how they are grouped, as keys of the request.
+def totals_request(batch: Batch, model: Model | None, by: Sequence[str], given: Mapping[str, object]) -> dict[str, Any]:
+    """The rows, how they are grouped, and what else is said of them, as keys of the request.
+
+    Args:
+        batch: The rows.
+        model: The model; None: it has all columns.
+        by: Columns.
+        given: ``statistic`` and ``threshold``; ``weights`` and ``units``, each a column or one entry a row.
 
     Raises:
         InvalidInput: A column is missing, or rows are grouped by several columns that are no features.
     """
     columns = dict(zip(batch.names or (), batch.columns, strict=True))
     features = {feature.name for feature in model.features} if model is not None else {*columns}
-    request: dict[str, Any] = {}
-    for name in (*by, *([weights] if isinstance(weights, str) else [])):
+    request = {key: value for key, value in given.items() if value is not None}
+    lists = {key: value for key, value in request.items() if key in ("weights", "units")}
+    named = {key: value for key, value in lists.items() if isinstance(value, str)}
+    for name in (*by, *named.values()):
         if name not in columns:
             raise InvalidInput([Problem(f"There is no column {name!r}.", feature=name)])
-    if isinstance(weights, str):
-        request["weights"] = json_cells(columns[weights])
-    elif weights is not None:
-        request["weights"] = [float(weight) for weight in weights]
+    for key, value in lists.items():
+        request[key] = json_cells(columns[named[key]] if key in named else np.asarray(value))
     if all(name in features for name in by):
         request["by"] = list(by)
     elif len(by) == 1:
         request["groups"] = json_cells(columns[by[0]])
     else:
         raise InvalidInput([Problem("Group by features, or by one other column.", feature=by[0])])
-    unused = {*by, *([weights] if isinstance(weights, str) else [])} - features
+    unused = {*by, *named.values()} - features
     if unused:
         kept = [name for name in columns if name not in unused]
         batch = replace(batch, names=tuple(kept), columns=[columns[name] for name in kept])

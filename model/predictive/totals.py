@@ -230,6 +230,17 @@ class Totals:
         self._facts: tuple[int, int, bool] = (options.of.samples, options.of.seed or 0, False)
         self._whole = options.statistic in ("count", "count_above")
 
+    @classmethod
+    def of(cls, options: TotalsOptions, schema: Schema) -> Self:
+        """Totals of a target, still without rows; raises what `TotalsOptions.check` does."""
+        options.check(schema)
+        return cls(options, len(schema.target.classes or (None,)))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows so far."""
+        return sum(group.rows for group in self.groups.values())
+
     @property
     def asked(self) -> PredictOptions:
         """What each row is asked, to add it up."""

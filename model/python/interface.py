@@ -27,7 +27,7 @@ from murho.model.python.answers import (
     require_whole,
 )
 from murho.model.python.progress import TerminalReporter
-from murho.model.python.table_totals import totals_of_table
+from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.files import read_table
 from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
@@ -213,9 +213,8 @@ class TrainedModel:
         )
         options = TotalsOptions(statistic or default_statistic(self.posterior.schema), threshold, of)
         with as_value_errors():
-            return totals_of_table(
-                self.posterior, table_of(data), options, (by,) if isinstance(by, str) else tuple(by), weights
-            )
+            groups = (by,) if isinstance(by, str) else tuple(by)
+            return answer_of(added_up(self.posterior, table_of(data), options, groups, weights), self.posterior)
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 ROWS_PER_BLOCK = 16_384
+Found = TypeVar("Found")
 
 
 class Scored(NamedTuple):
@@ -104,8 +105,8 @@ class LocalScorer:
 
 
 def score_blocks(
-    table: pa.Table, answers: Callable[[Iterable[pa.Table]], Iterable[Scored]], rows: int = ROWS_PER_BLOCK
-) -> Iterator[Scored]:
+    table: pa.Table, answers: Callable[[Iterable[pa.Table]], Iterable[Found]], rows: int = ROWS_PER_BLOCK
+) -> Iterator[Found]:
     """Answer every row of a table, in order.
 
     Args:
@@ -122,7 +123,7 @@ def score_blocks(
     try:
         for scored in answers(table.slice(start, rows) for start in range(0, table.num_rows, rows)):
             yield scored
-            done += scored.answers.num_rows
+            done += rows
     except TableError as error:
         raise error.moved(done) from error
 

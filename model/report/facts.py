@@ -152,6 +152,7 @@ def facts_of_revision(revised: Revised, rows: LabelledRows | None, before: Mappi
     made["training"] = {
         **before["training"],
         "calibration_rows": made["training"]["calibration_rows"],
+        "totals": made["training"]["totals"],
         "curves": [*fits, *([_curve(revised.kind, revised.history)] if revised.history else [])] or None,
     }
     made["target"], made["table"] = before["target"], before["table"] | {"rows": spec.rows_learned}
@@ -288,6 +289,7 @@ def _training(spec: ModelSpec, evidence: Evidence | None) -> dict[str, Any]:
         "temperature": spec.temperature,
         "seed": spec.default_seed,
         "calibration_rows": None if spec.calibration is None else spec.calibration.rows,
+        "totals": None if spec.totals is None else spec.totals.to_json(),
         "candidates": candidates,
         "curves": [_curve(fit.stage, fit.history) for fit in fits if fit.history] or None,
     }

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["description", "overview", "report_charts", "target_of"]
 
-SHOWN_FACTS = ("metrics", "training", "architecture", "prior", "likelihood", "default_seed", "created", "murho")
+SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
 TRAINING_FACTS = ("validation_rows", "calibration_rows", "left_out_rows", "epochs", "temperature", "seconds")
 CANDIDATE_FACTS = ("stage", "noise", "encoding", "transform", "hidden", "temperature", "nll", "crps")
@@ -63,6 +63,7 @@ def description(model: ModelLike) -> dict[str, Any]:
         "left_out": dict(model.schema.left_out),
         "calibration": _without_lists(facts["calibration"]),
         **{fact: facts[fact] for fact in SHOWN_FACTS},
+        "murho": facts["murho"],
     }
 
 

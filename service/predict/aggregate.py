@@ -201,7 +201,7 @@ def _totals(model: "ModelLike", asked: _Asked) -> "tuple[Totals, _Lists]":
 
     own, schema, count = asked.own, model.schema, asked.inputs.count
     options = TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options)
-    options.check(schema)
+    totals = Totals.of(options, schema)
     if asked.options.draws or asked.options.mc_error:
         raise BadInputError([Problem("/include", "Totals have no draws or Monte Carlo errors; leave it out.")])
     if own.by and own.groups is not None:
@@ -218,7 +218,7 @@ def _totals(model: "ModelLike", asked: _Asked) -> "tuple[Totals, _Lists]":
     if own.groups is not None:
         labels = [(label,) for label in own.groups]
     weights = None if own.weights is None else np.array(own.weights, dtype=np.float64)
-    return Totals(options, len(schema.target.classes or (None,))), (labels, weights, own.units)
+    return totals, (labels, weights, own.units)
 
 
 def _is_weight(value: object) -> bool:

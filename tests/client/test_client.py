@@ -88,7 +88,7 @@ def test_options_of_the_wrong_kind_are_named_before_anything_is_sent(options: di
     with client(service) as murho:
         with pytest.raises(InvalidInput, match=next(iter(options))):
             murho.predict(ROWS, **options)
-        with pytest.raises(TypeError, match=r"no option 'sample'. It has samples"):
+        with pytest.raises(TypeError, match=r"no option 'sample'. There are samples"):
             murho.predict(ROWS, sample=3)  # type: ignore[call-arg]
     assert service.requests == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -13,7 +14,12 @@ import pytest
 from murho_client import Client, InvalidInput
 
 import murho
+from murho.model.calibration.totals import TotalsCalibration
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.tables.schema_inference import GROUPS
 from tests.e2e.support import Service, serve
+from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
@@ -109,3 +115,25 @@ def test_what_can_not_be_used_is_named(
 def test_the_client_names_a_column_that_is_not_there(service: Service, cars: pd.DataFrame) -> None:
     with Client(service.address) as client, pytest.raises(InvalidInput, match="no column 'Nope'"):
         client.aggregate(cars, by="Nope")
+
+
+def test_rows_of_one_unit_are_less_certain_together(tmp_path: Path) -> None:
+    """A model whose held-out rows told that the noise of one patient is correlated."""
+    posterior = Posterior.load(RENTS)
+    described = posterior.described(
+        replace(
+            posterior.spec,
+            schema=replace(posterior.schema, left_out={"patient": GROUPS}),
+            totals=TotalsCalibration(within=0.5),
+        )
+    )
+    write_checkpoint(tmp_path, "rents", described.spec, described.tensors)
+    rows = pd.DataFrame([ROWS[0]] * 8)
+    offline = murho.load(tmp_path / "rents")
+    alone = offline.aggregate(rows.assign(patient=range(8)))
+    of_one = offline.aggregate(rows.assign(patient=1))
+    with serve(tmp_path, tmp_path / "log") as service, Client(service.address) as client:
+        online = client.aggregate(rows.assign(patient=1), units="patient")
+    expected = np.asarray(alone.aleatoric_std) * np.sqrt(1 + 7 * 0.5)
+    np.testing.assert_allclose(np.asarray(of_one.aleatoric_std), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(online.std), np.asarray(of_one.std), rtol=1e-5)

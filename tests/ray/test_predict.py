@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyarrow import parquet
 
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.table_scoring import score_blocks
-from murho.ray.datasets import answers_of_workers
+from murho.ray.datasets import Worker, answers_of_workers
 from tests.rents import CHECKPOINTS, RENTS
 from tests.support import call_murho
 
@@ -59,12 +60,26 @@ def test_the_command_answers_as_without_ray(csv_file: Path, tmp_path: Path) -> N
         assert difference.max() < 1e-5, name
 
 
+@pytest.mark.usefixtures("local_ray")
+def test_totals_of_workers_are_those_of_one_process(csv_file: Path) -> None:
+    asked = ("--checkpoints", CHECKPOINTS, "--model", "rents", "--by", "city", "--samples", 64, "--json")
+    one, two = (
+        json.loads(call_murho("aggregate", csv_file, *asked, *engine).stdout)
+        for engine in ((), ("--engine", "ray", "--workers", 2))
+    )
+    assert one["groups"] == two["groups"]
+    for name in ("mean", "std", "epistemic_std", "aleatoric_std", "rows"):
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("local_ray")
 def test_a_killed_worker_loses_and_doubles_nothing_and_bytes_do_not_depend_on_workers(rents_table: pa.Table) -> None:
     def answers(workers: int, *, kill: bool) -> list[pa.Table]:
         found: list[pa.Table] = []
-        for scored in score_blocks(rents_table, lambda blocks: answers_of_workers(GIVEN, workers, blocks), 200):
+        for scored in score_blocks(
+            rents_table, lambda blocks: answers_of_workers(Worker, GIVEN, "cpu", workers, blocks), 200
+        ):
             if kill and not found:
                 os.kill(workers_of_ray()[0], signal.SIGKILL)
             found.append(scored.answers)

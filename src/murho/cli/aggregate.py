@@ -5,6 +5,8 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +15,12 @@ import typer
 from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
+    EngineOption,
     JsonOption,
     ModelOption,
     VersionOption,
+    WorkersOption,
+    check_engine,
     find_version,
     load_posterior,
     naming,
@@ -61,6 +66,8 @@ def aggregate(
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
     device: DeviceOption = "auto",
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
     json: JsonOption = False,
 ) -> None:
     """Add up predictions: a sum, a mean or a count for each group of rows, with error bars."""
@@ -76,20 +83,37 @@ def aggregate(
         calibrated=not raw,
     )
     check_options(of)
+    check_engine(engine)
     _store, directory = find_version(checkpoints, model, version, device)
     schema = stored_schema(directory)
     table = open_rows(data, directory, labelled=False)
 
     from murho.model.predictive.compiled_engine import engine_worth
-    from murho.model.predictive.totals import TotalsOptions, default_statistic
+    from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic
     from murho.model.progress import advancing
-    from murho.model.python.table_totals import totals_of_table
+    from murho.model.python.table_scoring import score_blocks
+    from murho.model.python.table_totals import added_up, answer_of
 
     options = TotalsOptions(statistic or default_statistic(schema), threshold, of)
-    options.check(schema)
+    totals = Totals.of(options, schema)
+    asked = (options, tuple(by or ()), weights)
     posterior = load_posterior(directory, device, engine_worth(table.num_rows, samples))
-    with naming(data), advancing("adding up", table.num_rows) as advance:
-        answer = totals_of_table(posterior, table, options, tuple(by or ()), weights, advance)
+    asked = (options, tuple(by or ()), weights)
+    with ExitStack() as stack:
+        answers: Any = partial(map, lambda block: added_up(posterior, block, *asked))
+        if engine == "ray":
+            from murho.ray.datasets import TotalsWorker, answers_of_workers
+            from murho.ray.library import ray_running
+
+            stack.enter_context(ray_running(workers))
+            given = (directory.absolute(), device, *asked)
+            answers = partial(answers_of_workers, TotalsWorker, given, device, workers)
+        advance = stack.enter_context(advancing("adding up", table.num_rows))
+        stack.enter_context(naming(data))
+        for part in score_blocks(table, answers):
+            totals.merge(part)
+            advance(part.rows)
+        answer = answer_of(totals, posterior)
     facts = {"model": {"name": posterior.name, "version": posterior.version}, "target": schema.target.name}
     if json:
         print_json(facts | {"statistic": options.statistic, "by": list(by or ())} | answer.document(options.of))

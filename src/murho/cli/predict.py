@@ -16,8 +16,11 @@ import typer
 from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
+    EngineOption,
     ModelOption,
     VersionOption,
+    WorkersOption,
+    check_engine,
     find_version,
     load_posterior,
     naming,
@@ -106,10 +109,8 @@ def predict(
     ] = False,
     keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
     device: DeviceOption = "auto",
-    engine: Annotated[str, typer.Option(help="local, or ray: with workers on many processors and machines.")] = "local",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Workers of --engine ray; by default as many as there are processors.")
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
 ) -> None:
     """Score a file, offline, through a running service, or with Ray."""
     from murho.model.python.table_scoring import check_options, stored_schema
@@ -131,8 +132,7 @@ def predict(
     check_options(options)
     asked = (percentiles is not None, thresholds is not None, not noise, coverage is not None)
     given = {option for option, is_asked in zip((*OF_NUMBERS, *OF_CLASSES), asked, strict=True) if is_asked}
-    if engine not in ("local", "ray"):
-        raise OptionError(f"--engine must be local or ray, not {engine!r}")
+    check_engine(engine)
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     directory = None
@@ -159,12 +159,12 @@ def predict(
             schema = service.schema
             require_fitting(schema, given)
         elif engine == "ray":
-            from murho.ray.datasets import answers_of_workers
+            from murho.ray.datasets import Worker, answers_of_workers
             from murho.ray.library import ray_running
 
             stack.enter_context(ray_running(workers))
-            asked_of_each = (directory.absolute(), options, device, worth, warnings)
-            answers = partial(answers_of_workers, asked_of_each, workers)
+            of_worker = (directory.absolute(), options, device, worth, warnings)
+            answers = partial(answers_of_workers, Worker, of_worker, device, workers)
         else:
             local = LocalScorer(load_posterior(directory, device, worth), options, warnings=warnings)
             answers = partial(map, local.score)

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointsOption",
     "DeviceOption",
+    "EngineOption",
     "JsonOption",
     "ModelOption",
     "NameArgument",
     "ReportOption",
     "ReportRowsOption",
     "VersionOption",
+    "WorkersOption",
+    "check_engine",
     "find_version",
     "load_posterior",
     "naming",
@@ -50,6 +53,9 @@ CheckpointsOption = Annotated[
     str, typer.Option("--checkpoints", help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="local, or ray: with workers on many processors and machines.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
@@ -62,6 +68,20 @@ ModelOption = Annotated[
 ]
 NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Workers of --engine ray; by default as many as there are processors."),
+]
+
+
+def check_engine(engine: str) -> None:
+    """Check ``--engine``.
+
+    Raises:
+        OptionError: It is neither ``local`` nor ``ray``.
+    """
+    if engine not in ("local", "ray"):
+        raise OptionError(f"--engine must be local or ray, not {engine!r}")
 
 
 def find_version(

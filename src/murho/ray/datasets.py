@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from murho.model.checkpoint.directories import find_checkpoint
 from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
@@ -20,13 +20,24 @@ from murho.model.python.table_scoring import (
 from murho.ray.library import processors_of_ray, require_ray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.predictive.totals import Totals, TotalsOptions
     from murho.model.python.table_scoring import Scored
 
-__all__ = ["Worker", "answers_of_workers", "predict"]
+__all__ = ["TotalsWorker", "Worker", "answers_of_workers", "predict"]
+
+Found = TypeVar("Found", covariant=True)
+
+
+class Answering(Protocol[Found]):
+    """What a worker is: it answers blocks of rows."""
+
+    def score(self, block: pa.Table) -> Found:
+        """The answer for a block."""
 
 
 class Worker:
@@ -51,13 +62,7 @@ class Worker:
             warnings: Whether to add a column of warnings.
             keep_inputs: Whether a call answers with the columns of its block first.
         """
-        import torch
-
-        from murho.model.checkpoint.posterior import Posterior
-        from murho.model.runtime import resolve_device
-
-        torch.set_num_threads(1)
-        posterior = Posterior.load(checkpoint, resolve_device(device), engine=engine)
+        posterior = _loaded(checkpoint, device, engine)
         self._scorer, self._keep_inputs = LocalScorer(posterior, options, warnings=warnings), keep_inputs
 
     def score(self, block: pa.Table) -> Scored:
@@ -70,15 +75,47 @@ class Worker:
         return beside(block, answers) if self._keep_inputs else answers
 
 
+class TotalsWorker:
+    """A loaded checkpoint that adds up the rows of each block; see `model.python.table_totals.add_table`."""
+
+    def __init__(
+        self, checkpoint: Path, device: str, options: TotalsOptions, by: Sequence[str], weights: str | None
+    ) -> None:
+        """Load the checkpoint; `options` are those of the totals, checked."""
+        self._posterior, self._asked = _loaded(checkpoint, device, "auto"), (options, by, weights)
+
+    def score(self, block: pa.Table) -> Totals:
+        """The totals of the rows of a block; see `add_table`."""
+        from murho.model.python.table_totals import added_up
+
+        return added_up(self._posterior, block, *self._asked)
+
+
+def _loaded(checkpoint: Path, device: str, engine: str) -> Posterior:
+    import torch
+
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.runtime import resolve_device
+
+    torch.set_num_threads(1)
+    return Posterior.load(checkpoint, resolve_device(device), engine=engine)
+
+
 def answers_of_workers(
-    given: tuple[Path, PredictOptions, str, str, bool], workers: int | None, blocks: Iterable[pa.Table]
-) -> Iterator[Scored]:
+    worker: Callable[..., Answering[Found]],
+    given: tuple[object, ...],
+    device: str,
+    workers: int | None,
+    blocks: Iterable[pa.Table],
+) -> Iterator[Found]:
     """The answers of a running Ray for blocks, in their order; a few blocks for each worker are in memory.
 
     A worker that dies is replaced, and its blocks are answered again.
 
     Args:
-        given: The arguments of `Worker`, from checkpoint to warnings.
+        worker: `Worker` or `TotalsWorker`.
+        given: Its arguments.
+        device: ``auto``, ``cpu`` or ``cuda``.
         workers: Number of workers, each with one processor; None: as many as there are processors.
         blocks: The rows.
 
@@ -88,7 +125,7 @@ def answers_of_workers(
     import ray
 
     found = processors_of_ray()
-    remote = ray.remote(num_cpus=1, num_gpus=gpus_for(given[2]), max_restarts=-1, max_task_retries=-1)(Worker)
+    remote = ray.remote(num_cpus=1, num_gpus=gpus_for(device), max_restarts=-1, max_task_retries=-1)(worker)
     pool = [remote.remote(*given) for _ in range(min(workers or found, found))]
     waiting: deque[Any] = deque()
     try:
