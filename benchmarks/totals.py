@@ -176,7 +176,8 @@ def linear_task(seed: int) -> Task:
         answer = added_up(trained.posterior, test, TotalsOptions(of=PredictOptions(samples=4_096, calibrated=False)))
         x, total = design(training), design(test).sum(axis=0)
         noise, found = sigma**2, answer.answer()
-        exact = total @ np.linalg.solve(x.T @ x, total) * noise
+        learned = float(str(trained.posterior.spec.training["rows"])) / len(x)  # of rows like these
+        exact = total @ np.linalg.solve(x.T @ x * learned, total) * noise
         parts = np.asarray(found.epistemic_std)[0], np.asarray(found.std)[0]
         return {"epistemic": parts[0] / exact**0.5, "std": parts[1] / (exact + 1_000 * noise) ** 0.5}
 
