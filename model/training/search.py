@@ -158,6 +158,7 @@ class CandidateFits:
         plan: The fits that are planned; each fit takes its share of what is left.
         attempts: All fits so far, in order, with those that failed.
         interrupted: Whether the user has interrupted the last fit that gave scores.
+        newest: That fit, which nobody may have kept yet where an interruption comes next; None: there was none.
         failure: Why the last fit that failed did; None: none has.
     """
 
@@ -181,6 +182,7 @@ class CandidateFits:
         self.data, self.options, self.plan = data, options, plan
         self.attempts: list[Attempt] = []
         self.interrupted = False
+        self.newest: tuple[Attempt, Fit] | None = None
         self.failure: FitError | None = None
         self._reporter, self._device = reporter, device
         self.task = task_of(data.schema.target)
@@ -235,6 +237,7 @@ class CandidateFits:
             nll, *crps = (float(scores.mean()) for scores in rows)
             attempt = Attempt(candidate, stage, nll, crps[0] if crps else None, seconds, rows, outcome.history)
             self.plan.spend(work, seconds, max(0.0, seconds - outcome.history[-1].seconds))
+            self.newest = attempt, outcome
             self._reporter.scored(attempt)
             self.interrupted = held_back.came or outcome.stopped == "interrupted"
         self.attempts.append(attempt)
@@ -543,7 +546,9 @@ def search(
             fit_in_full(fits, best, chosen)
     except KeyboardInterrupt:
         if best.fit is None:
-            raise
+            if fits.newest is None:
+                raise
+            best.replace(*fits.newest)
         interrupted = True
     if best.fit is None:
         raise FitError(str(fits.failure))
