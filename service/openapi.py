@@ -8,12 +8,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from murho.service.http.responses import is_inference_path
+from murho.service.errors import is_inference_path
 from murho.service.predict.answers import ClassPredictResponse, PredictResponse
 from murho.service.predict.formats import MEDIA_TYPES
 from murho.service.predict.options import EXAMPLE, PredictRequest
+from murho.service.predict.problems import InferenceError
 from murho.service.predict.rows import example_row
-from murho.service.protocols.documents import InferenceError
 from murho.service.protocols.infer_answers import InferResponse
 from murho.service.protocols.infer_requests import InferRequest
 from murho.service.protocols.invocations import ScoringRequest, ScoringResponse

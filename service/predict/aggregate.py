@@ -20,8 +20,7 @@ from murho.model.errors import OptionError, Problem
 from murho.service.engine.jobs import RowsNotFiniteError
 from murho.service.errors import BadInputError
 from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.answers import InputWarning, ModelName
-from murho.service.predict.codec import Asked
+from murho.service.predict.answers import Asked, InputWarning, ModelName
 from murho.service.predict.formats import Coding, reader_of
 from murho.service.predict.in_flight import InFlight, bad_rows
 from murho.service.predict.json_requests import JSONCodec, load_json

@@ -1,4 +1,7 @@
-"""The answer to a request for predictions: as a JSON document, as the columns of a table, and as facts beside them.
+"""What is asked and what is answered; the seam of formats; answers as JSON, as columns of tables, and their facts.
+
+A `Codec` reads the bodies of one media type and writes answers in it: a new format is a file with a codec, and its
+entry in `predict.formats`.
 
 `/openapi.json` shows the pydantic models at the end, which are made from the tables of fields of the predictions.
 """
@@ -6,9 +9,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import orjson
@@ -27,7 +31,7 @@ from murho.model.predictive.prediction import (
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,7 +43,9 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_WARNINGS",
     "Answered",
+    "Asked",
     "ClassPredictResponse",
+    "Codec",
     "PredictResponse",
     "answer_columns",
     "answer_facts",
@@ -58,6 +64,21 @@ JOIN_BYTES = 2**18
 """Of a piece of a document, at least, but for the last one."""
 MOST_CLASS_VALUES = 100_000_000
 """Of one answer: as many as a million rows with a hundred percentiles of a number have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        inputs: The rows.
+        options: The options, with the defaults filled in.
+        timeout: Seconds in which the answer is wanted; None: as the service has it.
+    """
+
+    inputs: Inputs
+    options: PredictOptions
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +103,54 @@ class Answered:
     def values(self) -> int:
         """About how many values it has."""
         return answer_values(len(self.prediction), self.options, self.prediction.classes)
+
+
+class Codec(ABC):
+    """Reads requests and writes answers of one media type.
+
+    Attributes:
+        media_type: Of the answers, and the first of those that are read.
+        aliases: Other media types that are read, in lower case.
+        unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
+    """
+
+    media_type: ClassVar[str]
+    aliases: ClassVar[frozenset[str]] = frozenset()
+    unpacks = False
+
+    def reads(self, media_type: str) -> bool:
+        """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
+        return media_type == self.media_type or media_type in self.aliases
+
+    @abstractmethod
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+        """Returns the rows and the options of a request.
+
+        Args:
+            body: The whole body, not compressed.
+            query: The query parameters.
+            schema: The features of the model.
+            settings: The limits.
+
+        Raises:
+            BadInputError: A row or an option can't be used; every problem has its pointer.
+            TooLargeError: The request is above a limit.
+        """
+
+    def require_place(self, options: PredictOptions) -> None:  # noqa: B027 - most formats have one
+        """Checks that the format has a place for all that is asked for.
+
+        Raises:
+            BadInputError: It has not.
+        """
+
+    @abstractmethod
+    def encode(self, answered: Answered) -> Iterable[bytes]:
+        """Returns the body of the answer, in pieces."""
+
+    def headers(self, answered: Answered) -> Mapping[str, str]:  # noqa: ARG002 - a document has everything
+        """Returns headers for what the body has no place for."""
+        return {}
 
 
 def answer_values(rows: int, options: PredictOptions, classes: tuple[str, ...] | None) -> int:

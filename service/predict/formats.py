@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.predict.answers import require_place
-from murho.service.predict.compression import decompressed, is_plain
 from murho.service.predict.json_requests import JSONCodec
+from murho.service.predict.spool import decompressed, is_plain
 from murho.service.tables.arrow_tables import ArrowCodec
 from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Asked, Codec
+    from murho.service.predict.answers import Asked, Codec
     from murho.service.settings import Settings
 
 __all__ = [

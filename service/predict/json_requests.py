@@ -18,20 +18,10 @@ import orjson
 from murho.model.errors import Problem
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import encode_answer
-from murho.service.predict.codec import Asked, Codec
+from murho.service.predict.answers import Asked, Codec, encode_answer
 from murho.service.predict.options import PredictRequest, check_options, options_of, predict_options
-from murho.service.predict.problems import foreign_form, refuse_unknown
-from murho.service.predict.rows import (
-    JSON_NAMES,
-    PIECE_CELLS,
-    Form,
-    Inputs,
-    check_rows,
-    column_of,
-    decode_cells,
-    parse_inputs,
-)
+from murho.service.predict.problems import JSON_NAMES, foreign_form, refuse_unknown
+from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

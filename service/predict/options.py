@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError
-from murho.service.predict.problems import MAX_LISTED, pointer, refuse_unknown, shorten
-from murho.service.predict.rows import JSON_NAMES
+from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,17 +6,15 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import QueryParams
 
 from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.compression import accepted_coding
 from murho.service.predict.formats import LARGE_ANSWER_VALUES, Coding, codecs_of
 from murho.service.predict.in_flight import InFlight
+from murho.service.predict.spool import Spool, accepted_coding, response_of
 from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
-from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from murho.service.predict.answers import Answered
-    from murho.service.predict.codec import Codec
+    from murho.service.predict.answers import Answered, Codec
 
 __all__ = ["answer", "respond", "router"]
 

@@ -21,12 +21,11 @@ from pydantic import BeforeValidator, Field
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.codec import Asked
+from murho.service.predict.answers import Asked
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import LISTS, options_of, value_of_text
-from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import JSON_NAMES, Form, Inputs, check_rows, read_column
-from murho.service.protocols.documents import Strict, moved, parsed, wrong
+from murho.service.predict.problems import JSON_NAMES, Problems, Strict, moved, parsed, pointer, shorten, wrong
+from murho.service.predict.rows import Form, Inputs, check_rows, read_column
 from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, outputs_of
 from murho.service.tables.blocks import check_names, number_column, number_columns
 

@@ -15,17 +15,14 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from murho.service.errors import BadInputError
-from murho.service.http.responses import JSONBytes
-from murho.service.parts import PartsDependency
-from murho.service.predict.answers import answer_columns, answer_facts
-from murho.service.predict.codec import Asked, Codec
+from murho.service.parts import JSONBytes, PartsDependency
+from murho.service.predict.answers import Asked, Codec, answer_columns, answer_facts
 from murho.service.predict.formats import CODECS, reader_of, writer_of
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import pointer, refuse_unknown
+from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
 from murho.service.predict.routes import answer
 from murho.service.predict.rows import Inputs, parse_inputs
-from murho.service.protocols.documents import Strict, moved, parsed, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -22,8 +22,7 @@ from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import fact_headers
-from murho.service.predict.codec import Asked, Codec
+from murho.service.predict.answers import Asked, Codec, fact_headers
 from murho.service.predict.options import query_options
 from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, explain_cell, explain_unknown

@@ -1,6 +1,6 @@
 """Large CSV and Arrow tables: read, computed and written a block of rows at a time, so that memory is bounded.
 
-The body is collected first, in a file if it is large (`service.tables.spool`): usual clients read nothing of an answer
+The body is collected first, in a file if it is large (`service.predict.spool`): usual clients read nothing of an answer
 before they have sent all of their request. Then each block is decoded, is a job of the scheduler, and is encoded, while
 the next one is decoded already. The answer is collected in a file, too, and sent when its last block is there. So the
 status says the truth: what is wrong in any row, and a deadline that passes at any time, are answered as for a small
@@ -18,10 +18,17 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from murho.service.engine.jobs import RowsNotFiniteError, Timing
 from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, require_place, warnings_of
-from murho.service.predict.compression import accepted_coding, decompressed_pieces, is_plain
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, bad_rows
+from murho.service.predict.spool import (
+    Spool,
+    SpooledResponse,
+    accepted_coding,
+    decompressed_pieces,
+    is_plain,
+    response_of,
+    sent_pieces,
+)
 from murho.service.tables.blocks import BlockCodec
-from murho.service.tables.spool import Spool, SpooledResponse, response_of, sent_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 
     from murho.model.tables.schema import UnfamiliarValue
     from murho.service.engine.jobs import ModelLike
-    from murho.service.predict.codec import Codec
+    from murho.service.predict.answers import Codec
     from murho.service.predict.formats import Coding
     from murho.service.predict.in_flight import InFlight
     from murho.service.predict.rows import Inputs

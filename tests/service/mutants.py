@@ -29,8 +29,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from murho.model.errors import MurhoError
-from murho.service.predict.compression import decompressed
 from murho.service.predict.formats import reader_of
+from murho.service.predict.spool import decompressed
 from murho.service.protocols.infer_requests import read_request
 from murho.service.protocols.invocations import ScoringCodec
 from murho.service.settings import Settings

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Asked
+    from murho.service.predict.answers import Asked
 
 
 class Watched(JSONCodec):
