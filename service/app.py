@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app"]
 
+DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR)
+
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
 
@@ -185,7 +187,7 @@ def create_app(
     # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every
     # prediction would then pass for nothing.
     inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
-    direct = (predict.router, v2.infer_router, invocations.router, models.machines_router)
+    direct = (*(door.router() for door in DOORS), invocations.router, models.machines_router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
     if settings.cors_origins:
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
@@ -193,9 +195,9 @@ def create_app(
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(settings, keyless=not parts.security.enabled)
     app.middleware_stack = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
-    for router in (*direct, aggregate.router, models.router, v2.router, page.router):
+    for router in (*direct, models.router, v2.router, page.router):
         app.include_router(router)
-    install_openapi(app, parts)
+    install_openapi(app, parts, DOORS)
     return app
 
 

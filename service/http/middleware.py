@@ -198,9 +198,8 @@ class Paths:
     """Asks every request for its key, calls some routes itself, and hands everything else on.
 
     The framework's own way to a route takes longer than a row's answer. So the routes of predictions are called from
-    here, and those that machines ask often, and most impatiently while the service is busy. They take the request,
-    the parts, and what is in their paths, in this order. The framework has them, too: for OpenAPI, for HEAD, and to
-    refuse other methods.
+    here, and those that machines ask often, and most impatiently while the service is busy. They take the request
+    and the parts. The framework has them, too: for OpenAPI, for HEAD, and to refuse other methods.
 
     The caller is in the scope's state as `caller`, before a route is found and before any of the body is read. A
     request whose caller is there already has been admitted by whoever put it there.
@@ -216,11 +215,11 @@ class Paths:
         self.routes = [route for route in routes if isinstance(route, APIRoute)]
         self._pauses = LoopPauses()
 
-    def find(self, method: str, path: str) -> tuple[APIRoute, tuple[str, ...]] | None:
+    def find(self, method: str, path: str) -> tuple[APIRoute, dict[str, str]] | None:
         """Returns the route of a request and what is in its path; None if the framework has to look for it."""
         for route in self.routes:
             if method in (route.methods or ()) and (match := route.path_regex.fullmatch(path)) is not None:
-                return route, match.groups()
+                return route, match.groupdict()
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,9 +232,9 @@ class Paths:
             if "caller" not in state:
                 state["caller"] = admitted(self.parts.security, scope)
             if (found := self.find(scope["method"], scope["path"])) is not None:
-                route, named = found
+                route, scope["path_params"] = found
                 state["route"] = route.path
-                response = await route.endpoint(Request(scope, receive), self.parts, *named)
+                response = await route.endpoint(Request(scope, receive), self.parts)
             else:
                 # HEAD is GET; the server, which has the scope, leaves out the body.
                 asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope

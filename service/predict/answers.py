@@ -12,7 +12,8 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import orjson
@@ -29,6 +30,7 @@ from murho.model.predictive.prediction import (
     level_hint,
 )
 from murho.service.errors import TooLargeError
+from murho.service.predict.options import PredictRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +48,7 @@ __all__ = [
     "Asked",
     "ClassPredictResponse",
     "Codec",
+    "Encoded",
     "PredictResponse",
     "answer_columns",
     "answer_facts",
@@ -73,12 +76,12 @@ class Asked:
     Attributes:
         inputs: The rows.
         options: The options, with the defaults filled in.
-        timeout: Seconds in which the answer is wanted; None: as the service has it.
+        request: The options as they were sent.
     """
 
     inputs: Inputs
     options: PredictOptions
-    timeout: float | None = None
+    request: PredictRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +91,34 @@ class Answered:
     Attributes:
         model: Name and version of the checkpoint.
         target: The target's name.
-        options: The options of the request.
+        asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
     """
 
     model: tuple[str, str]
     target: str
-    options: PredictOptions
+    asked: Asked
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
 
     @property
+    def options(self) -> PredictOptions:
+        """The options of the request."""
+        return self.asked.options
+
+    @property
     def values(self) -> int:
         """About how many values it has."""
-        return answer_values(len(self.prediction), self.options, self.prediction.classes)
+        return answer_values(len(self.prediction), self.asked.options, self.prediction.classes)
+
+
+class Encoded(NamedTuple):
+    """An answer in a format: its body in pieces, and headers for what the body has no place for."""
+
+    pieces: Iterable[bytes]
+    media_type: str
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class Codec(ABC):
@@ -123,7 +139,14 @@ class Codec(ABC):
         return media_type == self.media_type or media_type in self.aliases
 
     @abstractmethod
-    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+    def decode(
+        self,
+        body: bytes,
+        query: Mapping[str, str],
+        schema: Schema,
+        settings: Settings,
+        kind: type[PredictRequest] = PredictRequest,
+    ) -> Asked:
         """Returns the rows and the options of a request.
 
         Args:
@@ -131,6 +154,7 @@ class Codec(ABC):
             query: The query parameters.
             schema: The features of the model.
             settings: The limits.
+            kind: The options that there are.
 
         Raises:
             BadInputError: A row or an option can't be used; every problem has its pointer.
@@ -145,12 +169,8 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def encode(self, answered: Answered) -> Iterable[bytes]:
-        """Returns the body of the answer, in pieces."""
-
-    def headers(self, answered: Answered) -> Mapping[str, str]:  # noqa: ARG002 - a document has everything
-        """Returns headers for what the body has no place for."""
-        return {}
+    def encode(self, answered: Answered) -> Encoded:
+        """Returns the answer."""
 
 
 def answer_values(rows: int, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
@@ -180,20 +200,19 @@ def require_place(rows: int, options: PredictOptions, schema: Schema, settings: 
         )
 
 
-def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: PredictOptions) -> list[dict[str, str]]:
+def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[str, str]]:
     """Returns warnings with pointers in the form of the request: values unlike the training rows, and odd levels.
 
     Args:
         outside: The first values unlike the training rows, at most `MAX_WARNINGS` + 1. If there is one above
             `MAX_WARNINGS`, the last warning says that there are more.
-        inputs: The rows of the request.
-        options: Its options: levels that may be meant otherwise come first.
+        asked: The request: levels that may be meant otherwise come first.
     """
     warnings = []
-    if (hint := level_hint(options.percentiles)) is not None:
+    if (hint := level_hint(asked.options.percentiles)) is not None:
         warnings.append({"pointer": "/percentiles", "message": hint})
     for item in outside[:MAX_WARNINGS]:
-        where = inputs.pointer(item.row, item.feature)
+        where = asked.inputs.pointer(item.row, item.feature)
         warnings.append({"pointer": where, "message": f"{item.feature}: {item.message}"})
     if len(outside) > MAX_WARNINGS:
         message = f"More values are unlike the training rows; the first {MAX_WARNINGS} are listed."

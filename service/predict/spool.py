@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from murho.service.predict.answers import Encoded
+
 __all__ = [
     "IN_MEMORY_BYTES",
     "WRITTEN_BYTES",
@@ -54,6 +56,7 @@ IN_MEMORY_BYTES = 2**20
 WRITTEN_BYTES = 2**20
 """Of one write to the file."""
 SENT_BYTES = 2**18
+VARY = {"vary": "accept, accept-encoding"}
 
 
 class SpoolRoom:
@@ -206,22 +209,19 @@ def _write_all(file: RawIOBase, data: bytearray) -> None:
         left = left[file.write(left) :]
 
 
-def response_of(
-    pieces: Iterable[bytes], headers: Mapping[str, str], media_type: str, coding: str | None, room: SpoolRoom | None
-) -> Response:
-    """Returns an answer; where it is large, in a thread.
+def response_of(encoded: Encoded, coding: str | None, room: SpoolRoom | None) -> Response:
+    """Returns an answer; a large one is collected in a spool, in a thread.
 
     Args:
-        pieces: Its body.
-        headers: Its headers.
-        media_type: Of the body before it is compressed.
+        encoded: Its body in pieces, its media type and its headers.
         coding: gzip or deflate, to be compressed; None: as it is.
         room: For a large answer; None for a small one, which stays in memory.
 
     Raises:
         QueueFullError: There is no room.
     """
-    headers = dict(headers)
+    pieces, media_type = encoded.pieces, encoded.media_type
+    headers = {**encoded.headers, **VARY}
     if room is None:
         body = b"".join(pieces)
         if coding is not None and (small := compressed(body, coding)) is not None:
@@ -253,7 +253,7 @@ class SpooledResponse(Response):
     def __init__(
         self, spool: Spool, headers: Mapping[str, str], media_type: str, head: bytes = b"", tail: bytes = b""
     ) -> None:
-        super().__init__(headers=headers, media_type=media_type)
+        super().__init__(headers={**headers, **VARY}, media_type=media_type)
         self._head, self._spool, self._tail = head, spool, tail
         self.headers["content-length"] = str(len(head) + spool.size + len(tail))
 

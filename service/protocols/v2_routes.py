@@ -1,7 +1,4 @@
-"""The Open Inference Protocol V2: `/v2/…`. Its bodies are in `service.protocols`.
-
-`service.http.middleware` calls the routes for inference, as those of `predict.routes`.
-"""
+"""The Open Inference Protocol V2: `/v2/…`, and what it tells of the server and its models."""
 
 from __future__ import annotations
 
@@ -14,27 +11,27 @@ from fastapi import APIRouter, Request, Response
 from murho.model.tables.schema import FeatureKind
 from murho.service.models.loader import Change
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
-from murho.service.predict.in_flight import InFlight, headers_of, read_body
+from murho.service.predict.in_flight import headers_of, read_body
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import SMALL_BYTES, Share
 from murho.service.predict.problems import Strict, parsed
-from murho.service.predict.routes import respond
-from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, encode_inference, outputs_of
-from murho.service.protocols.infer_requests import MATRIX, read_request, takes_matrix
+from murho.service.predict.routes import Door, answer
+from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, InferResponse, outputs_of
+from murho.service.protocols.infer_requests import MATRIX, InferCodec, InferRequest, takes_matrix
 from murho.service.telemetry.metrics import Sum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Snapshot
     from murho.service.telemetry.metrics import ModelStatistics
 
 __all__ = [
+    "INFER",
     "IndexRequest",
     "LoadRequest",
     "UnloadRequest",
-    "infer_router",
     "model_configuration",
     "model_metadata",
     "repository_index",
@@ -48,33 +45,24 @@ VERSION = "/v2/models/{name}/versions/{version}"
 
 Document = TypeVar("Document", bound=Strict)
 
-infer_router = APIRouter(tags=["open inference protocol"])
 router = APIRouter(tags=["open inference protocol"])
 
 
-@infer_router.post(f"{MODEL}/infer", summary="Predict with the latest version of a model", name="infer")
-async def _infer(request: Request, parts: PartsDependency, name: str) -> Response:
-    """Answers with the tensors mean, std, epistemic_std, aleatoric_std and percentiles."""
-    return await _answer(request, parts, name)
+def _codecs(headers: Mapping[str, str]) -> tuple[InferCodec, InferCodec]:
+    codec = InferCodec(headers.get(LENGTH_HEADER.lower()))
+    return codec, codec
 
 
-@infer_router.post(f"{VERSION}/infer", summary="Predict with one version of a model", name="infer_with_version")
-async def _infer_with_version(request: Request, parts: PartsDependency, name: str, version: str) -> Response:
-    """Answers like the latest version."""
-    return await _answer(request, parts, name, version)
-
-
-async def _answer(request: Request, parts: Parts, name: str, version: str | None = None) -> Response:
-    with InFlight(parts, request.scope, request.receive) as call:
-        model = call.find(name, version)
-        body = await call.body()
-        length = call.headers.get(LENGTH_HEADER.lower())
-        read = partial(read_request, length=length, model=model, settings=parts.settings)
-        asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
-        del body
-        answered = await call.predict(model, asked)
-        encode = partial(encode_inference, asked, answered)
-        return await respond(parts, answered, call.headers.get("accept-encoding", ""), encode)
+INFER = Door(
+    "infer",
+    (f"{MODEL}/infer", f"{VERSION}/infer"),
+    "Predict with",
+    "Answers with the tensors mean, std, epistemic_std, aleatoric_std and percentiles.",
+    partial(answer, codecs=_codecs),
+    InferRequest,
+    (InferResponse,),
+    tag="open inference protocol",
+)
 
 
 @router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
@@ -169,11 +157,10 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
 
 async def _body(request: Request, parts: Parts, kind: type[Document]) -> Document:
     """Returns the document in a body, which may be empty."""
-    headers, settings, share = headers_of(request.scope), parts.settings, Share(parts.request_room)
+    headers, share = headers_of(request.scope), Share(parts.request_room)
+    small = parts.settings.model_copy(update={"max_body_bytes": min(SMALL_BYTES, parts.settings.max_body_bytes)})
     try:
-        body = await read_body(
-            request.receive, headers, settings.request_timeout, min(SMALL_BYTES, settings.max_body_bytes), share
-        )
+        body = await read_body(request.receive, headers, small, share)
     finally:
         share.resize(0)
     return parsed(kind, load_json(body, SMALL_BYTES) if body.strip() else {})
@@ -224,10 +211,11 @@ def server_metadata(version: str) -> dict[str, Any]:
 def model_metadata(model: ModelLike, versions: Sequence[str]) -> dict[str, Any]:
     """Returns the metadata of a version, with all served versions of its name."""
     target = model.schema.target
+    on_request = [output.name for output in outputs_of(target.classes) if output.on_request]
     properties = {
         "target": target.name,
         "features": orjson.dumps([feature.name for feature in model.schema.features]).decode(),
-        "outputs_on_request": ", ".join(output.name for output in outputs_of(model) if output.on_request),
+        "outputs_on_request": ", ".join(on_request),
     }
     if target.classes is not None:
         properties["classes"] = orjson.dumps(target.classes).decode()
@@ -264,7 +252,7 @@ def _outputs(model: ModelLike) -> list[dict[str, Any]]:
     """Returns the outputs that every request can have."""
     return [
         {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
-        for output in outputs_of(model)
+        for output in outputs_of(model.schema.target.classes)
         if not output.on_request
     ]
 
