@@ -18,17 +18,14 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
-from murho.service import health
 from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.http.front_door import FrontDoor, behind_proxies, shared_with
-from murho.service.http.middleware import Paths, RequestLog
-from murho.service.http.responses import handle_error, handle_failure
+from murho.service.errors import handle_error, handle_failure
+from murho.service.http.middleware import FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
 from murho.service.models.loader import Loader
 from murho.service.models.registry import Registry
-from murho.service.models.source import seconds_between_looks, source_of
-from murho.service.models.watcher import Watcher
+from murho.service.models.watcher import Watcher, seconds_between_looks, source_of
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.page import routes as page
 from murho.service.parts import Lifecycle, Parts, State
@@ -36,14 +33,13 @@ from murho.service.predict import aggregate
 from murho.service.predict import routes as predict
 from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
+from murho.service.predict.spool import SpoolRoom
 from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
-from murho.service.security.callers import Security
+from murho.service.security import Security
 from murho.service.settings import Settings, VersionPolicy
-from murho.service.tables.spool import SpoolRoom
-from murho.service.telemetry.log import AccessLog
+from murho.service.telemetry.log import AccessLog, Tracing
 from murho.service.telemetry.metrics import ModelStatistics, Telemetry
-from murho.service.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -53,10 +49,12 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
-    from murho.service.models.source import CheckpointSource
+    from murho.service.models.watcher import CheckpointSource
     from murho.service.worker import Worker
 
 __all__ = ["create_app"]
+
+DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR)
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
@@ -189,7 +187,7 @@ def create_app(
     # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every
     # prediction would then pass for nothing.
     inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
-    direct = (predict.router, v2.infer_router, invocations.router, health.router)
+    direct = (*(door.router() for door in DOORS), invocations.router, models.machines_router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
     if settings.cors_origins:
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
@@ -197,9 +195,9 @@ def create_app(
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(settings, keyless=not parts.security.enabled)
     app.middleware_stack = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
-    for router in (*direct, aggregate.router, models.router, v2.router, page.router):
+    for router in (*direct, models.router, v2.router, page.router):
         app.include_router(router)
-    install_openapi(app, parts)
+    install_openapi(app, parts, DOORS)
     return app
 
 

@@ -152,11 +152,11 @@ def key(
     ] = None,
 ) -> None:
     """Make an API key, and the line that lets a service accept it."""
-    from murho.service.security.api_keys import StoredKey, check_name, digest_of, make_key
+    from murho.service.security import Caller, check_name, digest_of, make_key
 
     check_name(name)
     made = make_key()
-    stored = StoredKey(name, digest_of(made.encode()), admin, requests, cost)
+    stored = Caller(name, admin, requests, cost, digest_of(made.encode()))
     typer.echo("The key, for the caller. It is shown this once and stored nowhere:", err=True)
     typer.echo(made)
     typer.echo(

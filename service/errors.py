@@ -1,4 +1,4 @@
-"""The errors of the service, each with its RFC 9457 problem, and what turns any error into one.
+"""The errors of the service, each with its RFC 9457 problem, and what turns any error into an answer.
 
 Bad input is `model.errors.InputError`. A message tells a person what is wrong, where, and what to do.
 """
@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import orjson
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from murho.model.errors import InputError, MurhoError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from starlette.requests import Request
+    from starlette.types import Scope
 
 __all__ = [
     "BadInputError",
@@ -44,7 +49,11 @@ __all__ = [
     "TransferCodingError",
     "UnauthorizedError",
     "UnknownModelError",
+    "handle_error",
+    "handle_failure",
+    "is_inference_path",
     "problem_details",
+    "problem_response",
 ]
 
 
@@ -251,6 +260,8 @@ class ProblemDetails:
 
 
 KIND = "urn:murho:problem"
+MOST_SAID = 10
+"""Problems of one request that are told to clients that show a line, not a list."""
 
 _NO_MEMORY = re.compile("can't allocate memory|out of memory|can't start new thread", re.IGNORECASE)
 
@@ -310,3 +321,55 @@ def _bad_input_detail(error: InputError) -> str:
         return f"{first.pointer}: {first.message}" if first.pointer else first.message
     listed = "all are" if total == len(error.problems) else f"the first {len(error.problems)} are"
     return f"{least}{total} things are wrong with the input; {listed} listed in errors."
+
+
+def problem_response(error: Exception, scope: Scope) -> Response:
+    """Returns the answer to an error: an RFC 9457 problem, or what the protocol of the path has for errors.
+
+    Args:
+        error: Any exception.
+        scope: The request.
+    """
+    problem = problem_details(error, scope["state"].get("request_id", ""))
+    if is_inference_path(scope["path"]):
+        return _inference_error(problem)
+    return Response(
+        orjson.dumps(problem.document()),
+        status_code=problem.status,
+        headers=dict(problem.headers),
+        media_type="application/problem+json",
+    )
+
+
+async def handle_failure(request: Request, error: Exception) -> Response:
+    """Answers a failure of the service; whoever called the framework gets the error, and logs it."""
+    return problem_response(error, request.scope)
+
+
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Answers an error that was raised on purpose; raises failures of the service again, so that they are logged."""
+    response = problem_response(error, request.scope)
+    if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise error
+    return response
+
+
+def is_inference_path(path: str) -> bool:
+    """Returns whether a path is one of the Open Inference Protocol, whether or not there is anything at it."""
+    return path == "/v2" or path.startswith("/v2/")
+
+
+def _inference_error(problem: ProblemDetails) -> Response:
+    """Returns the answer to an error at such a path. Bad input is 400 there, as in the protocol's own description."""
+    text = problem.detail
+    if len(problem.errors) > 1:
+        said = [f"{each.pointer}: {each.message}".removeprefix(": ") for each in problem.errors[:MOST_SAID]]
+        more = len(problem.errors) - len(said)
+        text = " ".join([*said, f"And {more} more."] if more else said)
+    bad_input = problem.status == HTTPStatus.UNPROCESSABLE_ENTITY
+    return Response(
+        orjson.dumps({"error": text}),
+        status_code=HTTPStatus.BAD_REQUEST if bad_input else problem.status,
+        headers=dict(problem.headers),
+        media_type="application/json",
+    )

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from murho.service.http.responses import is_inference_path
-from murho.service.predict.answers import ClassPredictResponse, PredictResponse
-from murho.service.predict.formats import MEDIA_TYPES
-from murho.service.predict.options import EXAMPLE, PredictRequest
+from murho.service.errors import is_inference_path
+from murho.service.predict.options import EXAMPLE
+from murho.service.predict.problems import InferenceError
+from murho.service.predict.routes import REFERENCE
 from murho.service.predict.rows import example_row
-from murho.service.protocols.documents import InferenceError
-from murho.service.protocols.infer_answers import InferResponse
-from murho.service.protocols.infer_requests import InferRequest
-from murho.service.protocols.invocations import ScoringRequest, ScoringResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import FastAPI
 
     from murho.service.parts import Parts
+    from murho.service.predict.routes import Door
 
 __all__ = ["DESCRIPTION", "install_openapi"]
 
@@ -35,7 +34,7 @@ Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points
 Open Inference Protocol, below `/v2`, are `{"error": …}`.
 """
 
-REFERENCE = "#/components/schemas/{model}"
+PROBLEM = "application/problem+json"
 PROBLEMS = {
     "400": "This is no HTTP request.",
     "401": "There is no API key, or an unknown one.",
@@ -55,12 +54,6 @@ PROBLEMS = {
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
-BODIES = {
-    "infer": ("InferRequest", "InferResponse"),
-    "infer_with_version": ("InferRequest", "InferResponse"),
-    "invocations": ("ScoringRequest", "ScoringResponse"),
-}
-"""Operations of other protocols, with the documents of their requests and answers."""
 PROBLEMS_BY_METHOD = {
     "post": tuple(PROBLEMS),
     "get": ("400", "401", "404", "408", "414", "421", "429", "431", "500", "501", "503"),
@@ -88,13 +81,13 @@ class ProblemDocument(BaseModel):
     errors: list[InputProblem] | None = None
 
 
-def install_openapi(app: FastAPI, parts: Parts) -> None:
+def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     """Installs the complete description, with an example request that works for the first model."""
     described: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
         if not described:
-            described.update(_describe(app, parts))
+            described.update(_describe(app, parts, doors))
         first = next(iter(parts.registry.snapshot.models.values()), None)
         example = dict(EXAMPLE) if first is None else {"inputs": [example_row(first.latest)], "samples": 256}
         described["components"]["schemas"]["PredictRequest"]["example"] = example
@@ -103,7 +96,7 @@ def install_openapi(app: FastAPI, parts: Parts) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # so FastAPI says to extend it
 
 
-def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
+def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -111,20 +104,11 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
         description=app.description,
         routes=app.routes,
     )
-    _, schemas = models_json_schema(
-        [
-            (PredictRequest, "validation"),
-            (PredictResponse, "serialization"),
-            (ClassPredictResponse, "serialization"),
-            (ProblemDocument, "serialization"),
-            (InferRequest, "validation"),
-            (InferResponse, "serialization"),
-            (InferenceError, "serialization"),
-            (ScoringRequest, "validation"),
-            (ScoringResponse, "serialization"),
-        ],
-        ref_template=REFERENCE,
-    )
+    asked = [(door.asked, "validation") for door in doors]
+    answered = [
+        (model, "serialization") for door in doors for model in (*door.answered, ProblemDocument, InferenceError)
+    ]
+    _, schemas = models_json_schema(cast("Any", [*asked, *dict.fromkeys(answered)]), ref_template=REFERENCE)
     components = document.setdefault("components", {}).setdefault("schemas", {})
     components.clear()
     components.update(schemas["$defs"])
@@ -147,7 +131,7 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
 
 
 def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inference: bool) -> None:
-    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer.
+    """Adds the possible problems to one operation.
 
     Args:
         method: Its method in small letters.
@@ -157,45 +141,13 @@ def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inferenc
     """
     responses = operation["responses"]
     responses.pop("422", None)  # the framework's own form of 422, which this service never sends
+    media_type, model = ("application/json", InferenceError) if inference else (PROBLEM, ProblemDocument)
     for status in PROBLEMS_BY_METHOD[method]:
-        if status == "401" and not guarded:
-            continue
-        content = (
-            _json("InferenceError") if inference else _json("ProblemDocument", media_type="application/problem+json")
-        )
         # The protocol has 400 for bad input, and the service 422.
-        if inference and status == "422":
+        if (status == "401" and not guarded) or (inference and status == "422"):
             continue
         both = inference and status == "400"
         responses[status] = {
             "description": f"{PROBLEMS[status]} Or: {PROBLEMS['422']}" if both else PROBLEMS[status],
-            "content": content,
+            "content": {media_type: {"schema": {"$ref": REFERENCE.format(model=model.__name__)}}},
         }
-    if (bodies := BODIES.get(operation["operationId"])) is not None:
-        asked, answered = bodies
-        responses["200"]["content"] = _json(answered)
-        operation["requestBody"] = {"required": True, "content": _json(asked)}
-    if "predict" in operation.get("tags", ()):
-        responses["200"]["content"] = _json("PredictResponse", "ClassPredictResponse") | _tables(
-            "mean, std, epistemic_std, aleatoric_std, p5, …; of a classifier prediction, p_CLASS, …, entropy, "
-            "epistemic_entropy, prediction_set, …"
-        )
-        operation["requestBody"] = {
-            "required": True,
-            "content": _json("PredictRequest") | _tables("One column a feature; options are query parameters."),
-        }
-
-
-def _tables(description: str) -> dict[str, Any]:
-    """Returns the bodies of the other formats."""
-    return {
-        media_type: {"schema": {"type": "string", "format": "binary", "description": description}}
-        for media_type in MEDIA_TYPES[1:]
-    }
-
-
-def _json(*models: str, media_type: str = "application/json") -> dict[str, Any]:
-    """Returns a body of one of these models."""
-    references = [{"$ref": REFERENCE.format(model=model)} for model in models]
-    schema = references[0] if len(references) == 1 else {"anyOf": references}
-    return {media_type: {"schema": schema}}

@@ -1,26 +1,26 @@
-"""The parts of one running service, its stages of shutting down, and the dependency that hands parts to a route."""
+"""The parts of one running service, its stages of shutting down, and what routes take and give."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
-from fastapi import Depends, Request
+import orjson
+from fastapi import Depends, Request, Response
 
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import NotReadyError
 from murho.service.models.registry import Registry
-from murho.service.models.source import CheckpointSource
-from murho.service.models.watcher import Watcher
+from murho.service.models.watcher import CheckpointSource, Watcher
 from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom
-from murho.service.security.callers import Security
+from murho.service.predict.spool import SpoolRoom
+from murho.service.security import Caller, Security
 from murho.service.settings import Settings
-from murho.service.tables.spool import SpoolRoom
 from murho.service.telemetry.metrics import ModelStatistics, Telemetry
 
 if TYPE_CHECKING:
     from murho.service.worker import Board
 
-__all__ = ["Lifecycle", "Parts", "PartsDependency", "State"]
+__all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]
 
 
 class Lifecycle:
@@ -119,3 +119,23 @@ async def _parts(request: Request) -> Parts:  # async: the framework runs plain 
 
 
 PartsDependency = Annotated[Parts, Depends(_parts)]
+
+
+async def _admin(request: Request, parts: PartsDependency) -> Caller:  # async: plain functions run in a thread
+    caller: Caller = request.scope["state"]["caller"]
+    parts.security.require_admin(caller)
+    return caller
+
+
+AdminDependency = Annotated[Caller, Depends(_admin)]
+"""Who sent the request, with a key that may load and unload models: other keys are answered 403."""
+
+
+class JSONBytes(Response):
+    """A JSON answer."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """Returns the bytes of the body."""
+        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)

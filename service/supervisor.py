@@ -39,8 +39,7 @@ from prometheus_client import Counter, multiprocess, values
 
 from murho.model.runtime import available_processors
 from murho.service.models.loader import Change
-from murho.service.models.source import seconds_between_looks
-from murho.service.models.watcher import LOOK
+from murho.service.models.watcher import LOOK, seconds_between_looks
 from murho.service.process import (
     CLOSING_SECONDS,
     end_at_once,
@@ -49,7 +48,7 @@ from murho.service.process import (
     listen,
     serve_until_stopped,
 )
-from murho.service.security.callers import Buckets, Security
+from murho.service.security import Buckets, Security
 from murho.service.worker import Announce, Answer, Ask, Board, Loaded, Made, Make, Stage, Stop, Worker
 
 if TYPE_CHECKING:

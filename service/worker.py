@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from murho.service.models.loader import Change, Swap
     from murho.service.models.watcher import Watcher
-    from murho.service.security.callers import Buckets
+    from murho.service.security import Buckets
 
 __all__ = ["Announce", "Answer", "Ask", "Board", "Loaded", "Made", "Make", "Stage", "Stop", "Worker"]
 

@@ -1,9 +1,9 @@
 """The loader: decides which versions of the source are served, and makes the next snapshot of them.
 
 A new version is loaded and warmed up beside the old one, then the snapshot is swapped as a whole. A version that can't
-be loaded is refused with the reason, and what served before serves on. Whether a version has changed is told by its
-stamp (`service.models.source.CheckpointSource.stamp`). Nothing here computes answers: it may run in any one thread, and
-so it runs beside the compute thread.
+be loaded is refused with the reason, and what served before serves on. A stamp
+(`service.models.watcher.CheckpointSource.stamp`) tells whether a version has changed. Nothing here computes answers: it
+may run in any one thread, and so it runs beside the compute thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Registry
-    from murho.service.models.source import CheckpointSource, Stamp
+    from murho.service.models.watcher import CheckpointSource, Stamp
 
 __all__ = ["Change", "Loader", "Outcome", "Swap"]
 

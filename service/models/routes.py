@@ -1,22 +1,25 @@
-"""`/models` and below: what is served, each model in detail, and what changes at once, without a restart."""
+"""`/models` and below: what is served, each model in detail, and what changes at once, without a restart.
+
+And `GET /healthz`, `/readyz` and `/metrics`, for machines: a service with a full queue is still alive and ready.
+"""
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.http.front_door import AdminDependency
-from murho.service.http.responses import JSONBytes
 from murho.service.models.loader import Change
-from murho.service.parts import PartsDependency
+from murho.service.models.registry import MOST_LISTED, title_of
+from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
 from murho.service.predict.formats import MEDIA_TYPES
 
 if TYPE_CHECKING:
     from murho.service.models.registry import LoadedModel
 
-__all__ = ["router"]
+__all__ = ["machines_router", "router"]
 
 VERSION_PARAMETER: dict[str, Any] = {
     "parameters": [
@@ -184,3 +187,41 @@ async def unload_model(name: str, parts: PartsDependency, _admin: AdminDependenc
 def _since(loaded: "LoadedModel", version: str) -> str:
     """Returns when a version was loaded, ISO 8601 in UTC."""
     return loaded.since[version].isoformat(timespec="seconds")
+
+
+machines_router = APIRouter(tags=["operations"])
+
+
+@machines_router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
+async def alive(_: Request, parts: PartsDependency) -> JSONBytes:
+    """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
+    parts.require_alive()
+    return JSONBytes({"status": "alive"})
+
+
+@machines_router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
+async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
+    """Answers 200 if predictions are answered at full speed, else 503 and the reason.
+
+    `models` and `refused` name the first ten, `model_count` and `refused_count` say how many there are: the answer is
+    as short with 10,000 models. `/models` has all of them.
+    """
+    parts.require_ready()
+    snapshot = parts.registry.snapshot
+    refused = [item for item in snapshot.refused if not item.waiting]
+    return JSONBytes(
+        {
+            "status": "ready",
+            "models": list(islice(snapshot.models, MOST_LISTED)),
+            "model_count": len(snapshot.models),
+            "refused": [title_of(item.name, item.version) for item in refused[:MOST_LISTED]],
+            "refused_count": len(refused),
+        }
+    )
+
+
+@machines_router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+async def metrics(request: Request, parts: PartsDependency) -> Response:
+    """Answers with the metrics in the Prometheus text format."""
+    content, media_type = parts.telemetry.exposition(request.headers.get("accept", ""))
+    return Response(content, headers={"content-type": media_type})

@@ -5,50 +5,44 @@ answer takes no more memory for more rows (`model.predictive.totals`).
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import numpy as np
-import orjson
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.datastructures import QueryParams
+from fastapi import Response
+from pydantic import BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
-from murho.service.engine.jobs import RowsNotFiniteError
 from murho.service.errors import BadInputError
-from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.answers import InputWarning, ModelName
-from murho.service.predict.codec import Asked
+from murho.service.parts import JSONBytes
+from murho.service.predict.answers import Asked, InputWarning, ModelName
 from murho.service.predict.formats import Coding, reader_of
-from murho.service.predict.in_flight import InFlight, bad_rows
-from murho.service.predict.json_requests import JSONCodec, load_json
-from murho.service.predict.options import check_options, predict_options, value_of_text
+from murho.service.predict.in_flight import InFlight
+from murho.service.predict.json_requests import JSONCodec
+from murho.service.predict.options import PredictRequest
 from murho.service.predict.problems import MAX_LISTED, pointer
-from murho.service.predict.rows import parse_inputs
+from murho.service.predict.routes import OF_MODELS, Door
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from murho.model.predictive.prediction import PredictOptions
     from murho.model.predictive.totals import Totals
-    from murho.service.engine.jobs import ModelLike, Timing
+    from murho.model.tables.schema import Columns, Schema
+    from murho.service.engine.jobs import Answer, Timing
 
     _Lists: TypeAlias = tuple[list[Any], NDArray[np.float64] | None, list[Any] | None]
     """Label, weight and unit of each row."""
 
-__all__ = ["AggregateRequest", "router"]
-
-router = APIRouter(tags=["predict"])
+__all__ = ["DOOR", "AggregateRequest"]
 
 Cell = str | float | bool | None
 
 
-class AggregateRequest(BaseModel):
+class AggregateRequest(PredictRequest):
     """What is added up; everything else is as in a prediction."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     by: list[str] | None = Field(
         None,
@@ -94,93 +88,30 @@ class AggregateResponse(BaseModel):
     warnings: list[InputWarning]
 
 
-EXTRA: dict[str, Any] = {"responses": {200: {"model": AggregateResponse}}}
-
-
-@router.post("/aggregate", summary="Add up predictions of the only model, or the default one", **EXTRA)
-async def _aggregate(request: Request, parts: PartsDependency) -> Response:
-    """Answers each group of rows with the sum, the mean or a count of new observations, and its error bars."""
-    return await answer(request, parts)
-
-
-@router.post("/models/{name}/aggregate", summary="Add up predictions of the latest version of a model", **EXTRA)
-async def _aggregate_with_model(request: Request, parts: PartsDependency, name: str) -> Response:
-    """Answers like POST /aggregate, from the named model."""
-    return await answer(request, parts, name)
-
-
-@router.post(
-    "/models/{name}/versions/{version}/aggregate", summary="Add up predictions of one version of a model", **EXTRA
-)
-async def _aggregate_with_version(request: Request, parts: PartsDependency, name: str, version: str) -> Response:
-    """Answers like POST /aggregate, from the named version of the named model."""
-    return await answer(request, parts, name, version)
-
-
-async def answer(request: Request, parts: Parts, name: str | None = None, version: str | None = None) -> Response:
-    """Answers one request for totals.
-
-    Args:
-        request: The request.
-        parts: The parts of the service.
-        name: The model; None for the default one.
-        version: Its version; None for the latest.
-
-    Raises:
-        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
-    """
-    with InFlight(parts, request.scope, request.receive) as call:
-        model = call.find(name, version)
-        asked = await _read(call, parts, model, QueryParams(request.scope["query_string"]))
-        try:
-            document = await _added_up(call, model, asked)
-        except OptionError as error:
-            raise _refused(error) from None
-        return Response(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked(Asked):
-    """What a request asks for: that of a prediction, and of the totals."""
-
-    own: AggregateRequest = field(default_factory=lambda: AggregateRequest.model_validate({}))
-
-
-async def _read(call: InFlight, parts: Parts, model: "ModelLike", query: QueryParams) -> _Asked:
-    """Returns what is asked for; a document has its options within, a table in the query."""
+async def _answer(call: InFlight) -> Response:
     reader = reader_of(call.headers.get("content-type", ""))
-    encoding = call.headers.get("content-encoding", "")
-    schema, settings = model.schema, parts.settings
-    names = set(AggregateRequest.model_fields)
-    if isinstance(reader, JSONCodec):
-        if query:
-            raise BadInputError([Problem("", "With a JSON body, options are keys of the document, not of the query.")])
-
-        def read(body: bytes) -> _Asked:
-            document = load_json(body, settings.max_json_bytes)
-            own = _checked({name: document.pop(name) for name in names & document.keys()})
-            request = check_options(document, rows=True)
-            inputs = parse_inputs(request.inputs, schema, settings.max_rows)
-            return _Asked(inputs, predict_options(request, settings, schema.target), request.timeout, own)
-
-        return await parts.decoder.decode(await call.body(), encoding, schema, read)
-    given = {name: text for name, text in query.items() if name in names}
-    for name in LISTS:
-        if name in given:
+    for name in () if isinstance(reader, JSONCodec) else LISTS:
+        if name in call.query:
             raise BadInputError([Problem(pointer(name), "A table has no place for it. Send JSON.")])
-    values = {name: value_of_text(text) for name, text in given.items() if name != "by"}
-    own = _checked(values | ({"by": given["by"].split(",")} if "by" in given else {}))
-    others = {name: text for name, text in query.items() if name not in names}
-    rows = await parts.decoder.decode_request(await call.body(), Coding(reader, encoding, others), schema)
-    return _Asked(rows.inputs, rows.options, rows.timeout, own)
-
-
-def _checked(given: dict[str, Any]) -> AggregateRequest:
+    coding = Coding(reader, call.headers.get("content-encoding", ""), call.query)
+    asked = await call.parts.decoder.decode(await call.body(), coding, call.model.schema, AggregateRequest)
     try:
-        return AggregateRequest.model_validate(given)
-    except ValidationError as error:
-        problems = (Problem(pointer(*item["loc"][:2]), f"{item['msg']}.") for item in error.errors()[:100])
-        raise BadInputError(problems) from None
+        document = await _added_up(call, asked, cast("AggregateRequest", asked.request))
+    except OptionError as error:
+        raise _refused(error) from None
+    return JSONBytes(document)
+
+
+DOOR = Door(
+    "aggregate",
+    tuple(f"{model}/aggregate" for model in OF_MODELS),
+    "Add up predictions of",
+    "Answers each group of rows with the sum, the mean or a count of new observations, and its error bars.",
+    _answer,
+    AggregateRequest,
+    (AggregateResponse,),
+    ("One column a feature; options are query parameters.", ""),
+)
 
 
 def _refused(error: OptionError) -> BadInputError:
@@ -190,7 +121,7 @@ def _refused(error: OptionError) -> BadInputError:
     return BadInputError([Problem(f"/{option[2:]}" if named else "", message if named else str(error))])
 
 
-def _totals(model: "ModelLike", asked: _Asked) -> "tuple[Totals, _Lists]":
+def _totals(schema: "Schema", asked: Asked, own: AggregateRequest) -> "tuple[Totals, _Lists]":
     """Returns totals without rows, and what the request says of each row.
 
     Raises:
@@ -199,7 +130,7 @@ def _totals(model: "ModelLike", asked: _Asked) -> "tuple[Totals, _Lists]":
     """
     from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic, labels_of
 
-    own, schema, count = asked.own, model.schema, asked.inputs.count
+    count = asked.inputs.count
     options = TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options)
     totals = Totals.of(options, schema)
     if asked.options.draws or asked.options.mc_error:
@@ -234,39 +165,36 @@ LISTS = {"groups": _Label, "weights": (_is_weight, "a finite number that is not 
 """What has one entry a row: what fits, and what it is for messages."""
 
 
-async def _added_up(call: InFlight, model: "ModelLike", asked: _Asked) -> dict[str, Any]:
+async def _added_up(call: InFlight, asked: Asked, own: AggregateRequest) -> dict[str, Any]:
     """Returns the answer as JSON data: rows are answered some at a time, and added up in a thread.
 
     Raises:
         OptionError: An option can't be used.
         MurhoError: See `InFlight.compute`.
     """
-    inputs, parts = asked.inputs, call.parts
-    totals, (labels, weights, units) = await parts.decoder.in_thread(partial(_totals, model, asked))
-    call.admit(model, inputs.count, totals.asked)
-    deadline = call.deadline(asked.timeout)
+    inputs, parts, model = asked.inputs, call.parts, call.model
+    totals, (labels, weights, units) = await parts.decoder.in_thread(partial(_totals, model.schema, asked, own))
+    call.admit(inputs.count, totals.asked, own.timeout)
     timing: Timing | None = None
+
+    async def predicted(columns: "Columns", options: "PredictOptions", first: int = 0) -> "Answer":
+        part = replace(inputs, columns=columns, count=len(next(iter(columns.values()))))
+        cost = model.cost(part.count, options)
+        found = await call.compute(part, options, cost, first=first, most_outside=0)
+        call.done(cost)
+        return found
+
     for start in range(0, inputs.count, totals.rows_at_a_time):
-        rows = slice(start, min(inputs.count, start + totals.rows_at_a_time))
+        rows = slice(start, start + totals.rows_at_a_time)
         columns = {name: column[rows] for name, column in inputs.columns.items()}
-        part = replace(inputs, columns=columns, count=rows.stop - rows.start)
-        cost = model.cost(part.count, totals.asked)
-        try:
-            found = await call.compute(model, part, totals.asked, cost, deadline, 0)
-        except RowsNotFiniteError as error:
-            raise bad_rows(error, inputs, start) from None
+        found = await predicted(columns, totals.asked, start)
         of_rows = weights if weights is None else weights[rows], units if units is None else units[rows]
         await parts.decoder.in_thread(partial(totals.add, found.prediction, columns, labels[rows], *of_rows))
-        call.done(cost)
-        parts.telemetry.record_rows(model.name, model.version, part.count, found.prediction)
+        parts.telemetry.record_rows(model.name, model.version, len(found.prediction), found.prediction)
         timing = timing or found.timing
-    alone = None
-    if totals.alone is not None:
-        first, options = totals.alone
-        few = replace(inputs, columns=first, count=len(next(iter(first.values()))))
-        alone = (await call.compute(model, few, options, model.cost(few.count, options), deadline, 0)).prediction
+    alone = None if totals.alone is None else (await predicted(*totals.alone)).prediction
     assert timing is not None  # noqa: S101 - there is at least one row
-    call.answered(model, inputs.count, asked.options, timing)
+    call.answered(inputs.count, asked.options, timing)
     parts.telemetry.record_timing(model.name, model.version, timing, warned=False)
     answered = await parts.decoder.in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
@@ -274,7 +202,7 @@ async def _added_up(call: InFlight, model: "ModelLike", asked: _Asked) -> dict[s
         "model": {"name": model.name, "version": model.version},
         "target": model.schema.target.name,
         "statistic": totals.options.statistic,
-        "by": asked.own.by or [],
+        "by": own.by or [],
         **({} if classes is None else {"classes": classes}),
         **answered.document(asked.options),
     }

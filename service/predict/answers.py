@@ -1,4 +1,7 @@
-"""The answer to a request for predictions: as a JSON document, as the columns of a table, and as facts beside them.
+"""What is asked and what is answered; the seam of formats; answers as JSON, as columns of tables, and their facts.
+
+A `Codec` reads the bodies of one media type and writes answers in it: a new format is a file with a codec, and its
+entry in `predict.formats`.
 
 `/openapi.json` shows the pydantic models at the end, which are made from the tables of fields of the predictions.
 """
@@ -6,9 +9,11 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import orjson
@@ -25,9 +30,10 @@ from murho.model.predictive.prediction import (
     level_hint,
 )
 from murho.service.errors import TooLargeError
+from murho.service.predict.options import PredictRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,7 +45,10 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_WARNINGS",
     "Answered",
+    "Asked",
     "ClassPredictResponse",
+    "Codec",
+    "Encoded",
     "PredictResponse",
     "answer_columns",
     "answer_facts",
@@ -61,27 +70,107 @@ MOST_CLASS_VALUES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        inputs: The rows.
+        options: The options, with the defaults filled in.
+        request: The options as they were sent.
+    """
+
+    inputs: Inputs
+    options: PredictOptions
+    request: PredictRequest
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """An answer, ready to be encoded.
 
     Attributes:
         model: Name and version of the checkpoint.
         target: The target's name.
-        options: The options of the request.
+        asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
     """
 
     model: tuple[str, str]
     target: str
-    options: PredictOptions
+    asked: Asked
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
 
     @property
+    def options(self) -> PredictOptions:
+        """The options of the request."""
+        return self.asked.options
+
+    @property
     def values(self) -> int:
         """About how many values it has."""
-        return answer_values(len(self.prediction), self.options, self.prediction.classes)
+        return answer_values(len(self.prediction), self.asked.options, self.prediction.classes)
+
+
+class Encoded(NamedTuple):
+    """An answer in a format: its body in pieces, and headers for what the body has no place for."""
+
+    pieces: Iterable[bytes]
+    media_type: str
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+class Codec(ABC):
+    """Reads requests and writes answers of one media type.
+
+    Attributes:
+        media_type: Of the answers, and the first of those that are read.
+        aliases: Other media types that are read, in lower case.
+        unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
+    """
+
+    media_type: ClassVar[str]
+    aliases: ClassVar[frozenset[str]] = frozenset()
+    unpacks = False
+
+    def reads(self, media_type: str) -> bool:
+        """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
+        return media_type == self.media_type or media_type in self.aliases
+
+    @abstractmethod
+    def decode(
+        self,
+        body: bytes,
+        query: Mapping[str, str],
+        schema: Schema,
+        settings: Settings,
+        kind: type[PredictRequest] = PredictRequest,
+    ) -> Asked:
+        """Returns the rows and the options of a request.
+
+        Args:
+            body: The whole body, not compressed.
+            query: The query parameters.
+            schema: The features of the model.
+            settings: The limits.
+            kind: The options that there are.
+
+        Raises:
+            BadInputError: A row or an option can't be used; every problem has its pointer.
+            TooLargeError: The request is above a limit.
+        """
+
+    def require_place(self, options: PredictOptions) -> None:  # noqa: B027 - most formats have one
+        """Checks that the format has a place for all that is asked for.
+
+        Raises:
+            BadInputError: It has not.
+        """
+
+    @abstractmethod
+    def encode(self, answered: Answered) -> Encoded:
+        """Returns the answer."""
 
 
 def answer_values(rows: int, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
@@ -111,20 +200,19 @@ def require_place(rows: int, options: PredictOptions, schema: Schema, settings: 
         )
 
 
-def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: PredictOptions) -> list[dict[str, str]]:
+def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[str, str]]:
     """Returns warnings with pointers in the form of the request: values unlike the training rows, and odd levels.
 
     Args:
         outside: The first values unlike the training rows, at most `MAX_WARNINGS` + 1. If there is one above
             `MAX_WARNINGS`, the last warning says that there are more.
-        inputs: The rows of the request.
-        options: Its options: levels that may be meant otherwise come first.
+        asked: The request: levels that may be meant otherwise come first.
     """
     warnings = []
-    if (hint := level_hint(options.percentiles)) is not None:
+    if (hint := level_hint(asked.options.percentiles)) is not None:
         warnings.append({"pointer": "/percentiles", "message": hint})
     for item in outside[:MAX_WARNINGS]:
-        where = inputs.pointer(item.row, item.feature)
+        where = asked.inputs.pointer(item.row, item.feature)
         warnings.append({"pointer": where, "message": f"{item.feature}: {item.message}"})
     if len(outside) > MAX_WARNINGS:
         message = f"More values are unlike the training rows; the first {MAX_WARNINGS} are listed."

@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.predict.answers import require_place
-from murho.service.predict.compression import decompressed, is_plain
 from murho.service.predict.json_requests import JSONCodec
+from murho.service.predict.options import PredictRequest
+from murho.service.predict.spool import decompressed, is_plain
 from murho.service.tables.arrow_tables import ArrowCodec
 from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Asked, Codec
+    from murho.service.predict.answers import Asked, Codec
     from murho.service.settings import Settings
 
 __all__ = [
@@ -49,7 +50,6 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
-AskedFor = TypeVar("AskedFor", bound="Asked")
 
 PARQUET = ParquetCodec()
 CODECS: tuple[Codec, ...] = (JSONCodec(), CSVCodec(), ArrowCodec(), PARQUET, NpyCodec())
@@ -62,10 +62,10 @@ LARGE_ANSWER_VALUES = 10_000
 THREADS = 2
 
 
-def codecs_of(content_type: str, accept: str) -> tuple[Codec, Codec]:
-    """Returns the codecs of a request and its answer; takes and raises what `reader_of` and `writer_of` do."""
-    reader = reader_of(content_type)
-    return reader, writer_of(accept, reader)
+def codecs_of(headers: Mapping[str, str]) -> tuple[Codec, Codec]:
+    """Returns the codecs of a request with these headers and of its answer; raises what the next two raise."""
+    reader = reader_of(headers.get("content-type", ""))
+    return reader, writer_of(headers.get("accept", ""), reader)
 
 
 @lru_cache(256)  # most clients send the same header with every request
@@ -144,40 +144,30 @@ class Decoder:
         self._settings = settings
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="codec")
 
-    async def decode_request(self, body: bytes, coding: Coding, schema: Schema) -> Asked:
-        """Returns the rows and the options of a request; takes and raises what `decode` does.
+    async def decode(
+        self, body: bytes, coding: Coding, schema: Schema, kind: type[PredictRequest] = PredictRequest
+    ) -> Asked:
+        """Returns the rows and the options of a request.
 
         Args:
             body: The body as it was sent.
             coding: What the request says about it.
-            schema: The features of the model.
-        """
-        read = partial(coding.reader.decode, query=coding.query, schema=schema, settings=self._settings)
-        return await self.decode(body, coding.encoding, schema, read, unpacks=coding.reader.unpacks)
-
-    async def decode(
-        self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor], *, unpacks: bool = False
-    ) -> AskedFor:
-        """Returns the rows and the options of a request, whatever its protocol.
-
-        Args:
-            body: The body as it was sent.
-            encoding: Its `Content-Encoding`; empty for none.
             schema: The features and the target of the model.
-            read: Reads the body once it isn't compressed any more.
-            unpacks: See `Codec.unpacks`.
+            kind: The options that there are.
 
         Raises:
             BadInputError: A row or an option is wrong.
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        if is_plain(encoding) and len(body) <= SMALL_BODY_BYTES and not unpacks:
-            asked = read(body)
+        reader, query, settings, most = coding.reader, coding.query, self._settings, self._settings.max_body_bytes
+        if is_plain(coding.encoding) and len(body) <= SMALL_BODY_BYTES and not reader.unpacks:
+            asked = reader.decode(body, query, schema, settings, kind)
         else:
-            most = self._settings.max_body_bytes
-            asked = await self.in_thread(lambda: read(decompressed(body, encoding, most)))
-        require_place(asked.inputs.count, asked.options, schema, self._settings)
+            asked = await self.in_thread(
+                lambda: reader.decode(decompressed(body, coding.encoding, most), query, schema, settings, kind)
+            )
+        require_place(asked.inputs.count, asked.options, schema, settings)
         return asked
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:

@@ -6,31 +6,36 @@ A protocol reads the body and writes the answer. The model, the limits, the queu
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, Problem
 from murho.service.engine.jobs import Job, RowsNotFiniteError
 from murho.service.engine.scheduler import PASS_SECONDS
-from murho.service.errors import BadInputError
+from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, Share
-from murho.service.predict.request_body import headers_of, read_body, spool_body, wanted_within
+from murho.service.predict.spool import WRITTEN_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from starlette.types import Receive, Scope
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.service.engine.jobs import Answer, ModelLike, Timing
+    from murho.service.engine.jobs import Answer, Timing
     from murho.service.engine.queue import Admitted
     from murho.service.parts import Parts
-    from murho.service.predict.codec import Asked
+    from murho.service.predict.answers import Asked
     from murho.service.predict.rows import Inputs
-    from murho.service.security.callers import Caller
-    from murho.service.tables.spool import Spool
+    from murho.service.predict.spool import Spool
+    from murho.service.security import Caller
+    from murho.service.settings import Settings
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "bad_rows"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "headers_of", "read_body", "wanted_within"]
 
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
@@ -45,23 +50,34 @@ class InFlight:
         parts: The parts of the service.
         scope: The request.
         receive: Its messages.
+        name: The model that is to answer; None for the default model.
+        version: Its version; None for the latest.
 
     Attributes:
-        headers: Its headers by name in lower case.
+        model: The model that answers.
+        headers: The request's headers by name in lower case; of several with one name, the last.
+        query: Its query parameters.
 
     Raises:
-        NotReadyError: On entering it: the service takes no new predictions.
+        NotReadyError: No model is loaded; or, on entering it, the service takes no new predictions.
+        UnknownModelError: There is no such model or version.
     """
 
-    def __init__(self, parts: Parts, scope: Scope, receive: Receive) -> None:
+    def __init__(
+        self, parts: Parts, scope: Scope, receive: Receive, name: str | None = None, version: str | None = None
+    ) -> None:
+        snapshot = parts.registry.snapshot
         self.parts = parts
+        self.model = (
+            snapshot.find_default(parts.settings.default_model) if name is None else snapshot.find(name, version)
+        )
         self.headers = headers_of(scope)
+        self.query: Mapping[str, str] = QueryParams(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
         self._caller: Caller = scope["state"]["caller"]
         self._begin = parts.scheduler.clock()
-        self._model: ModelLike | None = None
         self._admitted: Admitted | None = None
-        self._charged = 0.0
+        self._charged = self._deadline = 0.0
         self._share, self._answer_bytes = Share(parts.request_room), 0
 
     def __enter__(self) -> Self:
@@ -75,26 +91,11 @@ class InFlight:
         if self._share.size:
             self._share.resize(0)
         self.parts.answer_room.taken -= self._answer_bytes
-        if isinstance(error, MurhoError) and self._model is not None:
-            self.parts.statistics.failed(self._model, self.parts.scheduler.clock() - self._begin)
+        if isinstance(error, MurhoError):
+            self.parts.statistics.failed(self.model, self.parts.scheduler.clock() - self._begin)
 
-    def find(self, name: str | None = None, version: str | None = None) -> ModelLike:
-        """Returns the model that is to answer, before the body is read.
-
-        Args:
-            name: Its name; None for the default model.
-            version: Its version; None for the latest.
-
-        Raises:
-            NotReadyError: No model is loaded.
-            UnknownModelError: There is no such model or version.
-        """
-        snapshot, default = self.parts.registry.snapshot, self.parts.settings.default_model
-        self._model = model = snapshot.find_default(default) if name is None else snapshot.find(name, version)
-        return model
-
-    async def body(self) -> bytes:
-        """Returns the body as it was sent.
+    async def body(self, spool: Spool | None = None) -> bytes:
+        """Returns the body as it was sent; with a spool, all of it is there instead.
 
         Raises:
             QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
@@ -102,64 +103,50 @@ class InFlight:
             RateLimitError: The caller can't have such a body read now.
         """
         self.parts.scheduler.admission.require_room()  # what is refused costs next to nothing: it is not even read
-        settings = self.parts.settings
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
-        body = await read_body(
-            self._receive,
-            self.headers,
-            settings.request_timeout,
-            settings.max_body_bytes,
-            self._share,
-            arrived=arrived,
-        )
+        settings = self.parts.settings
+        body = await read_body(self._receive, self.headers, settings, self._share, spool, arrived=arrived)
         if len(body) > SMALL_BYTES:
             self.charge(len(body) / BYTES_PER_ROW_DRAW)
         return body
-
-    async def spool(self, spool: Spool) -> None:
-        """Collects the body in a spool; see `body`."""
-        self.parts.scheduler.admission.require_room()
-        settings = self.parts.settings
-        await spool_body(
-            self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, self._share, spool
-        )
 
     async def until_gone(self) -> None:
         """Waits until the client has closed the connection; once the body is read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, model: ModelLike, asked: Asked) -> Answered:
+    async def predict(self, asked: Asked) -> Answered:
         """Returns the answer.
 
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
-        inputs, options = asked.inputs, asked.options
-        cost = self.admit(model, inputs.count, options)
-        deadline = self.deadline(asked.timeout)
-        await self._take_memory(
-            inputs, VALUE_BYTES * answer_values(inputs.count, options, model.schema.target.classes), deadline
-        )
-        try:
-            answer = await self.compute(model, inputs, options, cost, deadline, MAX_WARNINGS + 1)
-        except RowsNotFiniteError as error:
-            raise bad_rows(error, inputs) from None
+        model, inputs, options = self.model, asked.inputs, asked.options
+        cost = self.admit(inputs.count, options, asked.request.timeout)
+        await self._take_memory(inputs, VALUE_BYTES * answer_values(inputs.count, options, model.schema.target.classes))
+        answer = await self.compute(inputs, options, cost)
         self.parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
-        self.answered(model, inputs.count, options, answer.timing)
-        warnings = warnings_of(answer.outside, inputs, options)
-        return Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, warnings)
+        self.answered(inputs.count, options, answer.timing)
+        warnings = warnings_of(answer.outside, asked)
+        return Answered((model.name, model.version), model.schema.target.name, asked, answer.prediction, warnings)
 
-    def admit(self, model: ModelLike, rows: int, options: PredictOptions) -> float:
+    def admit(self, rows: int, options: PredictOptions, timeout: float | None) -> float:
         """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.
 
+        Args:
+            rows: Their number.
+            options: The options.
+            timeout: Seconds that the options give for the answer; None: none.
+
         Raises:
+            BadInputError: The header that gives seconds is wrong.
             TooLargeError, QueueFullError, NotReadyError: There is no room for it (`Admission.require_room`).
             RateLimitError: It is too much for its caller now.
         """
-        cost = model.cost(rows, options)
-        self._admitted = self.parts.scheduler.admission.admit(model, cost, rows)
+        cost = self.model.cost(rows, options)
+        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
+        self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
         return cost
 
     def charge(self, cost: float) -> None:
@@ -171,18 +158,7 @@ class InFlight:
         self.parts.security.admit(self._caller, cost - self._charged, requests=0)
         self._charged = max(cost, self._charged)
 
-    def deadline(self, timeout: float | None) -> float:
-        """Returns the time on the scheduler's clock after which the answer is no longer wanted.
-
-        Args:
-            timeout: Seconds that the options of the request give; None: none.
-
-        Raises:
-            BadInputError: The header that gives seconds is wrong.
-        """
-        return self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
-
-    async def _take_memory(self, inputs: Inputs, answer: int, deadline: float) -> None:
+    async def _take_memory(self, inputs: Inputs, answer: int) -> None:
         """Takes memory for rows, in place of the body that they were in, and bytes for their answer.
 
         Raises:
@@ -193,13 +169,32 @@ class InFlight:
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         if answer > SMALL_BYTES:
-            await self.parts.answer_room.take(answer, deadline - self.parts.scheduler.clock())
+            await self.parts.answer_room.take(answer, self._deadline - self.parts.scheduler.clock())
             self._answer_bytes = answer
 
     async def compute(
-        self, model: ModelLike, inputs: Inputs, options: PredictOptions, cost: float, deadline: float, most_outside: int
+        self,
+        inputs: Inputs,
+        options: PredictOptions,
+        cost: float,
+        *,
+        first: int = 0,
+        most_outside: int = MAX_WARNINGS + 1,
     ) -> Answer:
-        """Returns the prediction for some rows of the request, whose work is admitted; see `Scheduler.answer`."""
+        """Returns the prediction for some rows of the request, whose work is admitted.
+
+        Args:
+            inputs: The rows.
+            options: The options.
+            cost: Their work, in row-draws.
+            first: How many rows of the request come before them.
+            most_outside: The most values unlike the training rows to tell.
+
+        Raises:
+            BadInputError: Rows have no finite answer.
+            MurhoError: See `Scheduler.answer`.
+        """
+        model = self.model
         job = Job(
             model,
             inputs.columns,
@@ -207,25 +202,30 @@ class InFlight:
             inputs.count,
             cost,
             self._caller.name,
-            deadline,
+            self._deadline,
             most_outside,
             asyncio.get_running_loop().create_future(),
             model.rows_without_draws(inputs.columns, PASS_SECONDS) if options.samples == 0 else None,
         )
-        return await self.parts.scheduler.answer(job, self._receive)
+        try:
+            return await self.parts.scheduler.answer(job, self._receive)
+        except RowsNotFiniteError as error:
+            message = "The value is so far outside the training range that the prediction isn't finite."
+            cells = (inputs.pointer(first + row, feature) for row, feature in error.cells)
+            raise BadInputError(Problem(cell, message) for cell in cells) from None
 
     def done(self, cost: float) -> None:
         """Counts a part of the admitted work as done."""
         if self._admitted is not None:
             self.parts.scheduler.admission.done(self._admitted, cost)
 
-    def answered(self, model: ModelLike, rows: int, options: PredictOptions, timing: Timing) -> None:
+    def answered(self, rows: int, options: PredictOptions, timing: Timing) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
-        self.parts.statistics.answered(model, rows, timing, self.parts.scheduler.clock() - self._begin)
+        self.parts.statistics.answered(self.model, rows, timing, self.parts.scheduler.clock() - self._begin)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,
-            "model": model.name,
-            "version": model.version,
+            "model": self.model.name,
+            "version": self.model.version,
             "rows": rows,
             "samples": options.samples,
             "queue_ms": round(1000 * timing.queue, 2),
@@ -233,7 +233,80 @@ class InFlight:
         }
 
 
-def bad_rows(error: RowsNotFiniteError, inputs: Inputs, first: int = 0) -> BadInputError:
-    """Returns the error of rows without a finite answer; `first` rows of the request come before them."""
-    message = "The value is so far outside the training range that the prediction isn't finite."
-    return BadInputError(Problem(inputs.pointer(first + row, feature), message) for row, feature in error.cells)
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Returns the headers by name in lower case; of several with one name, the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def read_body(
+    receive: Receive,
+    headers: Mapping[str, str],
+    settings: Settings,
+    share: Share,
+    spool: Spool | None = None,
+    *,
+    arrived: bool = False,
+) -> bytes:
+    """Returns the whole body; or nothing, and collects it in a spool.
+
+    Args:
+        receive: The next message of the client.
+        headers: The request's headers.
+        settings: The most seconds that the body may take, and the most bytes.
+        share: Takes memory for it as it arrives; a small one that is there already needs none.
+        spool: Gets it; None: it is returned.
+        arrived: Whether all of it is there already, so that no timer is needed.
+
+    Raises:
+        TooLargeError: The body is larger, as announced before it is read, or as found.
+        SlowRequestError: The body takes longer.
+        ClientGoneError: The client closed the connection before the end.
+        QueueFullError: There is no memory for it.
+    """
+    seconds, most = settings.request_timeout, settings.max_body_bytes
+    announced = headers.get("content-length", "")
+    too_large = TooLargeError(f"The body is larger than {most} bytes, the most that this service takes. Send parts.")
+    if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
+        raise too_large
+    waiting, size, last = bytearray(), 0, False
+    try:
+        async with nullcontext() if arrived else asyncio.timeout(seconds):
+            while not last:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError("The client closed the connection before the end of its request.")
+                part, last = message.get("body", b""), not message.get("more_body", False)
+                size += len(part)
+                if size > most:
+                    raise too_large
+                if last and size == len(part) <= SMALL_BYTES and spool is None:
+                    return bytes(part)
+                share.resize(len(waiting) + len(part))
+                waiting += part
+                if spool is not None and (last or len(waiting) >= WRITTEN_BYTES):
+                    await asyncio.to_thread(spool.write, bytes(waiting))
+                    waiting.clear()
+                    share.resize(0)
+    except TimeoutError:
+        raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
+    return bytes(waiting)
+
+
+def wanted_within(option: float | None, headers: Mapping[str, str], most: float) -> float:
+    """Returns the seconds in which an answer is wanted: the least of the option, the header and the service's limit.
+
+    Raises:
+        BadInputError: The header is no positive number.
+    """
+    wanted = most if option is None else min(most, option)
+    said = headers.get("x-request-timeout")
+    if said is None:
+        return wanted
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
+        raise BadInputError([Problem("", message)])
+    return min(wanted, seconds)

@@ -18,23 +18,13 @@ import orjson
 from murho.model.errors import Problem
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import encode_answer
-from murho.service.predict.codec import Asked, Codec
+from murho.service.predict.answers import Asked, Codec, Encoded, encode_answer
 from murho.service.predict.options import PredictRequest, check_options, options_of, predict_options
-from murho.service.predict.problems import foreign_form, refuse_unknown
-from murho.service.predict.rows import (
-    JSON_NAMES,
-    PIECE_CELLS,
-    Form,
-    Inputs,
-    check_rows,
-    column_of,
-    decode_cells,
-    parse_inputs,
-)
+from murho.service.predict.problems import JSON_NAMES, foreign_form, refuse_unknown
+from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -131,24 +121,31 @@ class JSONCodec(Codec):
             media_type.startswith("application/") and media_type.endswith("+json")
         )
 
-    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+    def decode(
+        self,
+        body: bytes,
+        query: Mapping[str, str],
+        schema: Schema,
+        settings: Settings,
+        kind: type[PredictRequest] = PredictRequest,
+    ) -> Asked:
         """Returns the rows and the options of a document; see `Codec.decode`."""
-        refuse_unknown(list(query), "With a JSON body, options are keys of the document, not query parameters.")
+        if query:
+            refuse_unknown(list(query), "With a JSON body, options are keys of the document, not query parameters.")
         documents = self._documents.get(id(schema))
         if documents is None:
             if len(self._documents) >= MOST_KEPT:
                 self._documents.clear()
             documents = self._documents[id(schema)] = _Documents(schema)
-        asked = documents.read(body, settings)
-        if asked is not None:
+        if kind is PredictRequest and (asked := documents.read(body, settings)) is not None:
             return asked
-        request = check_options(load_json(body, settings.max_json_bytes), rows=True)
+        request = check_options(load_json(body, settings.max_json_bytes), kind, rows=True)
         options = predict_options(request, settings, schema.target)
-        return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request.timeout)
+        return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 
-    def encode(self, answered: Answered) -> Iterator[bytes]:
+    def encode(self, answered: Answered) -> Encoded:
         """Returns the document; see `Codec.encode`."""
-        return encode_answer(answered)
+        return Encoded(encode_answer(answered), self.media_type)
 
 
 class _Documents:
@@ -162,7 +159,7 @@ class _Documents:
         self.schema = schema
         self._names = tuple(feature.name for feature in schema.features)
         self._numbers = [index for index, feature in enumerate(schema.features) if feature.kind in NUMBERS]
-        self._options: dict[tuple[object, ...], tuple[PredictOptions, float | None]] = {}
+        self._options: dict[tuple[object, ...], tuple[PredictOptions, PredictRequest]] = {}
         self._decoder: msgspec.json.Decoder[Any] | None = None
         with suppress(ValueError):  # the name of a feature has quotes
             self._decoder = msgspec.json.Decoder(self._document())
@@ -188,7 +185,7 @@ class _Documents:
             return None
         try:
             rows, *said = msgspec.structs.astuple(self._decoder.decode(body))
-            options, timeout = self._read_options(tuple(map(bytes, said)), settings)
+            options, request = self._read_options(tuple(map(bytes, said)), settings)
         except (msgspec.MsgspecError, ValueError, RecursionError, BadInputError):
             return None
         if isinstance(rows, list):
@@ -203,7 +200,7 @@ class _Documents:
         count = len(cells[0])
         check_rows(count, settings.max_rows)
         columns = self._columns(cells)
-        return None if columns is None else Asked(Inputs(form, columns, count), options, timeout)
+        return None if columns is None else Asked(Inputs(form, columns, count), options, request)
 
     def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:
         """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
@@ -220,8 +217,8 @@ class _Documents:
                     return None
         return columns
 
-    def _read_options(self, said: tuple[bytes, ...], settings: Settings) -> tuple[PredictOptions, float | None]:
-        """Returns the options and the timeout.
+    def _read_options(self, said: tuple[bytes, ...], settings: Settings) -> tuple[PredictOptions, PredictRequest]:
+        """Returns the options, complete and as they were sent.
 
         Args:
             said: The options as they were sent, in the order of `OPTIONS`.

@@ -14,11 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError
-from murho.service.predict.problems import MAX_LISTED, pointer, refuse_unknown, shorten
-from murho.service.predict.rows import JSON_NAMES
+from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
 
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
@@ -63,6 +64,8 @@ OF_CLASSES = {
 """Options that are for one kind of target alone, and what to do instead."""
 
 LISTS = frozenset({"percentiles", "thresholds", "include"})
+WORDS = frozenset({"by"})
+"""Lists of texts alone, of totals."""
 WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 TRUTH = {"true": True, "false": False}
@@ -153,29 +156,34 @@ class PredictRequest(BaseModel):
     )
 
 
-def check_options(document: Mapping[str, Any], *, rows: bool = False) -> PredictRequest:
+def check_options(
+    document: Mapping[str, Any], kind: type[PredictRequest] = PredictRequest, *, rows: bool = False
+) -> PredictRequest:
     """Returns the request in a parsed document.
 
     Args:
         document: Options by name, and `inputs`.
+        kind: The options that there are.
         rows: Whether the document has to have `inputs`; else they come in another way.
 
     Raises:
         BadInputError: An option is unknown or has a wrong value, or the rows aren't there.
     """
-    known = list(PredictRequest.model_fields)[0 if rows else 1 :]
+    known = list(kind.model_fields)[0 if rows else 1 :]
     unknown = [name for name in document if name not in known]
     refuse_unknown(unknown, f"There is no such option; there are {', '.join(known)}.")
     try:
-        return PredictRequest.model_validate(document if rows else {"inputs": None, **document})
+        return kind.model_validate(document if rows else {"inputs": None, **document})
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False)
-        problems = (Problem(pointer(*item["loc"]), _message(item["loc"], item["input"])) for item in wrong)
+        problems = (Problem(pointer(*item["loc"]), _message(item)) for item in wrong)
         raise BadInputError(islice(problems, MAX_LISTED), len(wrong)) from None
 
 
-def query_options(query: Mapping[str, str], settings: Settings, target: Target) -> tuple[PredictOptions, float | None]:
-    """Returns the options of a request whose body is a table, and its timeout in seconds, None if it says none.
+def query_options(
+    query: Mapping[str, str], settings: Settings, target: Target, kind: type[PredictRequest] = PredictRequest
+) -> tuple[PredictOptions, PredictRequest]:
+    """Returns the options of a request whose body is a table, complete and as they were sent.
 
     Lists are separated by commas: `?percentiles=5,50,95`. Truth values are `true` and `false`.
 
@@ -183,18 +191,24 @@ def query_options(query: Mapping[str, str], settings: Settings, target: Target) 
         query: The query parameters.
         settings: See `predict_options`, as for the next.
         target: The target of the model.
+        kind: The options that there are.
 
     Raises:
         BadInputError: An option is unknown, has a wrong value or is not for this kind of target.
     """
-    given = {name: value_of_text(text, listed=name in LISTS) for name, text in query.items()}
-    return options_of(given, settings, target)
+    given = {
+        name: text.split(",") if name in WORDS else value_of_text(text, listed=name in LISTS)
+        for name, text in query.items()
+    }
+    return options_of(given, settings, target, kind)
 
 
-def options_of(given: Mapping[str, Any], settings: Settings, target: Target) -> tuple[PredictOptions, float | None]:
-    """Returns options that come without rows, and the timeout in seconds; raises what `query_options` does."""
-    request = check_options(given)
-    return predict_options(request, settings, target), request.timeout
+def options_of(
+    given: Mapping[str, Any], settings: Settings, target: Target, kind: type[PredictRequest] = PredictRequest
+) -> tuple[PredictOptions, PredictRequest]:
+    """Returns options that come without rows, complete and as they were sent; raises what `query_options` does."""
+    request = check_options(given, kind)
+    return predict_options(request, settings, target), request
 
 
 def value_of_text(text: str, *, listed: bool = False) -> Any:
@@ -226,7 +240,8 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
         BadInputError: An option is not for this kind of target, `samples` is above the limit, or a level is too near to
             0 or 100 for float64.
     """
-    given = request.model_dump(exclude={"inputs", "timeout"}, exclude_none=True)
+    others = {"inputs", "timeout", *(type(request).model_fields.keys() - PredictRequest.model_fields.keys())}
+    given = request.model_dump(exclude=others, exclude_none=True)
     kind, foreign = ("number", OF_CLASSES) if target.classes is None else ("class", OF_NUMBERS)
     title = f"{shorten(target.name)!r} is a {kind}."
     problems = [Problem(pointer(name), f"{title} {advice}") for name, advice in foreign.items() if name in given]
@@ -243,12 +258,15 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
     return PredictOptions(**given | lists, draws="draws" in include, mc_error="mc_error" in include)
 
 
-def _message(place: tuple[int | str, ...], value: object) -> str:
+def _message(item: ErrorDetails) -> str:
     """Returns what is expected of an option, or of an entry of it, in place of a value."""
+    place = item["loc"]
     if place == ("inputs",):
         return "This is required."
+    if place[0] not in EXPECTED:
+        return f"{item['msg']}."
     whole, entry = EXPECTED[str(place[0])]
-    return f"Expected {entry if len(place) > 1 else whole}, not {_shown(value)}."
+    return f"Expected {entry if len(place) > 1 else whole}, not {_shown(item['input'])}."
 
 
 def _shown(value: object) -> str:

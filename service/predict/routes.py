@@ -1,116 +1,149 @@
-"""`POST /predict` and its longer paths that name the model; `service.http.middleware` calls them."""
+"""Doors to the models: `POST /predict`, with its longer paths that name the model, and whatever else is such a door.
 
-from typing import TYPE_CHECKING
+`service.http.middleware` calls their routes itself; the framework has them for OpenAPI, and to refuse other methods.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.datastructures import QueryParams
 
-from murho.service.parts import Parts, PartsDependency
-from murho.service.predict.compression import accepted_coding
-from murho.service.predict.formats import LARGE_ANSWER_VALUES, Coding, codecs_of
+from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
+from murho.service.predict.answers import ClassPredictResponse, PredictResponse
+from murho.service.predict.formats import LARGE_ANSWER_VALUES, MEDIA_TYPES, Coding, codecs_of
 from murho.service.predict.in_flight import InFlight
+from murho.service.predict.options import PredictRequest
+from murho.service.predict.spool import Spool, accepted_coding, response_of
 from murho.service.tables.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
-from murho.service.tables.spool import Spool, response_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from murho.service.predict.answers import Answered
-    from murho.service.predict.codec import Codec
+    from pydantic import BaseModel
 
-__all__ = ["answer", "respond", "router"]
+    from murho.service.predict.answers import Codec
 
-router = APIRouter(tags=["predict"])
+__all__ = ["DOOR", "OF_MODELS", "REFERENCE", "Door", "answer"]
+
+OF_MODELS = ("", "/models/{name}", "/models/{name}/versions/{version}")
+"""What paths begin with that lead to the default model, to a model, and to one of its versions."""
+WHOSE = ("the only model, or the default one", "the latest version of a model", "one version of a model")
+SUFFIXES = ("", "_with_model", "_with_version")
+REFERENCE = "#/components/schemas/{model}"
 
 
-@router.post("/predict", summary="Predict with the only model, or the default one", name="predict")
-async def _predict(request: Request, parts: PartsDependency) -> Response:
-    """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive.
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One thing to ask a model, at one path or more.
 
-    A classifier answers with the likeliest class, the probabilities of all classes and a set of classes.
+    Attributes:
+        name: Of its first path, in OpenAPI; the others say what they name besides.
+        paths: The paths.
+        summary: What it does, before the words that say which model does it.
+        about: More of it.
+        respond: Answers a request; raises `MurhoError` if there is no answer (`errors.problem_details`).
+        asked: The document of a request.
+        answered: The documents of its answer.
+        tables: What the columns of tables as bodies are, in the request and in the answer; empty: there are none.
+        tag: Where OpenAPI lists it.
     """
-    return await answer(request, parts)
+
+    name: str
+    paths: tuple[str, ...]
+    summary: str
+    about: str
+    respond: Callable[[InFlight], Awaitable[Response]]
+    asked: type[BaseModel]
+    answered: tuple[type[BaseModel], ...]
+    tables: tuple[str, str] = ("", "")
+    tag: str = "predict"
+
+    async def _call(self, request: Request, parts: PartsDependency) -> Response:
+        named = request.path_params
+        with InFlight(parts, request.scope, request.receive, named.get("name"), named.get("version")) as call:
+            return await self.respond(call)
+
+    def router(self) -> APIRouter:
+        """Returns the routes."""
+        router = APIRouter(tags=[self.tag])
+        body = {"required": True, "content": _content((self.asked,), self.tables[0])}
+        for index, path in enumerate(self.paths):
+            named = re.findall(r"{(\w+)}", path)
+            router.add_api_route(
+                path,
+                self._call,
+                methods=["POST"],
+                name=self.name + SUFFIXES[len(named) if index else 0],
+                summary=f"{self.summary} {WHOSE[len(named)]}",
+                description=self.about,
+                responses={200: {"content": _content(self.answered, self.tables[1])}},
+                openapi_extra={
+                    "requestBody": body,
+                    "parameters": [
+                        {"name": each, "in": "path", "required": True, "schema": {"type": "string"}} for each in named
+                    ],
+                },
+            )
+        return router
 
 
-@router.post("/models/{name}/predict", summary="Predict with the latest version of a model", name="predict_with_model")
-async def _predict_with_model(request: Request, parts: PartsDependency, name: str) -> Response:
-    """Answers like POST /predict, from the named model."""
-    return await answer(request, parts, name)
+def _content(models: tuple[type[BaseModel], ...], table: str) -> dict[str, Any]:
+    """Returns a body of one of these documents, or a table, as OpenAPI has it."""
+    references = [{"$ref": REFERENCE.format(model=model.__name__)} for model in models]
+    binary = {"schema": {"type": "string", "format": "binary", "description": table}}
+    tables = dict.fromkeys(MEDIA_TYPES[1:], binary) if table else {}
+    return {"application/json": {"schema": references[0] if len(references) == 1 else {"anyOf": references}}, **tables}
 
 
-@router.post(
-    "/models/{name}/versions/{version}/predict",
-    summary="Predict with one version of a model",
-    name="predict_with_version",
-)
-async def _predict_with_version(request: Request, parts: PartsDependency, name: str, version: str) -> Response:
-    """Answers like POST /predict, from the named version of the named model."""
-    return await answer(request, parts, name, version)
-
-
-async def answer(
-    request: Request,
-    parts: Parts,
-    name: str | None = None,
-    version: str | None = None,
-    codecs: "Callable[[str, str], tuple[Codec, Codec]]" = codecs_of,
-) -> Response:
+async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Codec, Codec]] = codecs_of) -> Response:
     """Answers one request for predictions.
 
     Args:
-        request: The request.
-        parts: The parts of the service.
-        name: The model; None for the default one.
-        version: Its version; None for the latest.
-        codecs: The codecs of the request and the answer, from the headers `Content-Type` and `Accept`.
+        call: The request.
+        codecs: The codecs of a request with some headers, and of its answer.
 
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    with InFlight(parts, request.scope, request.receive) as call:
-        model = call.find(name, version)
-        headers = call.headers
-        reader, writer = codecs(headers.get("content-type", ""), headers.get("accept", ""))
-        query = request.scope["query_string"]
-        coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
-        if may_be_large(coding, writer, headers):
-            with Spool(parts.spool_room) as spool:
-                await call.spool(spool)
-                response = await answer_in_blocks(call, model, spool, coding, writer)
-                if response is not None:
-                    return response
-                body = await parts.decoder.in_thread(spool.whole) if spool.size > LARGE_BYTES else spool.whole()
-        else:
-            body = await call.body()
-        asked = await parts.decoder.decode_request(body, coding, model.schema)
-        del body
-        writer.require_place(asked.options)
-        answered = await call.predict(model, asked)
-
-        def encode() -> "tuple[Iterable[bytes], Mapping[str, str], str]":
-            own = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-            return writer.encode(answered), own, writer.media_type
-
-        return await respond(parts, answered, headers.get("accept-encoding", ""), encode)
-
-
-async def respond(
-    parts: Parts,
-    answered: "Answered",
-    accept_encoding: str,
-    encode: "Callable[[], tuple[Iterable[bytes], Mapping[str, str], str]]",
-) -> Response:
-    """Returns an answer, compressed if the client accepts that; a large one is encoded in a thread, into a spool.
-
-    Args:
-        parts: The parts of the service.
-        answered: The answer.
-        accept_encoding: The header `Accept-Encoding`.
-        encode: Returns the body in pieces, its headers and its media type.
-    """
-    large = answered.values > LARGE_ANSWER_VALUES
+    parts, headers = call.parts, call.headers
+    reader, writer = codecs(headers)
+    coding = Coding(reader, headers.get("content-encoding", ""), call.query)
+    if may_be_large(coding, writer, headers):
+        with Spool(parts.spool_room) as spool:
+            await call.body(spool)
+            response = await answer_in_blocks(call, spool, coding, writer)
+            if response is not None:
+                return response
+            body = await parts.decoder.in_thread(spool.whole) if spool.size > LARGE_BYTES else spool.whole()
+    else:
+        body = await call.body()
+    asked = await parts.decoder.decode(body, coding, call.model.schema)
+    del body
+    writer.require_place(asked.options)
+    answered = await call.predict(asked)
+    large, accepted = answered.values > LARGE_ANSWER_VALUES, accepted_coding(headers.get("accept-encoding", ""))
 
     def work() -> Response:
-        return response_of(*encode(), accepted_coding(accept_encoding), parts.spool_room if large else None)
+        return response_of(writer.encode(answered), accepted, parts.spool_room if large else None)
 
     return await parts.decoder.in_thread(work) if large else work()
+
+
+DOOR = Door(
+    "predict",
+    tuple(f"{model}/predict" for model in OF_MODELS),
+    "Predict with",
+    "Answers each row with the mean, the standard deviation and percentiles of the posterior predictive. A classifier "
+    "answers with the likeliest class, the probabilities of all classes and a set of classes.",
+    answer,
+    PredictRequest,
+    (PredictResponse, ClassPredictResponse),
+    (
+        "One column a feature; options are query parameters.",
+        "mean, std, epistemic_std, aleatoric_std, p5, …; of a classifier prediction, p_CLASS, …, entropy, "
+        "epistemic_entropy, prediction_set, …",
+    ),
+)

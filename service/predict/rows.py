@@ -22,7 +22,7 @@ import numpy as np
 from murho.model.tables.cells import LONGEST_TEXT, canonical_category, explain_long_text, format_date, parse_date
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import TooLargeError
-from murho.service.predict.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, Problems, pointer, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
-    "JSON_NAMES",
     "PIECE_CELLS",
     "Form",
     "Inputs",
@@ -74,15 +73,6 @@ EXPECTED = {
     FeatureKind.BOOLEAN: "true or false",
     FeatureKind.DATE: 'an ISO 8601 date in a string, such as "2024-05-31"',
     FeatureKind.CATEGORICAL: "a category in a string",
-}
-JSON_NAMES: dict[type, str] = {
-    NoneType: "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
 }
 
 

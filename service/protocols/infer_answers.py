@@ -15,17 +15,15 @@ import orjson
 from pydantic import BaseModel, Field
 
 from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
-from murho.service.predict.answers import encode_document
+from murho.service.predict.answers import Encoded, encode_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import AnswerField, PredictOptions
-    from murho.service.engine.jobs import ModelLike
     from murho.service.predict.answers import Answered
-    from murho.service.protocols.infer_requests import InferAsked
 
 __all__ = [
     "BYTES",
@@ -109,13 +107,9 @@ class Output:
         return np.array(self.classes, dtype=object)[found] if self.field.unit is Unit.CLASS else found
 
 
-def outputs_of(model: ModelLike) -> tuple[Output, ...]:
-    """Returns the outputs of a model, those first that are there by default."""
-    return _outputs(model.schema.target.classes)
-
-
 @lru_cache(maxsize=64)
-def _outputs(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
+def outputs_of(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
+    """Returns the outputs of a model of a number, or of classes, those first that are there by default."""
     found = []
     for each in NUMBER_FIELDS if classes is None else CLASS_FIELDS:
         if each.parts:
@@ -147,15 +141,21 @@ class InferResponse(BaseModel):
     outputs: list[OutputTensor]
 
 
-def encode_inference(asked: InferAsked, answered: Answered) -> tuple[Iterable[bytes], dict[str, str], str]:
-    """Returns the answer in pieces, its headers and its media type."""
+def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool], ...], answered: Answered) -> Encoded:
+    """Returns the answer.
+
+    Args:
+        request_id: The client's name of the request; None: it has none.
+        outputs: The wanted outputs, and whether each is to be binary.
+        answered: The answer.
+    """
     name, version = answered.model
     head: dict[str, Any] = {"model_name": name, "model_version": version}
-    if asked.id is not None:
-        head["id"] = asked.id
+    if request_id is not None:
+        head["id"] = request_id
     head["parameters"] = _facts(answered)
     described, blobs = [], []
-    for output, binary in asked.outputs:
+    for output, binary in outputs:
         values = output.values(answered.prediction)
         part: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
         if binary:
@@ -164,12 +164,11 @@ def encode_inference(asked: InferAsked, answered: Answered) -> tuple[Iterable[by
         else:
             part["data"] = values.ravel().tolist() if values.dtype == object else values.ravel()
         described.append(part)
-    pieces, headers = _document(head, described), {"vary": "accept-encoding"}
+    pieces = _document(head, described)
     if not blobs:
-        return pieces, headers, "application/json"
+        return Encoded(pieces, "application/json")
     document = b"".join(pieces)
-    headers[LENGTH_HEADER] = str(len(document))
-    return [document, *blobs], headers, "application/octet-stream"
+    return Encoded([document, *blobs], "application/octet-stream", {LENGTH_HEADER: str(len(document))})
 
 
 def packed(values: NDArray[Any]) -> bytes:

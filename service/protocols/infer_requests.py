@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -21,27 +21,26 @@ from pydantic import BeforeValidator, Field
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.codec import Asked
+from murho.service.predict.answers import Asked, Codec
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import LISTS, options_of, value_of_text
-from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import JSON_NAMES, Form, Inputs, check_rows, read_column
-from murho.service.protocols.documents import Strict, moved, parsed, wrong
-from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, outputs_of
+from murho.service.predict.options import LISTS, PredictRequest, options_of, value_of_text
+from murho.service.predict.problems import JSON_NAMES, Problems, Strict, moved, parsed, pointer, shorten, wrong
+from murho.service.predict.rows import Form, Inputs, check_rows, read_column
+from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, encode_inference, outputs_of
 from murho.service.tables.blocks import check_names, number_column, number_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import Schema, Target
-    from murho.service.engine.jobs import ModelLike
+    from murho.service.predict.answers import Answered, Encoded
     from murho.service.protocols.infer_answers import Output
     from murho.service.settings import Settings
 
-__all__ = ["DTYPES", "MATRIX", "InferAsked", "InferRequest", "read_request", "takes_matrix"]
+__all__ = ["DTYPES", "MATRIX", "InferAsked", "InferCodec", "InferRequest", "takes_matrix"]
 
 MATRIX = "x"
 """The name of the input that has all features."""
@@ -181,37 +180,51 @@ def takes_matrix(schema: Schema) -> bool:
     return all(feature.kind in OF_NUMBERS for feature in schema.features)
 
 
-def read_request(body: bytes, *, length: str | None, model: ModelLike, settings: Settings) -> InferAsked:
-    """Returns the rows, the options and the wanted outputs of a request.
+class InferCodec(Codec):
+    """The codec of one request for inference, and of its answer.
 
     Args:
-        body: The whole body, not compressed.
         length: The header `Inference-Header-Content-Length`; None: there is none, and the body is JSON.
-        model: The model that is to answer.
-        settings: The limits.
-
-    Raises:
-        BadInputError: The document, a tensor, an option or an output is wrong.
-        TooLargeError: The request is above a limit.
     """
-    schema = model.schema
-    size = len(body) if length is None else _header_length(length, len(body))
-    if size or not body:
-        document = load_json(body[:size], settings.max_json_bytes, nan=True)
-    else:
-        document = _of_matrix_alone(len(body), schema)
-    request = parsed(InferRequest, document)
-    options, timeout = _options(request.parameters, settings, schema.target)
-    outputs, options = _outputs(request, outputs_of(model), options)
-    rows = _check_inputs(request.inputs, schema, settings.max_rows)
-    values, left = [], memoryview(body)[size:]
-    for each in request.inputs:
-        elements, left = _elements(each, left)
-        values.append(elements)
-    if left:
-        raise wrong((), f"The body has {len(left)} bytes that belong to no tensor: the sizes of tensors don't add up.")
-    inputs = _read_inputs(request.inputs, values, rows, schema)
-    return InferAsked(inputs, options, timeout, id=request.id, outputs=outputs)
+
+    media_type = "application/json"
+
+    def __init__(self, length: str | None = None) -> None:
+        self._length = length
+
+    def decode(
+        self,
+        body: bytes,
+        query: Mapping[str, str],  # noqa: ARG002 - the protocol has none
+        schema: Schema,
+        settings: Settings,
+        kind: type[PredictRequest] = PredictRequest,  # noqa: ARG002
+    ) -> InferAsked:
+        """Returns the rows, the options and the wanted outputs of a request; see `Codec.decode`."""
+        size = len(body) if self._length is None else _header_length(self._length, len(body))
+        if size or not body:
+            document = load_json(body[:size], settings.max_json_bytes, nan=True)
+        else:
+            document = _of_matrix_alone(len(body), schema)
+        request = parsed(InferRequest, document)
+        options, said = _options(request.parameters, settings, schema.target)
+        outputs, options = _outputs(request, outputs_of(schema.target.classes), options)
+        rows = _check_inputs(request.inputs, schema, settings.max_rows)
+        values, left = [], memoryview(body)[size:]
+        for each in request.inputs:
+            elements, left = _elements(each, left)
+            values.append(elements)
+        if left:
+            raise wrong(
+                (), f"The body has {len(left)} bytes that belong to no tensor: the sizes of tensors don't add up."
+            )
+        inputs = _read_inputs(request.inputs, values, rows, schema)
+        return InferAsked(inputs, options, said, id=request.id, outputs=outputs)
+
+    def encode(self, answered: Answered) -> Encoded:
+        """Returns the answer; see `Codec.encode`."""
+        asked = cast("InferAsked", answered.asked)
+        return encode_inference(asked.id, asked.outputs, answered)
 
 
 def _header_length(given: str, size: int) -> int:
@@ -233,8 +246,10 @@ def _of_matrix_alone(size: int, schema: Schema) -> dict[str, Any]:
     return {"inputs": [{"name": MATRIX, "datatype": "FP64", **sizes}], "parameters": {"binary_data_output": True}}
 
 
-def _options(parameters: RequestParameters, settings: Settings, target: Target) -> tuple[PredictOptions, float | None]:
-    """Returns the options of a request, and the seconds in which the answer is wanted; None for the service's own."""
+def _options(
+    parameters: RequestParameters, settings: Settings, target: Target
+) -> tuple[PredictOptions, PredictRequest]:
+    """Returns the options of a request, complete and as they were sent."""
     given = {name: getattr(parameters, name) for name in OPTIONS & parameters.model_fields_set}
     for name in LISTS & given.keys():  # parameters of the protocol can't be lists
         value = given[name]
@@ -242,11 +257,12 @@ def _options(parameters: RequestParameters, settings: Settings, target: Target) 
             given[name] = value_of_text(value, listed=True)
         elif type(value) in (int, float):
             given[name] = [value]
+    if parameters.timeout:
+        given["timeout"] = parameters.timeout / MICROSECONDS
     try:
-        options, _ = options_of(given, settings, target)
+        return options_of(given, settings, target)
     except BadInputError as error:
         raise moved(error, "/parameters{}".format) from None
-    return options, parameters.timeout / MICROSECONDS if parameters.timeout else None
 
 
 def _outputs(

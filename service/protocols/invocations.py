@@ -11,21 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from murho.service.errors import BadInputError
-from murho.service.http.responses import JSONBytes
-from murho.service.parts import PartsDependency
-from murho.service.predict.answers import answer_columns, answer_facts
-from murho.service.predict.codec import Asked, Codec
+from murho.service.parts import JSONBytes, PartsDependency
+from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
 from murho.service.predict.formats import CODECS, reader_of, writer_of
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import options_of
-from murho.service.predict.problems import pointer, refuse_unknown
-from murho.service.predict.routes import answer
+from murho.service.predict.options import PredictRequest, options_of
+from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
+from murho.service.predict.routes import Door, answer
 from murho.service.predict.rows import Inputs, parse_inputs
-from murho.service.protocols.documents import Strict, moved, parsed, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,13 +31,11 @@ if TYPE_CHECKING:
     from murho.service.predict.answers import Answered
     from murho.service.settings import Settings
 
-__all__ = ["ScoringCodec", "ScoringRequest", "ScoringResponse", "router"]
+__all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse", "router"]
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256
 """Rows encoded at once: objects take far more memory than numbers, and the encoder holds the interpreter's lock."""
-
-router = APIRouter(tags=["scoring"])
 
 
 class DataframeSplit(Strict):
@@ -87,7 +82,14 @@ class ScoringCodec(Codec):
 
     media_type = "application/json"
 
-    def decode(self, body: bytes, query: "Mapping[str, str]", schema: "Schema", settings: "Settings") -> Asked:
+    def decode(
+        self,
+        body: bytes,
+        query: "Mapping[str, str]",
+        schema: "Schema",
+        settings: "Settings",
+        kind: type[PredictRequest] = PredictRequest,
+    ) -> Asked:
         """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
         refuse_unknown(list(query), "With a JSON body, options are in its params, not query parameters.")
         request = parsed(ScoringRequest, load_json(body, settings.max_json_bytes, nan=True))
@@ -97,7 +99,7 @@ class ScoringCodec(Codec):
             raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
         rows: Any = getattr(request, given[0])
         try:
-            options, timeout = options_of(request.params or {}, settings, schema.target)
+            options, said = options_of(request.params or {}, settings, schema.target, kind)
         except BadInputError as error:
             raise moved(error, "/params{}".format) from None
         if request.dataframe_split is not None:
@@ -108,19 +110,23 @@ class ScoringCodec(Codec):
             inputs = parse_inputs(rows, schema, settings.max_rows)
         except BadInputError as error:
             raise moved(error, move) from None
-        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, move), options, timeout)
+        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, move), options, said)
 
-    def encode(self, answered: "Answered") -> "Iterator[bytes]":
-        """Yields the answer in pieces: `predictions` has one object a row, with the columns of `murho predict`."""
-        columns = answer_columns(answered)
-        names, count = list(columns), len(answered.prediction)
-        before = b'{"predictions":['
-        for start in range(0, count, PIECE_ROWS):
-            cells = [values[start : start + PIECE_ROWS].tolist() for values in columns.values()]
-            rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
-            yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
-            before = b","
-        yield b"]," + orjson.dumps(answer_facts(answered))[1:]
+    def encode(self, answered: "Answered") -> Encoded:
+        """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""
+        return Encoded(_pieces(answered), self.media_type)
+
+
+def _pieces(answered: "Answered") -> "Iterator[bytes]":
+    columns = answer_columns(answered)
+    names, count = list(columns), len(answered.prediction)
+    before = b'{"predictions":['
+    for start in range(0, count, PIECE_ROWS):
+        cells = [values[start : start + PIECE_ROWS].tolist() for values in columns.values()]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+        yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
+        before = b","
+    yield b"]," + orjson.dumps(answer_facts(answered))[1:]
 
 
 SCORING = ScoringCodec()
@@ -152,10 +158,23 @@ def _split(split: DataframeSplit) -> "tuple[dict[str, list[Any]], Callable[[str]
     return {name: list(cells) for name, cells in zip(names, zip(*split.data, strict=True), strict=True)}, move
 
 
-def _codecs(content_type: str, accept: str) -> "tuple[Codec, Codec]":
+def _codecs(headers: "Mapping[str, str]") -> "tuple[Codec, Codec]":
     """Returns the codecs of a request and its answer, which is JSON unless another format is asked for."""
-    reader, writer = reader_of(content_type), writer_of(accept, CODECS[0])
+    reader, writer = reader_of(headers.get("content-type", "")), writer_of(headers.get("accept", ""), CODECS[0])
     return (SCORING if reader is CODECS[0] else reader), (SCORING if writer is CODECS[0] else writer)
+
+
+INVOCATIONS = Door(
+    "invocations",
+    ("/invocations",),
+    "Predict in the forms of MLflow and SageMaker with",
+    'Answers `{"predictions": [{"mean": …, "std": …, …}]}`, one object a row.',
+    partial(answer, codecs=_codecs),
+    ScoringRequest,
+    (ScoringResponse,),
+    tag="scoring",
+)
+router = APIRouter(tags=["scoring"])
 
 
 @router.get("/ping", summary="Ready, as /readyz", name="ping")
@@ -163,9 +182,3 @@ async def _ping(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
     parts.require_ready()
     return JSONBytes({"status": "ready"})
-
-
-@router.post("/invocations", summary="Predict in the forms of MLflow and SageMaker", name="invocations")
-async def _invoke(request: Request, parts: PartsDependency) -> Response:
-    """Answers `{"predictions": [{"mean": …, "std": …, …}]}`, one object a row."""
-    return await answer(request, parts, codecs=_codecs)

@@ -22,9 +22,8 @@ from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import fact_headers
-from murho.service.predict.codec import Asked, Codec
-from murho.service.predict.options import query_options
+from murho.service.predict.answers import Asked, Codec, Encoded, fact_headers
+from murho.service.predict.options import PredictRequest, query_options
 from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, explain_cell, explain_unknown
 
@@ -72,13 +71,13 @@ class AskedInBlocks:
         rows: Number of all rows, at least one.
         blocks: The rows in order; each step reads one block, or raises what is wrong with it.
         options: The options, with the defaults filled in.
-        timeout: Seconds in which the answer is wanted; None: as the service has it.
+        request: The options as they were sent.
     """
 
     rows: int
     blocks: Iterator[Inputs]
     options: PredictOptions
-    timeout: float | None
+    request: PredictRequest
 
 
 class TableCodec(Codec):
@@ -102,14 +101,21 @@ class TableCodec(Codec):
         """
 
     @abstractmethod
-    def encode(self, answered: Answered) -> list[bytes]:
-        """Returns the body of the answer; see `Codec.encode`."""
+    def body(self, answered: Answered) -> Iterable[bytes]:
+        """Returns the body of an answer, in pieces."""
 
-    def headers(self, answered: Answered) -> dict[str, str]:
-        """Returns the facts; see `Codec.headers`."""
-        return fact_headers(answered)
+    def encode(self, answered: Answered) -> Encoded:
+        """Returns the answer; see `Codec.encode`."""
+        return Encoded(self.body(answered), self.media_type, fact_headers(answered))
 
-    def read(self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings) -> AskedInBlocks:
+    def read(
+        self,
+        body: memoryview,
+        query: Mapping[str, str],
+        schema: Schema,
+        settings: Settings,
+        kind: type[PredictRequest] = PredictRequest,
+    ) -> AskedInBlocks:
         """Returns the rows and the options of a request.
 
         Args:
@@ -117,22 +123,30 @@ class TableCodec(Codec):
             query: The query parameters.
             schema: The features of the model.
             settings: The limits.
+            kind: The options that there are.
 
         Raises:
             BadInputError: An option or the names of the columns can't be used.
             TooLargeError: The request is above a limit.
         """
-        options, timeout = query_options(query, settings, schema.target)
+        options, request = query_options(query, settings, schema.target, kind)
         with self._faults():
             rows, blocks = self.rows(body, schema, settings)
         check_rows(rows, settings.max_rows)
         if not rows:
             raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
-        return AskedInBlocks(rows, self._checked(blocks, rows), options, timeout)
+        return AskedInBlocks(rows, self._checked(blocks, rows), options, request)
 
-    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+    def decode(
+        self,
+        body: bytes,
+        query: Mapping[str, str],
+        schema: Schema,
+        settings: Settings,
+        kind: type[PredictRequest] = PredictRequest,
+    ) -> Asked:
         """Returns the rows as a whole, and the options of a request; see `Codec.decode`."""
-        asked = self.read(memoryview(body), query, schema, settings)
+        asked = self.read(memoryview(body), query, schema, settings, kind)
         # Bits, and columns without values, take more than the body.
         _check(8 * asked.rows * len(schema.features), CELLS, settings)
         columns = {
@@ -147,7 +161,7 @@ class TableCodec(Codec):
                     texts += sum(map(getsizeof, set(column)))
             check_memory(texts, settings)
             row += block.count
-        return Asked(replace(block, columns=columns, count=row), asked.options, asked.timeout)
+        return Asked(replace(block, columns=columns, count=row), asked.options, asked.request)
 
     def require_place(self, options: PredictOptions) -> None:
         """Refuses draws, which are a list in each row, where the format has no lists; see `Codec.require_place`."""
@@ -196,8 +210,8 @@ class BlockCodec(TableCodec):
         """
         return b"", b""
 
-    def encode(self, answered: Answered) -> list[bytes]:
-        """Returns the body of the answer; see `Codec.encode`."""
+    def body(self, answered: Answered) -> Iterable[bytes]:
+        """Returns the body of an answer; see `TableCodec.body`."""
         head, tail = self.ends(answered)
         return [head, self.encode_block(answered, first=True), tail]
 

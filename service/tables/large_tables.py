@@ -1,6 +1,6 @@
 """Large CSV and Arrow tables: read, computed and written a block of rows at a time, so that memory is bounded.
 
-The body is collected first, in a file if it is large (`service.tables.spool`): usual clients read nothing of an answer
+The body is collected first, in a file if it is large (`service.predict.spool`): usual clients read nothing of an answer
 before they have sent all of their request. Then each block is decoded, is a job of the scheduler, and is encoded, while
 the next one is decoded already. The answer is collected in a file, too, and sent when its last block is there. So the
 status says the truth: what is wrong in any row, and a deadline that passes at any time, are answered as for a small
@@ -15,13 +15,28 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from murho.service.engine.jobs import RowsNotFiniteError, Timing
+from murho.service.engine.jobs import Timing
 from murho.service.errors import ClientGoneError, DeadlineError
-from murho.service.predict.answers import MAX_WARNINGS, Answered, require_place, warnings_of
-from murho.service.predict.compression import accepted_coding, decompressed_pieces, is_plain
-from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, bad_rows
+from murho.service.predict.answers import (
+    MAX_WARNINGS,
+    Answered,
+    Asked,
+    Encoded,
+    fact_headers,
+    require_place,
+    warnings_of,
+)
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.spool import (
+    Spool,
+    SpooledResponse,
+    accepted_coding,
+    decompressed_pieces,
+    is_plain,
+    response_of,
+    sent_pieces,
+)
 from murho.service.tables.blocks import BlockCodec
-from murho.service.tables.spool import Spool, SpooledResponse, response_of, sent_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,8 +44,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from murho.model.tables.schema import UnfamiliarValue
-    from murho.service.engine.jobs import ModelLike
-    from murho.service.predict.codec import Codec
+    from murho.service.predict.answers import Codec
     from murho.service.predict.formats import Coding
     from murho.service.predict.in_flight import InFlight
     from murho.service.predict.rows import Inputs
@@ -55,14 +69,11 @@ def may_be_large(coding: Coding, writer: Codec, headers: dict[str, str]) -> bool
     return not announced.isdecimal() or int(announced) > large
 
 
-async def answer_in_blocks(
-    call: InFlight, model: ModelLike, body: Spool, coding: Coding, writer: Codec
-) -> Response | None:
+async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: Codec) -> Response | None:
     """Answers a request for predictions block by block.
 
     Args:
         call: The request.
-        model: Its model.
         body: Its body, collected.
         coding: What the request says about it.
         writer: The codec of the answer.
@@ -73,7 +84,7 @@ async def answer_in_blocks(
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    parts, schema, reader = call.parts, model.schema, coding.reader
+    parts, schema, reader = call.parts, call.model.schema, coding.reader
     with Spool(parts.spool_room) as plain:
         if not is_plain(coding.encoding):
             pieces = decompressed_pieces(body.view(), coding.encoding, parts.settings.max_body_bytes)
@@ -86,21 +97,20 @@ async def answer_in_blocks(
         asked = await parts.decoder.in_thread(read)
         writer.require_place(asked.options)
         require_place(asked.rows, asked.options, schema, parts.settings)
-        call.admit(model, asked.rows, asked.options)
+        call.admit(asked.rows, asked.options, asked.request.timeout)
         answer = Spool(parts.spool_room)
         try:
-            work = _Work(call, model, asked)
+            work = _Work(call, asked)
             await _through(work, body, writer, answer)
             answered = work.finished()
             head, tail = writer.ends(answered)
-            headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
             accepted = accepted_coding(call.headers.get("accept-encoding", ""))
-            response: Response = SpooledResponse(answer, headers, writer.media_type, head, tail)
-            if accepted is not None:
-                pieces = chain([head], sent_pieces(answer), [tail])
-                compress = partial(response_of, pieces, headers, writer.media_type, accepted, parts.spool_room)
-                response = await parts.decoder.in_thread(compress)
-                answer.close()
+            if accepted is None:
+                return SpooledResponse(answer, fact_headers(answered), writer.media_type, head, tail)
+            pieces = chain([head], sent_pieces(answer), [tail])
+            encoded = Encoded(pieces, writer.media_type, fact_headers(answered))
+            response = await parts.decoder.in_thread(partial(response_of, encoded, accepted, parts.spool_room))
+            answer.close()
         except BaseException:
             answer.close()
             raise
@@ -115,49 +125,41 @@ def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
 class _Work:
     """The blocks of one request, computed one after the other."""
 
-    def __init__(self, call: InFlight, model: ModelLike, asked: AskedInBlocks) -> None:
-        self.call = call
-        self.asked = asked
-        self._model = model
-        self._deadline = call.deadline(asked.timeout)
-        self._done = 0
-        self._timing = Timing()
+    def __init__(self, call: InFlight, asked: AskedInBlocks) -> None:
+        self.call, self.asked = call, asked
+        self._done, self._timing = 0, Timing()
         self._outside: list[UnfamiliarValue] = []
-        self._last: tuple[Inputs, Answered] | None = None
+        self._last: Answered | None = None
 
     async def compute(self, inputs: Inputs) -> Answered:
         """Returns the answer for the next block, without warnings."""
-        model, options, first = self._model, self.asked.options, self._done
-        most_outside = MAX_WARNINGS + 1 - len(self._outside)
-        cost = model.cost(inputs.count, options)
+        call, model, options, first = self.call, self.call.model, self.asked.options, self._done
+        cost, most_outside = model.cost(inputs.count, options), MAX_WARNINGS + 1 - len(self._outside)
         try:
-            answer = await self.call.compute(model, inputs, options, cost, self._deadline, most_outside)
-            self.call.done(cost)
-        except RowsNotFiniteError as error:
-            raise bad_rows(error, inputs, first) from None
+            answer = await call.compute(inputs, options, cost, first=first, most_outside=most_outside)
         except DeadlineError:
             raise DeadlineError(
                 f"There was no answer in time: {first} of {self.asked.rows} rows were computed. Send fewer rows, ask "
                 "for fewer samples, or allow more time."
             ) from None
-        self.call.parts.telemetry.record_rows(
+        call.done(cost)
+        call.parts.telemetry.record_rows(
             model.name, model.version, inputs.count, answer.prediction, noise=options.noise
         )
         self._timing.queue += answer.timing.queue
         self._timing.compute += answer.timing.compute
         self._outside += [replace(value, row=value.row + first) for value in answer.outside]
         self._done += inputs.count
-        answered = Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, [])
-        self._last = inputs, answered
-        return answered
+        asked = Asked(inputs, options, self.asked.request)
+        self._last = Answered((model.name, model.version), model.schema.target.name, asked, answer.prediction, [])
+        return self._last
 
     def finished(self) -> Answered:
         """Counts the request as answered; returns the answer for the last block, with the warnings of all."""
-        inputs, answered = cast("tuple[Inputs, Answered]", self._last)
-        model, telemetry = self._model, self.call.parts.telemetry
-        telemetry.record_timing(model.name, model.version, self._timing, warned=bool(self._outside))
-        self.call.answered(model, self._done, self.asked.options, self._timing)
-        return replace(answered, warnings=warnings_of(self._outside, inputs, self.asked.options))
+        answered, model = cast("Answered", self._last), self.call.model
+        self.call.parts.telemetry.record_timing(model.name, model.version, self._timing, warned=bool(self._outside))
+        self.call.answered(self._done, self.asked.options, self._timing)
+        return replace(answered, warnings=warnings_of(self._outside, answered.asked))
 
 
 async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) -> None:

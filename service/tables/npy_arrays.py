@@ -74,7 +74,7 @@ class NpyCodec(TableCodec):
         matrix, most = np.frombuffer(data, dtype).reshape(shape, order="F" if columnwise else "C"), block_rows(schema)
         return len(matrix), (_inputs(matrix[row : row + most], schema, row) for row in range(0, len(matrix), most))
 
-    def encode(self, answered: Answered) -> list[bytes]:
+    def body(self, answered: Answered) -> list[bytes]:
         """Returns a structured array `[B]` with a field for each column of the other formats.
 
         `draws` is `[S]`, or `[S, C]`; a class is a text; a set of classes is `[C]`, whether each class is in it.

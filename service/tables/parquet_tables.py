@@ -64,7 +64,7 @@ class ParquetCodec(TableCodec):
         check_rows(facts["rows"], settings.max_rows)
         return stream_rows(stream, schema, settings)
 
-    def encode(self, answered: Answered) -> list[bytes]:
+    def body(self, answered: Answered) -> list[bytes]:
         """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
         pa.parquet.write_table(arrow_table(answered), sink)

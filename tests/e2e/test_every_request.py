@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from murho.service.http.responses import is_inference_path
+from murho.service.errors import is_inference_path
 from tests.e2e.traffic import PROBLEM
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.browser import DESKTOP, PHONE, Visit, visiting
 from tests.e2e.pages import TABS, answer_of, typical_row
 from tests.e2e.support import serve
-from tests.service.security.test_callers import KEY, stored
+from tests.service.test_callers import KEY, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

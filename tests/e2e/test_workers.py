@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from murho.service.security.api_keys import StoredKey, digest_of, make_key
+from murho.service.security import Caller, digest_of, make_key
 from tests.e2e.support import Service, murho, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 KEY, LIMITED = make_key(), make_key()
 KEYS = [
-    StoredKey("admin", digest_of(KEY.encode()), admin=True).line(),
-    StoredKey("limited", digest_of(LIMITED.encode()), requests=1.0).line(),
+    Caller("admin", admin=True, digest=digest_of(KEY.encode())).line(),
+    Caller("limited", requests=1.0, digest=digest_of(LIMITED.encode())).line(),
 ]
 
 

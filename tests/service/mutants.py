@@ -29,9 +29,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from murho.model.errors import MurhoError
-from murho.service.predict.compression import decompressed
 from murho.service.predict.formats import reader_of
-from murho.service.protocols.infer_requests import read_request
+from murho.service.predict.spool import decompressed
+from murho.service.protocols.infer_requests import InferCodec
 from murho.service.protocols.invocations import ScoringCodec
 from murho.service.settings import Settings
 from tests.service.protocols.support import LENGTH, NUMBERS, row_tensors, text_bytes
@@ -389,7 +389,7 @@ def _decoded(media_type: str, schema: Schema = SCHEMA) -> Callable[[bytes, Mutan
 
 
 def _inferred(body: bytes, mutant: Mutant) -> object:
-    return read_request(body, length=mutant.length, model=CARS, settings=LIMITS)
+    return InferCodec(mutant.length).decode(body, {}, CARS.schema, LIMITS)
 
 
 def _scored(body: bytes, _: Mutant) -> object:

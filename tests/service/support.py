@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from murho.model.tables.schema import Columns, UnfamiliarValue
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.source import Stamp
+    from murho.service.models.watcher import Stamp
 
 SCHEMA = Schema(
     features=(

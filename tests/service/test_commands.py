@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from murho.model.errors import OptionError
 from murho.service.commands import key, serve
-from murho.service.security.api_keys import digest_of, parse_line
+from murho.service.security import digest_of, parse_line
 
 if TYPE_CHECKING:
     import pytest

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import murho.service
-from murho.service.http.front_door import PARSED
-from tests.service.security.test_callers import ADMIN, KEY, stored
+from murho.service.http.middleware import PARSED
 from tests.service.support import ROW, AppClient, FakeModel, make_client
+from tests.service.test_callers import ADMIN, KEY, stored
 from tests.service.wire import Served, served
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.service.security.test_callers import ADMIN, KEY, stored
 from tests.service.support import ROW, AppClient, FakeModel, make_client
+from tests.service.test_callers import ADMIN, KEY, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from murho.model.errors import StorageError
 from murho.service.app import create_app
 from murho.service.models.loader import Change, Loader
 from murho.service.models.registry import Registry
-from murho.service.models.source import StoreSource, seconds_between_looks, source_of
+from murho.service.models.watcher import StoreSource, seconds_between_looks, source_of
 from murho.service.settings import Settings
 from tests.service.support import AppClient
 from tests.support import ROOT

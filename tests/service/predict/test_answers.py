@@ -12,10 +12,12 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.service.predict import answers
 from murho.service.predict.answers import (
     Answered,
+    Asked,
     PredictResponse,
     encode_answer,
     encode_document,
 )
+from murho.service.predict.options import PredictRequest
 from murho.service.predict.rows import parse_inputs
 from tests.service.support import ROW, SCHEMA, FakeModel
 
@@ -25,7 +27,13 @@ ROWS = parse_inputs([ROW, ROW], SCHEMA, 10)
 def encode(**options: Any) -> dict[str, Any]:
     chosen = PredictOptions(**options)
     prediction = FakeModel().predict(ROWS.columns, chosen)
-    answered = Answered(("cars", "1"), "Consumption", chosen, prediction, [])
+    answered = Answered(
+        ("cars", "1"),
+        "Consumption",
+        Asked(ROWS, chosen, PredictRequest.model_validate({"inputs": None})),
+        prediction,
+        [],
+    )
     answer: dict[str, Any] = orjson.loads(b"".join(encode_answer(answered)))
     PredictResponse.model_validate(answer)
     return answer

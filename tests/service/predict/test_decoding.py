@@ -15,10 +15,7 @@ from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from murho.model.tables.schema import Schema
-    from murho.service.predict.codec import Asked
+    from murho.service.predict.answers import Asked
 
 
 class Watched(JSONCodec):
@@ -26,9 +23,9 @@ class Watched(JSONCodec):
 
     thread = ""
 
-    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
+    def decode(self, *arguments: Any, **more: Any) -> Asked:
         self.thread = threading.current_thread().name
-        return super().decode(body, query, schema, settings)
+        return super().decode(*arguments, **more)
 
 
 def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings: Any) -> str:
@@ -37,7 +34,7 @@ def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings
     reader.unpacks = unpacks
 
     async def ask() -> None:
-        await decoder.decode_request(body, Coding(reader, encoding, {}), SCHEMA)
+        await decoder.decode(body, Coding(reader, encoding, {}), SCHEMA)
 
     try:
         anyio.run(ask)

@@ -57,7 +57,7 @@ def shown(asked: Any) -> object:
     inputs = asked.inputs
     columns = {name: column.tolist() for name, column in inputs.columns.items()}
     cells = {name: ["NaN" if cell != cell else cell for cell in column] for name, column in columns.items()}
-    return asked.options, asked.timeout, inputs.form, inputs.count, list(inputs.columns), cells
+    return asked.options, asked.request.timeout, inputs.form, inputs.count, list(inputs.columns), cells
 
 
 cells: dict[str, st.SearchStrategy[Any]] = {

@@ -47,9 +47,9 @@ def test_options_are_read() -> None:
 
 def test_a_query_says_the_same() -> None:
     query = {"samples": "8", "percentiles": "5, 50", "noise": "false", "thresholds": "", "timeout": ".5"}
-    options, timeout = query_options(query, Settings(), NUMBER)
+    options, request = query_options(query, Settings(), NUMBER)
     assert options == PredictOptions(8, (5.0, 50.0), noise=False)
-    assert timeout == 0.5
+    assert request.timeout == 0.5
     for wrong in ({"inputs": "1"}, {"samples": "many"}, {"seed": "1e400"}, {"percentiles": "5,,50"}):
         with pytest.raises(BadInputError):
             query_options(wrong, Settings(), NUMBER)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.service.errors import QueueFullError
-from murho.service.tables.spool import IN_MEMORY_BYTES, Spool, SpoolRoom
+from murho.service.predict.spool import IN_MEMORY_BYTES, Spool, SpoolRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from murho.service.http.middleware import RequestLog
-from murho.service.telemetry.tracing import Tracing
+from murho.service.telemetry.log import Tracing
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

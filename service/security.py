@@ -1,6 +1,11 @@
 """Who calls, and how much a caller may take: API keys, and limits of requests and of work.
 
-It knows no framework. `http.front_door.admitted` asks it for every request, the predict routes once more for the cost.
+A key is 256 random bits, and only its SHA-256 is stored: a slow hash such as bcrypt protects passwords that people
+choose, because those can be guessed; nobody guesses random bits, and a slow hash would cost milliseconds a request. So
+a presented key that is too short to be random is refused whatever is stored. A stored key is one line:
+``NAME:sha256:HEX``, with ``:admin``, ``:requests=N`` and ``:cost=N`` after it, if wanted.
+
+It knows no framework. `http.middleware.admitted` asks it for every request, the predict routes once more for the cost.
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
 
 Limits are token buckets. A bucket holds `burst` tokens at most and gains `rate` tokens a second; what is taken leaves
@@ -11,14 +16,17 @@ caller pays for it by waiting afterwards: on average nobody gets more than `rate
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import hmac
 import math
 import mmap
+import re
+import secrets
 import struct
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,14 +34,26 @@ import structlog
 
 from murho.model.errors import OptionError
 from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
-from murho.service.security.api_keys import LEAST_KEY_LENGTH, StoredKey, digest_of, parse_lines, read_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from murho.service.settings import Settings
 
-__all__ = ["Buckets", "Caller", "Security", "always_open"]
+__all__ = [
+    "LEAST_KEY_LENGTH",
+    "Buckets",
+    "Caller",
+    "Security",
+    "always_open",
+    "check_name",
+    "digest_of",
+    "make_key",
+    "parse_line",
+    "parse_lines",
+    "read_keys",
+]
 
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
 """Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
@@ -53,12 +73,22 @@ class Caller:
         admin: Whether the caller may load and unload models.
         requests: Requests a second of this key; None for the limit of the settings.
         cost: Row-draws a second of this key; None for the limit of the settings.
+        digest: The SHA-256 of the key, 32 bytes; empty without one.
     """
 
     name: str
     admin: bool = False
     requests: float | None = None
     cost: float | None = None
+    digest: bytes = field(default=b"", compare=False, repr=False)
+
+    def line(self) -> str:
+        """Returns the line that stores the key."""
+        parts = [self.name, "sha256", self.digest.hex()]
+        parts += ["admin"] if self.admin else []
+        parts += [f"requests={self.requests:g}"] if self.requests is not None else []
+        parts += [f"cost={self.cost:g}"] if self.cost is not None else []
+        return ":".join(parts)
 
 
 class Buckets:
@@ -152,7 +182,7 @@ class Security:
         self._file = settings.api_keys_file
         self._seen = self._look()
         self._looked = clock()
-        self._keys: tuple[tuple[bytes, Caller], ...] = ()
+        self._keys: tuple[Caller, ...] = ()
         self.enabled = bool(self._given) or self._file is not None
         self._use(read_keys(self._file) if self._file is not None else ())
         self._open = frozenset(path.rstrip("/") or "/" for path in settings.open_paths)
@@ -183,8 +213,8 @@ class Security:
             )
         digest = digest_of(key)
         found: Caller | None = None
-        for stored, caller in self._keys:  # all of them, so that the time says nothing about which one fits
-            if hmac.compare_digest(stored, digest):
+        for caller in self._keys:  # all of them, so that the time says nothing about which one fits
+            if hmac.compare_digest(caller.digest, digest):
                 found = caller
         if found is None:
             raise UnauthorizedError("The API key isn't one of this service's.")
@@ -243,13 +273,10 @@ class Security:
         except OptionError as error:
             log.error("the API keys stay as they are", reason=str(error))  # noqa: TRY400 - no traceback: it's for people
         else:
-            log.info("API keys read", keys=[caller.name for _, caller in self._keys])
+            log.info("API keys read", keys=[caller.name for caller in self._keys])
 
-    def _use(self, of_file: tuple[StoredKey, ...]) -> None:
-        keys = {key.digest: key for key in (*self._given, *of_file)}
-        self._keys = tuple(
-            (digest, Caller(key.name, key.admin, key.requests, key.cost)) for digest, key in keys.items()
-        )
+    def _use(self, of_file: tuple[Caller, ...]) -> None:
+        self._keys = tuple({key.digest: key for key in (*self._given, *of_file)}.values())
 
     def _look_again(self) -> None:
         now = self._clock()
@@ -303,3 +330,115 @@ def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     if len(key) > MOST_KEY_LENGTH:
         raise UnauthorizedError("The API key isn't one of this service's.")
     return key
+
+
+PREFIX = "murho_"
+"""So that a scanner for leaked secrets, and a person, recognise a key."""
+KEY_BYTES = 32
+LEAST_KEY_LENGTH = 32
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,31}")
+DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+MOST_FILE_BYTES = 2**20
+FORM = "NAME:sha256:HEX, and then :admin, :requests=N (a second) or :cost=N (row-draws a second) if wanted"
+
+
+def make_key() -> str:
+    """Returns a new random key."""
+    return PREFIX + secrets.token_urlsafe(KEY_BYTES)
+
+
+def digest_of(key: bytes) -> bytes:
+    """Returns the SHA-256 of a key."""
+    return hashlib.sha256(key).digest()
+
+
+def parse_line(line: str) -> Caller:
+    """Returns the key that a line stores.
+
+    Raises:
+        OptionError: The line has another form. The message never repeats the line: it may hold a key by mistake.
+    """
+    name, *rest = line.strip().split(":")
+    check_name(name)
+    if len(rest) < 2 or rest[0] != "sha256" or not DIGEST.fullmatch(rest[1]):
+        raise OptionError(
+            f"The API key {name!r} isn't stored as {FORM}. `murho key {name}` makes a key and its line: "
+            "a key itself is never stored."
+        )
+    admin, requests, cost = False, None, None
+    for option in rest[2:]:
+        word, _, value = option.partition("=")
+        if option == "admin":
+            admin = True
+        elif word == "requests":
+            requests = _positive(name, word, value)
+        elif word == "cost":
+            cost = _positive(name, word, value)
+        else:
+            raise OptionError(f"The API key {name!r} has {option[:40]!r} after its hash. A key is stored as {FORM}.")
+    return Caller(name, admin, requests, cost, bytes.fromhex(rest[1]))
+
+
+def check_name(name: str) -> None:
+    """Checks the name of a key.
+
+    Raises:
+        OptionError: It can't be one. The message doesn't repeat it: a key by mistake is longer than any name.
+    """
+    if not NAME.fullmatch(name):
+        raise OptionError(
+            f"An API key has no name, or one that isn't 1 to 32 letters, digits and . _ @ -. A key is stored as {FORM}."
+        )
+
+
+def _positive(name: str, word: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise OptionError(f"The API key {name!r} has {word}={value[:40]!r}; a number above 0 is expected.")
+    return number
+
+
+def parse_lines(lines: Iterable[str]) -> tuple[Caller, ...]:
+    """Returns the keys of lines; empty lines and those that begin with # are passed over.
+
+    Two keys may have the same name, while one replaces the other.
+
+    Raises:
+        OptionError: A line has another form, or two lines store the same key.
+    """
+    keys = tuple(parse_line(line) for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    owners: dict[bytes, str] = {}
+    for key in keys:
+        if key.digest in owners:
+            raise OptionError(
+                f"The API keys {owners[key.digest]!r} and {key.name!r} are the same key. Each has its own."
+            )
+        owners[key.digest] = key.name
+    return keys
+
+
+def read_keys(path: Path) -> tuple[Caller, ...]:
+    """Returns the keys of a file.
+
+    Raises:
+        OptionError: The file can't be read, has a line of another form, or no key.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_FILE_BYTES + 1).decode()
+    except OSError as error:
+        raise OptionError(f"The file of API keys, {path}, can't be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError:
+        raise OptionError(f"The file of API keys, {path}, isn't UTF-8 text.") from None
+    if len(text) > MOST_FILE_BYTES:
+        raise OptionError(f"The file of API keys, {path}, is larger than {MOST_FILE_BYTES} bytes.")
+    try:
+        keys = parse_lines(text.splitlines())
+    except OptionError as error:
+        raise OptionError(f"{path}: {error}") from None
+    if not keys:
+        raise OptionError(f"The file of API keys, {path}, has no key. `murho key NAME` makes one and its line.")
+    return keys

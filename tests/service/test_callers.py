@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
 from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
-from murho.service.security.api_keys import digest_of, make_key
-from murho.service.security.callers import Buckets, Caller, Security
+from murho.service.security import Buckets, Caller, Security, digest_of, make_key
 from murho.service.settings import Settings
 
 if TYPE_CHECKING:

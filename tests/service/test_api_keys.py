@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.errors import OptionError
-from murho.service.security.api_keys import LEAST_KEY_LENGTH, digest_of, make_key, parse_line, parse_lines, read_keys
+from murho.service.security import LEAST_KEY_LENGTH, digest_of, make_key, parse_line, parse_lines, read_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

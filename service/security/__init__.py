@@ -1,1 +1,0 @@
-"""API keys, and what a caller may take."""
