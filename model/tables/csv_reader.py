@@ -17,20 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from murho.model.errors import TableError
+from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import text_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ["MISSING_TOKENS", "Header", "csv_rows", "parse_csv", "read_header"]
+__all__ = ["Header", "csv_rows", "parse_csv", "read_header"]
 
-MISSING_TOKENS = frozenset(
-    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
-)
-"""Texts that mark a missing cell in a CSV file."""
-
-_TOKENS = text_array(sorted(MISSING_TOKENS))
+_TOKENS = text_array(["", *sorted(MISSING_WORDS)])
 _LONGEST_TOKEN = pc.max(pc.binary_length(_TOKENS))
 _NULL = pa.nulls(1, pa.string())[0]
 _SEPARATORS = (",", ";", "\t", "|")
@@ -58,7 +54,7 @@ class Header(NamedTuple):
 
 
 def parse_csv(data: bytes | pa.Buffer, where: str, header: Header | None = None, *, skipped: int = 0) -> pa.Table:
-    """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
+    """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_WORDS`.
 
     Args:
         data: The bytes, with a header line.

@@ -346,7 +346,8 @@ def make_schema(
             known["categories"] = _most_frequent(present.tolist())
         elif present.size:
             known["minimum"] = float(present.min())
-            known["maximum"] = float(present.max()) + (ahead or {}).get(feature.name, 0.0)
+            known["maximum"] = float(present.max())
+            known["ahead"] = (ahead or {}).get(feature.name, 0.0)
         features.append(replace(feature, **known))
     return replace(schema, features=tuple(features))
 
