@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from murho.model.json_validation import NotNegative, Stored
-from murho.model.tables.cells import format_date
+from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
 from murho.model.tables.overrides import ColumnOverride, FeatureKind
 from murho.model.tables.readings import (
     DateReading,
@@ -56,7 +56,8 @@ class Feature(Stored):
         minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
             training row has a value.
         maximum: Largest training value, or None, as for the minimum.
-        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
+        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical. In a
+            plan, the words alone that the user keeps as categories.
         imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
             what they may have been (`model.encoding.imputation`).
         reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
@@ -82,6 +83,21 @@ class Feature(Stored):
     def reach(self) -> float | None:
         """Where the range that answers are good for ends; None without a range."""
         return None if self.maximum is None else self.maximum + self.ahead
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All texts, and numbers as text, that mean a missing cell: a word that is a category does not."""
+        return frozenset({*MISSING_WORDS, *self.missing_words}.difference(self.categories))
+
+    def category(self, cell: object) -> str | None:
+        """The canonical text of a cell of categories; None where it is missing."""
+        text = None if cell is None else canonical_category(cell)
+        usual = text in MISSING_WORDS or text in self.missing_words  # rarely; the categories are many
+        return None if usual and text not in self.categories else text
+
+    def without_codes(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Numbers, ``[B]``, NaN where one stands for a missing cell."""
+        return without_codes(numbers, self.missing_words) if self.missing_words else numbers
 
     @property
     def accepts_missing(self) -> bool:
@@ -183,6 +199,11 @@ class Target(Stored):
     classes: tuple[str, ...] | None = None
     reading: Reading | None = None
     missing_words: tuple[Name, ...] = ()
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All texts, and numbers as text, that mean a missing cell: a word that is a class does not."""
+        return frozenset({*MISSING_WORDS, *self.missing_words}.difference(self.classes or ()))
 
     @property
     def task(self) -> str:
