@@ -49,7 +49,9 @@ def spec_of(task: EngineTask) -> ModelSpec:
         "maximum": EDGE,
         "categories": [],
     }
-    features = [{"name": name, **ranged, "imputed": False, "reading": None} for name in names]
+    features = [
+        {"name": name, **ranged, "imputed": False, "reading": None, "ahead": 0.0, "missing_words": []} for name in names
+    ]
     scale = {"mean": 0.0, "std": 1.0, "limit": None}
     parts = [{"feature": name, "scale": scale, "bounded": False, "kind": "standard"} for name in names]
     fixed = task.noise == "fixed"
@@ -75,7 +77,7 @@ def spec_of(task: EngineTask) -> ModelSpec:
             },
             "schema": {
                 "features": features,
-                "target": {"name": "y", "unit": None, "classes": None, "reading": None},
+                "target": {"name": "y", "unit": None, "classes": None, "reading": None, "missing_words": []},
                 "left_out": {},
             },
             "encoder": {

@@ -36,7 +36,7 @@ SEPARATORS = (",", ";", "\t", "|")
 MISSING = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
 )
-"""Texts that mark a missing cell in a CSV file; those of ``murho train`` and ``murho predict``."""
+"""Texts that mark a missing cell in a CSV file; those of ``murho train``, unless they are categories."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
@@ -123,7 +123,7 @@ def _cells(column: Any, kind: str | None) -> Any:
 
 def _cell(text: str, kind: str | None) -> Any:
     """A cell of a CSV file. A text that does not fit its kind stays, and is refused with its row."""
-    if text in MISSING:
+    if not text or (text in MISSING and kind != "categorical"):  # there the service knows which words are categories
         return None
     if kind == "boolean":
         return _TRUTH.get(text.lower(), text)

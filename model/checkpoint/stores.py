@@ -287,6 +287,7 @@ class CheckpointSummary:
         task: ``regression`` or ``classification``.
         log_loss: Log loss on held-out rows, nats; None for numbers.
         accuracy: Share of the held-out rows whose class is the likeliest one; None for numbers.
+        held_out: Whether there are held-out rows: without any, the scores are of the training rows.
     """
 
     name: str
@@ -300,6 +301,7 @@ class CheckpointSummary:
     task: str | None = None
     log_loss: float | None = None
     accuracy: float | None = None
+    held_out: bool = True
 
     def to_json(self) -> dict[str, object]:
         """The summary as JSON data."""
@@ -333,6 +335,7 @@ def _summary(store: CheckpointStore, name: str, references: Sequence[CheckpointR
             unit=target["unit"],
             rows=facts["records"].get("update", training).get("total_rows", training.get("rows")),
             **{score: metrics.get(score) for score in ("crps", "log_loss", "accuracy")},
+            held_out=bool(metrics.get("held_out", True)),
             created=datetime.fromisoformat(facts["created"]),
         )
     except CheckpointError as error:

@@ -257,7 +257,7 @@ class Encoder(Stored):
         with np.errstate(over="ignore"):
             features = self.schema.features
             ranges, _ = self._ranges.measure(
-                {each.name: np.array([each.minimum, each.maximum], dtype=np.float64) for each in features}
+                {each.name: np.array([each.minimum, each.reach], dtype=np.float64) for each in features}
             )
             directions, beyond = np.empty((2, 2, 0)) if self.whitening is None else self.whitening.training_range()
             combination = np.zeros((2, int(self.distribution is not None)))

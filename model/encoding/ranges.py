@@ -89,11 +89,11 @@ class Ranges:
         for part in parts:
             feature = part.feature
             bounded = isinstance(part, Standard) and (part.bounded or feature.kind is FeatureKind.BOOLEAN)
-            if not isinstance(part, Scaled) or bounded or feature.minimum is None or feature.maximum is None:
+            if not isinstance(part, Scaled) or bounded or feature.minimum is None or feature.reach is None:
                 continue
             scale, rule = part.scale, continuations.get(feature.name, _FOLLOWED)
             half_width = scale.limit * scale.std
-            ends = max(feature.minimum, scale.mean - half_width), min(feature.maximum, scale.mean + half_width)
+            ends = max(feature.minimum, scale.mean - half_width), min(feature.reach, scale.mean + half_width)
             names.append(feature.name)
             rows.append((*ends, scale.std, rule.share, rule.below, rule.above, rule.furthest))
         minima, maxima, stds, *rules, furthest = np.array(rows, dtype=np.float64).reshape(-1, 7).T

@@ -133,7 +133,7 @@ class FeatureEncoding(Stored):
         bounds[0] = -np.inf
         if self.increasing and self.feature.minimum is not None:
             ends = np.zeros_like(bounds)
-            self.write(np.array([self.feature.minimum, self.feature.maximum], dtype=np.float64), ends)
+            self.write(np.array([self.feature.minimum, self.feature.reach], dtype=np.float64), ends)
             bounds[:, : self.increasing] = ends[:, : self.increasing]
         return bounds
 

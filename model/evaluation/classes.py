@@ -113,7 +113,8 @@ class JudgedClasses(JudgedRows):
 
         Returns:
             `class_scores` of what is served, with ``sets`` (`set_scores`); ``raw`` and ``calibrated`` have the same
-            without ``n`` and ``standard_errors``.
+            without ``n`` and ``standard_errors``; ``constant`` has ``accuracy`` and ``log_loss`` of one answer for
+            all rows, the class shares of the other ones.
         """
         labels, rows = self.labels, self.counts
         found = {
@@ -125,7 +126,8 @@ class JudgedClasses(JudgedRows):
             kind: {name: value for name, value in scores.items() if name not in ("n", "standard_errors")}
             for kind, scores in found.items()
         }
-        return served | {"calibrated": None} | kinds
+        constant = constant_scores(labels, self.served.shape[1], rows)
+        return served | {"calibrated": None} | kinds | {"constant": constant}
 
     def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
         """The report with more keys.
@@ -252,6 +254,22 @@ def class_scores(
         "classwise_ece": float(np.mean(classwise)),
         "standard_errors": standard_errors(values, rows),
     }
+
+
+def constant_scores(labels: NDArray[np.int64], classes: int, rows: RowWeights) -> dict[str, float]:
+    """``accuracy`` and ``log_loss`` (nats) of one answer for all rows.
+
+    For each row it is the class shares of the others, as if there were one more row of each class.
+
+    Args:
+        labels: ``[N]``.
+        classes: C.
+        rows: Weights and units of the rows.
+    """
+    shares, count = np.bincount(labels, rows.shares, classes), rows.independent
+    present = shares[shares > 0.0]
+    losses = -np.log(np.minimum(count * present / (count - 1.0 + classes), 1.0))
+    return {"accuracy": float(shares.max()), "log_loss": float((present * losses).sum())}
 
 
 LEAST_PROBABILITY = float(np.finfo(np.float64).eps)

@@ -166,7 +166,7 @@ def evaluate_table(
     """
     target = posterior.schema.target
     classes, name = target.classes, target.name
-    labels = None if classes is None else labels_from_table(table, name)
+    labels = None if classes is None else labels_from_table(table, name, target.words)
     targets = target_from_table(table, target) if labels is None else class_codes(labels, classes or ())
     if labels is None:
         posterior.likelihood.require_targets(targets, name)

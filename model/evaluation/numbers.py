@@ -131,7 +131,8 @@ class JudgedNumbers(JudgedRows):
             ``n``; ``rmse`` and ``mae``; ``r2``, the explained share of the variance of these targets,
             ``1 - mean(error^2) / Var(target)``, None if they are all the same; ``nll`` and ``crps``, of the raw
             predictive; ``raw`` and ``calibrated``, each with ``coverage``, ``width`` and ``interval_score`` by nominal
-            coverage (``{"50": …, "80": …}``); and ``standard_errors`` of all but ``n``, ``r2`` and the two last ones.
+            coverage (``{"50": …, "80": …}``); ``constant``, the ``crps`` of one answer for all rows; and
+            ``standard_errors`` of all but ``n``, ``r2``, ``constant``, width and interval score.
         """
         rows, values = self.counts, self.values
         # A single row may be extrapolated to less than nothing; not so many.
@@ -151,6 +152,7 @@ class JudgedNumbers(JudgedRows):
             "r2": 1.0 - rmse**2 / variance if variance > 0.0 else None,
             "raw": kinds["raw"],
             "calibrated": kinds.get("calibrated"),
+            "constant": {"crps": crps_of_constant(self.targets, rows)},
             "standard_errors": errors | covered,
         }
 
@@ -287,3 +289,22 @@ def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float |
             return None
         ranks.append((counts.cumsum() - 0.5 * counts)[place])
     return float(np.corrcoef(ranks)[0, 1])
+
+
+def crps_of_constant(targets: NDArray[np.float64], rows: RowWeights) -> float | None:
+    """The mean CRPS of one answer for all rows: for each the empirical distribution of the other rows' targets.
+
+    With the mean difference g of two targets, of n different rows, it is ``g n / (2 (n - 1))``.
+
+    Args:
+        targets: ``[n]``.
+        rows: Their weights and units.
+
+    Returns:
+        The mean, in the targets' unit; None for a single unit.
+    """
+    order = np.argsort(targets)
+    below = np.cumsum(rows.shares[order])[:-1]
+    spread = 2.0 * float((below * (1.0 - below) * np.diff(targets[order])).sum())
+    count = rows.independent
+    return 0.5 * spread * (count / (count - 1.0)) ** 2 if count > 1.0 else None

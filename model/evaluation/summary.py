@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["per_cent", "plus_minus", "summary"]
+__all__ = ["per_cent", "plus_minus", "summary", "verdict"]
 
 
 NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
@@ -19,14 +19,42 @@ NEVER_EMPTY = "(a set is never empty, and the likeliest class alone is right mor
 def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     """Held-out metrics as a few lines for people, each of at most 80 characters if the unit is short.
 
-    What describes the answers that are served comes alone: the scores of raw bands, of other levels and of the judges
-    are in the report and in ``model.json``.
+    The `verdict` comes first. What describes the answers that are served comes alone: the scores of raw bands, of other
+    levels and of the judges are in the report and in ``model.json``.
 
     Args:
         scores: The ``metrics`` of a checkpoint.
         unit: The target's unit, if known.
     """
-    return _of_classes(scores) if "log_loss" in scores else _of_numbers(scores, f" {unit}" if unit else "")
+    lines = _of_classes(scores) if "log_loss" in scores else _of_numbers(scores, f" {unit}" if unit else "")
+    return [f"verdict: {verdict(scores, unit)}", *lines]
+
+
+GOOD, SOME, LITTLE = 0.5, 0.2, 0.0
+"""Least share of the constant answer's score that a model saves to predict well, in part, or little."""
+
+
+def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
+    """How much better the answers are than one answer for all rows, as one line for people.
+
+    Args:
+        scores: The ``metrics`` of a checkpoint, or an evaluation.
+        unit: The target's unit, if known.
+    """
+    if not scores.get("held_out", True):
+        return f"not known: judged on its own {scores['n']} training rows, as there are too few to hold any out"
+    key, title = ("log_loss", "log loss") if "log_loss" in scores else ("crps", "CRPS")
+    constant, error = (scores.get("constant") or {}).get(key), scores["standard_errors"][key]
+    if not constant or error is None:
+        return "not known: there is too little to compare with"
+    suffix = " nats" if key == "log_loss" else f" {unit}" if unit else ""
+    gain, doubt = 1.0 - scores[key] / constant, 2.0 * error / constant
+    against = f"{title} {scores[key]:.3g} against {constant:.3g}{suffix} of one answer for all rows"
+    if gain <= doubt:
+        what = "does not predict" if gain <= 0.0 else "not surely better than one answer for all rows"
+        return f"{what}: {against}"
+    what = "predicts well" if gain >= GOOD else "predicts in part" if gain >= SOME else "predicts little"
+    return f"{what}: {against}, {per_cent(gain)} less"
 
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
@@ -37,9 +65,10 @@ def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
     ]
     covered = per_cent(scores[kind]["coverage"]["90"], errors[kind]["coverage"]["90"])
     named = "90 % bands" + ("" if scores["calibrated"] else " (raw: too few rows to calibrate)")
+    explained = [] if scores["r2"] is None else [f"R² {scores['r2']:.3f}"]
     wide = f"{scores[kind]['width']['90']:.4g}{suffix} wide on average"
     near = [NEAR] if scores["calibrated"] else []
-    return ["   ".join(shown), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
+    return ["   ".join([*shown, *explained]), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
 
 
 def _of_classes(scores: Mapping[str, Any]) -> list[str]:
@@ -47,7 +76,8 @@ def _of_classes(scores: Mapping[str, Any]) -> list[str]:
     auc = "" if scores["auc"] is None else f"   AUC {scores['auc']:.3f}"
     first = (
         f"log loss {plus_minus(scores['log_loss'], errors['log_loss'])} nats   "
-        f"accuracy {per_cent(scores['accuracy'], errors['accuracy'])}{auc}"
+        f"accuracy {per_cent(scores['accuracy'], errors['accuracy'])} "
+        f"({per_cent(scores['constant']['accuracy'])} are of one class){auc}"
     )
     if not scores["calibrated"]:
         return [first, "probabilities are raw: too few rows to calibrate them", *_basis(scores)]

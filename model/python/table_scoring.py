@@ -238,4 +238,4 @@ def check_first_rows(table: pa.Table, schema: Schema, *, labelled: bool = False)
     elif schema.target.classes is None:  # rows without a target may have any cells
         target_from_table(first, schema.target)
     else:  # a class that the model does not know may be meant
-        labels_from_table(first, schema.target.name)
+        labels_from_table(first, schema.target.name, schema.target.words)

@@ -8,7 +8,7 @@ import numpy as np
 
 from murho.model.errors import TableError
 from murho.model.predictive.totals import Totals
-from murho.model.tables.columns import canonical_column
+from murho.model.tables.columns import canonical_column, plain
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import GROUPS, columns_from_table
 
@@ -67,8 +67,8 @@ def added_up(
 
 
 def _labels(block: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The cells of each row in some columns."""
-    cells = [block.column(name).to_pylist() for name in names]
+    """The cells of each row in some columns; None where one is missing."""
+    cells = [plain(block.column(name), name).to_pylist() for name in names]
     return list(zip(*cells, strict=True)) if names else [()] * block.num_rows
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
-from murho.model.evaluation.summary import plus_minus
+from murho.model.evaluation.summary import plus_minus, verdict
 from murho.model.report.charts import COLOURS, PAPER, charts, named
 
 if TYPE_CHECKING:
@@ -108,7 +108,13 @@ def html_page(
         "percent": lambda share, decimals=1: f"{100.0 * share:.{decimals}f} %" if _known(share) else None,
     }
     return pages.get_template("page.html").render(
-        name=name, facts=facts, drawn=drawn, rows=rows, can_draw=can_draw(), how_to_get_charts=HOW_TO_GET_CHARTS
+        name=name,
+        facts=facts,
+        verdict=verdict(facts["scores"], facts["target"]["unit"]) if facts["scores"] else None,
+        drawn=drawn,
+        rows=rows,
+        can_draw=can_draw(),
+        how_to_get_charts=HOW_TO_GET_CHARTS,
     )
 
 

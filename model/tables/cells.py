@@ -9,8 +9,14 @@ import math
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
 
 __all__ = [
     "LONGEST_TEXT",
@@ -22,10 +28,16 @@ __all__ = [
     "parse_boolean",
     "parse_date",
     "parse_number",
+    "without_codes",
 ]
 
 LONGEST_TEXT = 2**16
 """Bytes in UTF-8 of the text in a cell of a feature: more is no category, number or date."""
+
+MISSING_WORDS = frozenset(
+    {"?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
+)
+"""Texts that mark a missing cell, in files, data frames and requests, unless the user keeps one as a category."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -149,6 +161,12 @@ def days_of(moment: datetime) -> float:
     """Days since 1970-01-01 UTC, fractional. A moment without a zone is UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return (aware - _EPOCH) / _DAY
+
+
+def without_codes(numbers: NDArray[np.float64], words: Collection[str]) -> NDArray[np.float64]:
+    """Numbers, ``[B]``, NaN where one is among the words, such as ``-200``, that mean a missing cell."""
+    codes = [float(word) for word in words if _NUMBER.fullmatch(word) is not None]
+    return np.where(np.isin(numbers, codes), np.nan, numbers) if codes else numbers
 
 
 def _canonical_text(text: str) -> str:

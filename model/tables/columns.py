@@ -10,6 +10,7 @@ Arguments of `pyarrow.compute`, and numbers from it, are made from buffers here:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from murho.model.errors import TableError
 from murho.model.runtime import give_back
 from murho.model.tables.cells import (
     LONGEST_TEXT,
+    MISSING_WORDS,
     canonical_category,
     explain_long_text,
     parse_boolean,
     parse_date,
     parse_number,
+    without_codes,
 )
 from murho.model.tables.readings import NumberReading
 from murho.model.tables.schema import FeatureKind
@@ -55,6 +58,7 @@ __all__ = [
     "select_rows",
     "stored_kind",
     "text_array",
+    "trimmed",
 ]
 
 
@@ -84,8 +88,7 @@ def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-_NO_TEXT, _NO_NUMBER = pa.nulls(1, pa.large_string())[0], pa.nulls(1, pa.float64())[0]
-_EMPTY_TEXT = text_array([""]).cast(pa.large_string())[0]
+_NO_NUMBER = pa.nulls(1, pa.float64())[0]
 _MINUS_ONE, _NAN = number_array(np.array([-1]))[0], number_array(np.array([np.nan]))[0]
 
 
@@ -160,10 +163,10 @@ class Distinct:
         return int(np.argmax(self.codes == value)) + 1
 
 
-def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def plain(column: pa.ChunkedArray, name: str, words: frozenset[str] = MISSING_WORDS) -> pa.ChunkedArray:
     """Return the column as text, numbers, truth values or timestamps; columns of other types are unchanged.
 
-    Blank text and NaN become missing cells.
+    Blank text, texts that are one of some words, and NaN become missing cells.
 
     Raises:
         TableError: A date lies beyond the years 1 to 9999.
@@ -172,8 +175,10 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         column = _decoded(column)
     kind = column.type
     if holds_text(kind):
-        # A chunk at a time: each step makes a copy.
-        return pa.chunked_array([_trimmed(chunk) for chunk in column.chunks], pa.large_string())
+        # A chunk at a time: each step makes a copy. One of large_string can hold more than 2 GiB.
+        return pa.chunked_array(
+            [trimmed(pc.cast(chunk, pa.large_string()), words) for chunk in column.chunks], pa.large_string()
+        )
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         column = pc.cast(column, pa.float64())
         return pc.if_else(pc.is_nan(column), _NO_NUMBER, column)
@@ -197,10 +202,23 @@ def holds_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _trimmed(texts: pa.Array) -> pa.Array:
-    # large_string can hold more than 2 GiB in one chunk.
-    texts = pc.utf8_trim_whitespace(pc.cast(texts, pa.large_string()))
-    return pc.if_else(pc.equal(texts, _EMPTY_TEXT), _NO_TEXT, texts)
+def trimmed(texts: pa.Array, words: frozenset[str] = frozenset()) -> pa.Array:
+    """Texts without blanks around them; null where nothing is left, or one of some words."""
+    texts = pc.utf8_trim_whitespace(texts)
+    marks, longest = _marks(words, texts.type)
+    short = texts.filter(pc.less_equal(pc.binary_length(texts), longest))
+    if not pc.any(pc.is_in(short, marks), min_count=0).as_py():  # takes half the time
+        return texts
+    return pc.if_else(pc.is_in(texts, marks), pa.nulls(1, texts.type)[0], texts)
+
+
+@lru_cache
+def _marks(words: frozenset[str], kind: pa.DataType) -> tuple[pa.Array, pa.Scalar]:
+    """The texts for a missing cell, and the length of the longest one, in bytes."""
+    marks = text_array(["", *sorted(words)])
+    return marks.cast(kind), pc.cast(
+        pc.max(pc.binary_length(marks)), pa.int64() if kind == pa.large_string() else pa.int32()
+    )
 
 
 def holds_durations(kind: pa.DataType) -> bool:
@@ -254,7 +272,11 @@ def distinct(column: pa.ChunkedArray) -> Distinct:
 
 
 def canonical_column(
-    column: pa.ChunkedArray, kind: FeatureKind, name: str, reading: Reading | None = None
+    column: pa.ChunkedArray,
+    kind: FeatureKind,
+    name: str,
+    reading: Reading | None = None,
+    words: frozenset[str] = MISSING_WORDS,
 ) -> npt.NDArray[Any]:
     """Convert a column to the canonical column of a kind.
 
@@ -263,6 +285,7 @@ def canonical_column(
         kind: The kind of the result.
         name: The column's name, for messages.
         reading: How cells of this column are written; None for plain numbers and ISO 8601 dates.
+        words: Texts, and numbers as text, that mean a missing cell.
 
     Returns:
         ``[B]``: for a categorical column objects, ``str`` or ``None``; otherwise float64, with NaN for missing.
@@ -271,18 +294,22 @@ def canonical_column(
         TableError: A cell does not fit the kind, is infinite, or a text of more than `LONGEST_TEXT` bytes; the message
             names column and row (from 1).
     """
-    cells = plain(column, name)
+    cells = plain(column, name, words)
     if pa.types.is_large_string(cells.type):
         sizes = pc.binary_length(cells)
         if (pc.max(sizes).as_py() or 0) > LONGEST_TEXT:
             counts = floats(pc.cast(sizes, pa.float64()))
             row = int(np.argmax(counts > LONGEST_TEXT)) + 1
             raise TableError(f"column {name!r}, row {row}: {explain_long_text(int(counts[row - 1]))}", row=row)
-    return canonical_cells(cells, kind, name, reading)
+    return canonical_cells(cells, kind, name, reading, words)
 
 
 def canonical_cells(
-    cells: pa.ChunkedArray, kind: FeatureKind, name: str, reading: Reading | None = None
+    cells: pa.ChunkedArray,
+    kind: FeatureKind,
+    name: str,
+    reading: Reading | None = None,
+    words: frozenset[str] = MISSING_WORDS,
 ) -> npt.NDArray[Any]:
     """Convert a column from `plain` as `canonical_column` converts any column."""
     stored = stored_kind(cells)
@@ -292,9 +319,14 @@ def canonical_cells(
     if stored is None:
         raise TableError(f"column {name!r}: cells of the type {cells.type} can't be used")
     if kind is FeatureKind.CATEGORICAL:
-        return _parsed(cells, name, canonical_category, None, object)
+
+        def category(cell: Any) -> str | None:
+            text = canonical_category(cell)
+            return None if text in words else text
+
+        return _parsed(cells, name, category, None, object)
     if kind is FeatureKind.NUMERIC:
-        return _read_numbers(cells, stored, name, reading)
+        return without_codes(_read_numbers(cells, stored, name, reading), words)
     if kind is stored is FeatureKind.DATE:
         return floats(pc.cast(pc.cast(cells, pa.int64()), pa.float64(), safe=False)) / _MICROSECONDS_PER_DAY
     # Numbers are parsed as text, so that of truth values all but 0 and 1 are refused.

@@ -1,4 +1,4 @@
-"""CSV files: every cell stays text, and missing cells are null.
+"""CSV files: every cell stays text, and empty cells are null. Words such as ``NA`` stay, for whoever types the column.
 
 Kinds of columns are inferred later, from whole columns and never from a first block. Blanks around cells and names are
 dropped. The separator is a comma, semicolon, tab or bar.
@@ -13,26 +13,17 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from murho.model.errors import TableError
-from murho.model.tables.columns import text_array
+from murho.model.tables.columns import trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ["MISSING_TOKENS", "Header", "csv_rows", "parse_csv", "read_header"]
+__all__ = ["Header", "csv_rows", "parse_csv", "read_header"]
 
-MISSING_TOKENS = frozenset(
-    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
-)
-"""Texts that mark a missing cell in a CSV file."""
-
-_TOKENS = text_array(sorted(MISSING_TOKENS))
-_LONGEST_TOKEN = pc.max(pc.binary_length(_TOKENS))
-_NULL = pa.nulls(1, pa.string())[0]
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
@@ -58,7 +49,7 @@ class Header(NamedTuple):
 
 
 def parse_csv(data: bytes | pa.Buffer, where: str, header: Header | None = None, *, skipped: int = 0) -> pa.Table:
-    """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
+    """The table in the bytes of a CSV file with a header line: string columns, null for empty cells.
 
     Args:
         data: The bytes, with a header line.
@@ -110,7 +101,7 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int) -> Iterator
             count = block.num_rows - (following is None)
             if following is None and block.column(0)[count].as_py() != _END:
                 raise pa.ArrowInvalid("a quote isn't closed")
-            yield pa.record_batch([_trimmed(column) for column in block.slice(0, count).columns], names=names)
+            yield pa.record_batch([trimmed(column) for column in block.slice(0, count).columns], names=names)
     except MemoryError:  # Arrow's is an ArrowException, too
         raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -135,15 +126,6 @@ class _Blocks(io.RawIOBase):
         cut = len(block) > 1 and block.endswith(b"\r")
         self._kept = b"\r" if cut else b""
         return block[:-1] if cut else block
-
-
-def _trimmed(column: pa.Array) -> pa.Array:
-    """The cells without blanks around them, null where they say that there is none."""
-    column = pc.utf8_trim_whitespace(column)
-    short = column.filter(pc.less_equal(pc.binary_length(column), _LONGEST_TOKEN))
-    if not pc.any(pc.is_in(short, _TOKENS), min_count=0).as_py():  # takes half the time
-        return column
-    return pc.if_else(pc.is_in(column, _TOKENS), _NULL, column)
 
 
 def read_header(data: bytes | pa.Buffer, where: str) -> Header:

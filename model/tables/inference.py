@@ -8,11 +8,11 @@ columns of the table, then what is usual.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import parse_date
+from murho.model.tables.cells import MISSING_WORDS, canonical_category, parse_date
 from murho.model.tables.columns import (
     Distinct,
     canonical_cells,
@@ -31,6 +31,7 @@ from murho.model.tables.columns import (
     plain,
     plain_numbers,
     stored_kind,
+    text_array,
 )
 from murho.model.tables.readings import (
     DateReading,
@@ -44,7 +45,7 @@ from murho.model.tables.readings import (
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from murho.model.tables.readings import DateOrder, DecimalMark
 
@@ -75,9 +76,48 @@ _ORDER = _Question(
     ("--no-day-first", "--day-first"),
 )
 
-ReadingHints: TypeAlias = Mapping[_Question, tuple[str, str]]
-"""What decides a question that a column leaves open: the answer, and where it comes from (empty: from the user)."""
-NO_HINTS: ReadingHints = {}
+
+@dataclass(frozen=True, slots=True)
+class ReadingHints:
+    """What the user and the other columns of a table tell about the reading of a column.
+
+    Attributes:
+        answers: What decides a question that a column leaves open: the answer, and where it comes from (empty: from
+            the user).
+        missing_words: Words for missing cells besides the usual ones, each with its column; None: of all columns.
+        kept: Usual words that are categories all the same, likewise.
+    """
+
+    answers: Mapping[_Question, tuple[str, str]] = field(default_factory=dict)
+    missing_words: tuple[tuple[str | None, str], ...] = ()
+    kept: tuple[tuple[str | None, str], ...] = ()
+
+    def words_for(self, name: str) -> tuple[str, ...]:
+        """The words of `missing_words` for a column, sorted."""
+        return _for_column(self.missing_words, name)
+
+    def kept_for(self, name: str) -> tuple[str, ...]:
+        """The words of `kept` for a column, sorted."""
+        return _for_column(self.kept, name)
+
+    def missing(self, name: str, *, categories: bool = False) -> frozenset[str]:
+        """All words for a missing cell of a column; without those that are kept, if it has categories."""
+        words = MISSING_WORDS | set(self.words_for(name))
+        return words - set(self.kept_for(name)) if categories else words
+
+
+NO_HINTS = ReadingHints()
+
+
+def _for_column(given: Collection[tuple[str | None, str]], name: str) -> tuple[str, ...]:
+    return tuple(sorted({canonical_category(word) for column, word in given if column in (None, name)}))
+
+
+def _given(texts: Collection[str], names: Collection[str]) -> tuple[tuple[str | None, str], ...]:
+    """Words, each with its column, from texts such as ``unknown`` and ``Glucose=0``."""
+    parts = [(text.rpartition("="), text) for text in texts]
+    return tuple((column, word) if column in names else (None, text) for (column, _, word), text in parts)
+
 
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
@@ -88,7 +128,13 @@ _NO_SLIP = 0.05
 
 
 def hints_of_table(
-    table: pa.Table, *, decimal: DecimalMark | None, day_first: bool | None, skip: Collection[str] = ()
+    table: pa.Table,
+    *,
+    decimal: DecimalMark | None = None,
+    day_first: bool | None = None,
+    missing_value: Collection[str] = (),
+    keep: Collection[str] = (),
+    skip: Collection[str] = (),
 ) -> ReadingHints:
     """What the options say, and else what the columns of a table that leave nothing open agree on.
 
@@ -96,6 +142,8 @@ def hints_of_table(
         table: The table.
         decimal: The option ``--decimal``.
         day_first: The option ``--day-first``.
+        missing_value: The option ``--missing-value``.
+        keep: The option ``--keep``.
         skip: Columns that do not count.
     """
     rows = table.slice(0, _ROWS_FOR_HINTS)
@@ -107,11 +155,12 @@ def hints_of_table(
         for question, answers in proven.items():
             proofs = _proofs(_parts(texts, question), question)
             answers |= {answer for answer, found in zip(question.answers, proofs, strict=True) if found}
-    hints = {
+    decided = {
         question: (answers.pop(), ", as in other columns") for question, answers in proven.items() if len(answers) == 1
     }
     given = {_MARK: decimal, _ORDER: None if day_first is None else _ORDER.answers[day_first]}
-    return hints | {question: (answer, "") for question, answer in given.items() if answer is not None}
+    decided |= {question: (answer, "") for question, answer in given.items() if answer is not None}
+    return ReadingHints(decided, _given(missing_value, table.column_names), _given(keep, table.column_names))
 
 
 def _parts(texts: list[str], question: _Question) -> dict[str, Parts]:
@@ -149,7 +198,7 @@ def _answer(
     if any(counts):
         return question.answers[counts[1] > counts[0]], ""
     open_text = next((text for text, found in parts.items() if len({*found.values.values()}) > 1), None)
-    answer, why = hints.get(question) or (_usual(parts, question), ", as is usual")
+    answer, why = hints.answers.get(question) or (_usual(parts, question), ", as is usual")
     if open_text is None or not why:
         return answer, ""
     value, other = parts[open_text].values[answer], question.options[question.answers.index(answer) - 1]
@@ -249,7 +298,7 @@ def infer_column(
         TableError: A cell doesn't fit the kind, most cells but not all are numbers or dates, or a number is infinite;
             the message names column and row (from 1).
     """
-    cells = plain(column, name)
+    cells = plain(column, name, hints.missing(name))
     stored = stored_kind(cells)
     if stored is None:
         kind = declared or FeatureKind.CATEGORICAL
@@ -257,7 +306,13 @@ def infer_column(
     kind, reading, note = _kind(cells, stored, name, declared, hints)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
         reading = NumberReading(unit="s")
-    values = canonical_cells(cells, kind, name, reading)
+    notes = [note] if note else []
+    if kind is FeatureKind.CATEGORICAL:
+        whole = plain(column, name, frozenset())
+        values = canonical_cells(whole, kind, name, reading, hints.missing(name, categories=True))
+        notes += _of_words(whole, hints.missing(name, categories=True) - set(hints.words_for(name)))
+    else:
+        values = canonical_cells(cells, kind, name, reading, hints.missing(name))
     absent = is_missing(values)
     present = values[~absent]
     missing = int(absent.sum())
@@ -272,9 +327,17 @@ def infer_column(
     if kind is not FeatureKind.CATEGORICAL and present.size:
         ends = float(present.min()), float(present.max())
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
-    return Inference(
-        kind, missing, left_out, example_of(cells), reading, (note,) if note else (), ends, frequent, len(counts)
-    )
+    return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
+
+
+def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
+    """The words that are read as missing categories, each with its count."""
+    if not pa.types.is_large_string(cells.type):
+        return
+    found = distinct(cells.filter(pc.is_in(cells, text_array(sorted(words)).cast(pa.large_string()))))
+    for word, count in zip(found.values, found.counts().tolist(), strict=True):
+        keep = f"--keep {shlex.quote(word)}"
+        yield f"{word!r}, {count:,} cells, is read as a missing value; if it is a category, give {keep}"
 
 
 def example_of(cells: pa.ChunkedArray) -> str | None:
@@ -296,7 +359,7 @@ def _kind(
         return declared or stored, None, ""
     if declared is FeatureKind.DATE or plain_numbers(cells) is None:  # a date such as 20201231
         return _text_kind(distinct(cells), name, declared, hints)
-    if hints.get(_MARK, "")[:1] == (",",) and pc.any(pc.match_substring(cells, ".")).as_py():
+    if hints.answers.get(_MARK, "")[:1] == (",",) and pc.any(pc.match_substring(cells, ".")).as_py():
         # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
         kind, reading, note = _text_kind(distinct(cells), name, declared, hints)
         return kind, None if reading == NumberReading() else reading, note

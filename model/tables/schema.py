@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from murho.model.json_validation import Stored
-from murho.model.tables.cells import format_date
+from murho.model.json_validation import NotNegative, Stored
+from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
 from murho.model.tables.overrides import ColumnOverride, FeatureKind
 from murho.model.tables.readings import (
     DateReading,
@@ -55,12 +55,16 @@ class Feature(Stored):
         missing: Whether cells were missing in training: the network has learned what that means.
         minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
             training row has a value.
-        maximum: Largest training value, or None, as for the minimum. For the column of ``--time`` it lies as far ahead
-            as networks were judged.
-        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
+        maximum: Largest training value, or None, as for the minimum.
+        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical. In a
+            plan, the words alone that the user keeps as categories.
         imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
             what they may have been (`model.encoding.imputation`).
         reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
+        ahead: How far beyond the maximum the range that answers are good for goes on: for the column of ``--time`` as
+            far ahead as networks were judged.
+        missing_words: Texts and numbers, as text, that mean a missing cell here, besides
+            `model.tables.cells.MISSING_WORDS`.
     """
 
     name: Name
@@ -72,6 +76,28 @@ class Feature(Stored):
     categories: tuple[str, ...]
     imputed: bool = False
     reading: Reading | None = None
+    ahead: NotNegative = 0.0
+    missing_words: tuple[Name, ...] = ()
+
+    @property
+    def reach(self) -> float | None:
+        """Where the range that answers are good for ends; None without a range."""
+        return None if self.maximum is None else self.maximum + self.ahead
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All texts, and numbers as text, that mean a missing cell: a word that is a category does not."""
+        return frozenset({*MISSING_WORDS, *self.missing_words}.difference(self.categories))
+
+    def category(self, cell: object) -> str | None:
+        """The canonical text of a cell of categories; None where it is missing."""
+        text = None if cell is None else canonical_category(cell)
+        usual = text in MISSING_WORDS or text in self.missing_words  # rarely; the categories are many
+        return None if usual and text not in self.categories else text
+
+    def without_codes(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Numbers, ``[B]``, NaN where one stands for a missing cell."""
+        return without_codes(numbers, self.missing_words) if self.missing_words else numbers
 
     @property
     def accepts_missing(self) -> bool:
@@ -81,8 +107,8 @@ class Feature(Stored):
     def describe(self) -> dict[str, object]:
         """Return the feature as the HTTP contract shows it.
 
-        Dates are ISO text; ``categories`` is None unless the feature is categorical. ``reading`` is there only if the
-        feature has one.
+        Dates are ISO text; ``categories`` is None unless the feature is categorical. ``reading`` and ``missing_words``
+        are there only if the feature has them.
         """
         categorical = self.kind is FeatureKind.CATEGORICAL
         return {
@@ -94,6 +120,7 @@ class Feature(Stored):
             "categories": list(self.categories) if categorical else None,
             "missing": self.accepts_missing,
             **({"reading": asdict(self.reading)} if self.reading is not None else {}),
+            **({"missing_words": list(self.missing_words)} if self.missing_words else {}),
         }
 
     def __post_init__(self) -> None:
@@ -126,7 +153,11 @@ def _outside_message(feature: Feature, value: Any) -> str:
         return f"{with_unit(feature, value)} can't be compared: no training row has a value"
     side = "below" if value < feature.minimum else "above"
     span = f"{written(feature, feature.minimum)} to {with_unit(feature, feature.maximum)}"
-    return f"{with_unit(feature, value)} is {side} the training range, {span}"
+    judged = f", and beyond {written(feature, feature.maximum + feature.ahead)}, as far ahead as the model was judged"
+    return (
+        f"{with_unit(feature, value)} is {side} the training range, {span}"
+        f"{judged if feature.ahead and side == 'above' else ''}"
+    )
 
 
 def written(feature: Feature, value: float) -> str:
@@ -160,12 +191,19 @@ class Target(Stored):
         unit: Unit of the numbers, if one was given or read.
         classes: The C classes of a classifier, sorted; None: the target is a number.
         reading: How the cells of a number are written; None for plain numbers.
+        missing_words: As of a `Feature`.
     """
 
     name: Name
     unit: Name | None
     classes: tuple[str, ...] | None = None
     reading: Reading | None = None
+    missing_words: tuple[Name, ...] = ()
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All texts, and numbers as text, that mean a missing cell: a word that is a class does not."""
+        return frozenset({*MISSING_WORDS, *self.missing_words}.difference(self.classes or ()))
 
     @property
     def task(self) -> str:
@@ -231,10 +269,10 @@ class Schema(Stored):
             if feature.kind is FeatureKind.CATEGORICAL:
                 known = {None, *feature.categories}
                 outside = np.fromiter([value not in known for value in column], dtype=np.bool_, count=len(column))
-            elif feature.minimum is None or feature.maximum is None:
+            elif feature.minimum is None or feature.reach is None:
                 outside = ~np.isnan(column)
             else:  # comparisons with NaN are false, so a missing cell is never outside
-                outside = (column < feature.minimum) | (column > feature.maximum)
+                outside = (column < feature.minimum) | (column > feature.reach)
             found += zip(repeat(feature), np.flatnonzero(outside).tolist(), strict=False)
         return [
             UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from murho.model.errors import MurhoError, OptionError, TableError
-from murho.model.tables.columns import canonical_column, is_missing, rows_of
+from murho.model.tables.cells import MISSING_WORDS
+from murho.model.tables.columns import canonical_column, is_missing, plain, rows_of
 from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, infer_column
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
@@ -84,14 +85,19 @@ def holds_classes(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) 
     return kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
 
 
-def labels_from_table(table: pa.Table, target: str) -> NDArray[np.object_]:
+def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:
     """The class of each row as text ``[N]``, in its canonical form (`model.tables.cells`); None where it is missing.
+
+    Args:
+        table: N rows.
+        target: The column.
+        words: Texts that mean a missing cell.
 
     Raises:
         TableError: The column doesn't exist, or a cell can't be a class; the message names the row (from 1).
     """
     require_column(table, target, "the target")
-    labels: NDArray[Any] = canonical_column(table.column(target), FeatureKind.CATEGORICAL, target)
+    labels: NDArray[Any] = canonical_column(table.column(target), FeatureKind.CATEGORICAL, target, None, words)
     return labels
 
 
@@ -164,7 +170,7 @@ def infer_target(
     least, most = found.range
     if least == most:
         raise TableError(f"the target {name!r} is {least:g} in every row: there is nothing to learn")
-    return Target(name, _unit(override, found), reading=found.reading), found
+    return Target(name, _unit(override, found), None, found.reading, hints.words_for(name)), found
 
 
 def _unit(override: ColumnOverride, found: Inference) -> str | None:
@@ -236,8 +242,8 @@ def plan_columns(
     if classes is None:
         predicted, found = infer_target(table.column(target), target, override, hints)
     else:
-        predicted = Target(target, override.unit, classes)
-        found = infer_column(table.column(target), target, FeatureKind.CATEGORICAL)
+        predicted = Target(target, override.unit, classes, missing_words=hints.words_for(target))
+        found = infer_column(table.column(target), target, FeatureKind.CATEGORICAL, hints)
     columns = {target: found}
     features: list[Feature] = []
     left_out: dict[str, str] = {}
@@ -247,7 +253,8 @@ def plan_columns(
         override = overrides.get(name, ColumnOverride())
         column, reason = table.column(name), IGNORED if name in ignore else GROUPS if name in groups else None
         if reason is not None:
-            found = Inference(FeatureKind.CATEGORICAL, column.null_count, reason, example_of(column))
+            cells = plain(column, name, hints.missing(name))
+            found = Inference(FeatureKind.CATEGORICAL, cells.null_count, reason, example_of(cells))
         else:
             found = infer_column(column, name, override.kind, hints)
         columns[name] = found
@@ -255,7 +262,11 @@ def plan_columns(
             left_out[name] = found.left_out
             continue
         unit, missing = _unit(override, found), found.missing > 0
-        features.append(Feature(name, found.kind, unit, missing, None, None, (), reading=found.reading))
+        kept = hints.kept_for(name) if found.kind is FeatureKind.CATEGORICAL else ()
+        words = hints.words_for(name)
+        features.append(
+            Feature(name, found.kind, unit, missing, None, None, kept, reading=found.reading, missing_words=words)
+        )
     if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
@@ -296,7 +307,7 @@ def columns_from_table(
 
 def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> npt.NDArray[Any]:
     """The canonical column of a feature, which accepts missing cells or does not."""
-    cells = canonical_column(column, feature.kind, feature.name, feature.reading)
+    cells = canonical_column(column, feature.kind, feature.name, feature.reading, feature.words)
     if not accepts and (absent := is_missing(cells)).any():
         row = int(np.argmax(absent)) + 1
         raise TableError(
@@ -317,10 +328,11 @@ def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.f
     Raises:
         TableError: The column doesn't exist, or a cell is no finite number; the message names the row (from 1).
     """
-    target, reading = (target, None) if isinstance(target, str) else (target.name, target.reading)
-    require_column(table, target, "the target")
+    target = Target(target, None) if isinstance(target, str) else target
+    require_column(table, target.name, "the target")
     # A copy, because a view of the table is read-only, and PyTorch warns about read-only arrays.
-    return canonical_column(table.column(target), FeatureKind.NUMERIC, target, reading).copy()
+    numeric = FeatureKind.NUMERIC
+    return canonical_column(table.column(target.name), numeric, target.name, target.reading, target.words).copy()
 
 
 def make_schema(
@@ -346,7 +358,8 @@ def make_schema(
             known["categories"] = _most_frequent(present.tolist())
         elif present.size:
             known["minimum"] = float(present.min())
-            known["maximum"] = float(present.max()) + (ahead or {}).get(feature.name, 0.0)
+            known["maximum"] = float(present.max())
+            known["ahead"] = (ahead or {}).get(feature.name, 0.0)
         features.append(replace(feature, **known))
     return replace(schema, features=tuple(features))
 
@@ -390,7 +403,7 @@ def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
     """
     if target.classes is None:
         return target_from_table(table, target)
-    labels = labels_from_table(table, target.name)
+    labels = labels_from_table(table, target.name, target.words)
     codes = class_codes(labels, target.classes)
     if (codes == UNKNOWN).any():
         row = int(np.argmax(codes == UNKNOWN)) + 1

@@ -128,6 +128,16 @@ class TrainOptions(BaseModel):
         description="Whether 03/04/2020 is in April, in columns whose days are all 12 or less.",
         json_schema_extra={"unset": "as in the other columns, else day.month and month/day"},
     )
+    missing_value: tuple[str, ...] = Field(
+        default=(),
+        description="Texts or numbers that stand for a missing value, such as unknown or -200, besides the usual ones "
+        "(NA, ?, None, …); COLUMN=WORD for one column, as in Glucose=0. Whoever asks the model may send them, too.",
+    )
+    keep: tuple[str, ...] = Field(
+        default=(),
+        description="Usual words for a missing value, such as None, that are categories here; COLUMN=WORD for one "
+        "column.",
+    )
     weight: str | None = Field(
         default=None,
         description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "

@@ -31,7 +31,7 @@ from murho.model.tables.splits import MOST_HELD_OUT
 from murho.model.training.options import flag, quick_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -47,6 +47,7 @@ __all__ = [
     "choose_classes",
     "held_out_within_budget",
     "prepare_table",
+    "reading_hints",
     "rows_for_budget",
     "rows_within_budget",
     "say_if_few_numbers",
@@ -108,7 +109,7 @@ def choose_classes(
         return None
     if declared is FeatureKind.NUMERIC:
         raise OptionError(f"--task classification: the column {target!r} is declared numeric; declare it categorical")
-    labels = labels_from_table(table, target)
+    labels = labels_from_table(table, target, hints.missing(target, categories=True))
     found = classes_of(labels, target)
     _require_options(options, len(found))
     _describe(labels, target, say)
@@ -193,6 +194,18 @@ class PreparedTable:
         return describe_table(self.table, self.plan, self.targets, weight=self.options.weight)
 
 
+def reading_hints(table: pa.Table, options: TrainOptions, ignored: Collection[str]) -> ReadingHints:
+    """What the options and the columns of a table, but for the ignored ones, tell about the reading of columns."""
+    return hints_of_table(
+        table,
+        decimal=options.decimal,
+        day_first=options.day_first,
+        missing_value=options.missing_value,
+        keep=options.keep,
+        skip=ignored,
+    )
+
+
 def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> PreparedTable:
     """Infer features, targets and weights.
 
@@ -210,7 +223,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         weights = row_weights(table, options.weight, target=target)
         table = table.drop_columns([options.weight])
     ignored = [name for name in options.ignore if name != options.weight]
-    hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=ignored)
+    hints = reading_hints(table, options, ignored)
     classes = choose_classes(table, target, options, said.append, hints)
     plan = plan_columns(
         table,

@@ -238,9 +238,9 @@ def revise(
         if found.conformal is not None:
             calibration = "made" if earlier is None else "pooled"
             spec = replace(spec, calibration=found.conformal)
-        if len(rows) >= FEWEST_ROWS_TO_CALIBRATE or not spec.metrics:
-            spec = replace(spec, metrics=found.metrics)
-    after = None if found is None else found.metrics
+    after = None if found is None else {**found.metrics, "held_out": facts.get("held_out", True)}
+    if rows is not None and after is not None and (len(rows) >= FEWEST_ROWS_TO_CALIBRATE or not spec.metrics):
+        spec = replace(spec, metrics=after)
     record = {
         **facts,
         "from_version": old.version,

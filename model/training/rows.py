@@ -20,12 +20,12 @@ from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, Inp
 from murho.model.encoding.feature_distribution import FEWEST_ROWS, fit_feature_distribution
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import canonical_column, rows_of, select_rows
-from murho.model.tables.inference import hints_of_table, infer_column
+from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.tables.schema_inference import make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
-from murho.model.training.prepared_table import held_out_within_budget
+from murho.model.training.prepared_table import held_out_within_budget, reading_hints
 from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
@@ -136,9 +136,11 @@ def hold_out(
         if name == target:
             raise OptionError(f"{option} {name}: this is the target; give another column")
         given = options.columns.get(name)
-        hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=options.ignore)
+        hints = reading_hints(table, options, options.ignore)
         inference = infer_column(table.column(name), name, None if given is None else given.kind, hints)
-        return inference.kind, canonical_column(table.column(name), inference.kind, name, inference.reading)
+        return inference.kind, canonical_column(
+            table.column(name), inference.kind, name, inference.reading, hints.missing(name)
+        )
 
     if options.time is None:
         groups = {name: column_of(name, "--group")[1] for name in options.group}

@@ -317,7 +317,8 @@ def _finished(
         "targets": task.distribution(learned_targets),
         "seconds": round(time.monotonic() - began, 3),
     }
-    spec = spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=calibrated.metrics, training=training)
+    metrics = {**calibrated.metrics, "held_out": split.validation is not split.training}
+    spec = spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=metrics, training=training)
     evidence = Evidence(data.columns, targets, data.row_numbers, calibrated.held_out, result.attempts, result.best)
     return Trained(posterior.described(spec), evidence)
 

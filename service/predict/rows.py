@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.tables.cells import LONGEST_TEXT, canonical_category, explain_long_text, format_date, parse_date
+from murho.model.tables.cells import LONGEST_TEXT, explain_long_text, format_date, parse_date
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import TooLargeError
 from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, Problems, pointer, shorten
@@ -299,12 +299,14 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
 def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
     """Returns the canonical column `[B]` of cells whose types are right, and the rows whose content is wrong."""
     if feature.kind is FeatureKind.CATEGORICAL:
-        names = {cell: None if cell is None else canonical_category(cell) for cell in set(cells)}
+        names = {cell: feature.category(cell) for cell in set(cells)}
         column = np.empty(len(cells), dtype=object)
         column[:] = list(map(names.get, cells))
         broken: set[Any] = {
             cell for cell in names if isinstance(cell, str) and 4 * len(cell) > LONGEST_TEXT < len(cell.encode())
         }
+        if not feature.accepts_missing:  # a word for a missing cell, such as "NA"
+            broken |= {cell for cell, name in names.items() if name is None and cell is not None}
     elif feature.kind is FeatureKind.DATE or (feature.reading is not None and str in set(map(type, cells))):
         parse = parse_date if feature.reading is None else feature.reading.parse
         values = {cell: _read(parse, cell) for cell in set(cells)}
@@ -318,7 +320,7 @@ def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Seq
             }
     else:
         # NumPy reads None as NaN. The JSON parser has refused NaN, Infinity and numbers that float64 can't hold.
-        return np.array(cells, dtype=np.float64), ()
+        return feature.without_codes(np.array(cells, dtype=np.float64)), ()
     return column, [row for row, cell in enumerate(cells) if cell in broken] if broken else ()
 
 

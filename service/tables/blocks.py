@@ -302,7 +302,9 @@ def _inputs_of_table(table: pa.Table, schema: Schema, first: int) -> Inputs:
     for position, feature in enumerate(schema.features):
         where = partial(pointer, "inputs", feature.name)
         try:
-            column = canonical_column(table.column(feature.name), feature.kind, feature.name, feature.reading)
+            column = canonical_column(
+                table.column(feature.name), feature.kind, feature.name, feature.reading, feature.words
+            )
         except TableError as error:
             row = first + (error.row or 1) - 1
             place = where() if error.row is None else where(row)
@@ -328,7 +330,7 @@ def number_column(
         problems: Gets the rows whose number can't be used.
     """
     with np.errstate(invalid="ignore"):  # of NaNs that signal
-        column = np.array(values, np.float64)
+        column = feature.without_codes(np.array(values, np.float64))
     refused = np.isinf(column)
     if not feature.accepts_missing:
         refused |= np.isnan(column)
@@ -358,8 +360,9 @@ def number_columns(
     columns = {feature.name: row for feature, row in zip(schema.features, rows, strict=True)}
     finite, problems = bool(np.isfinite(rows).all()), Problems()
     for position, feature in enumerate(schema.features):
-        if not finite or feature.kind is FeatureKind.BOOLEAN:
-            number_column(feature, columns[feature.name], position, partial(where, position), problems)
+        if not finite or feature.kind is FeatureKind.BOOLEAN or feature.missing_words:
+            at = partial(where, position)
+            columns[feature.name] = number_column(feature, columns[feature.name], position, at, problems)
     problems.raise_any()
     return columns
 

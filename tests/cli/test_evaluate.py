@@ -110,7 +110,7 @@ def test_evaluate_prints_the_contracts_keys(quick_cars: Path) -> None:
 def test_evaluate_prints_a_report_and_its_json(rooms_file: Path, room_checkpoints: Path) -> None:
     words = ("evaluate", rooms_file, "--model", "rooms", "--checkpoints", room_checkpoints)
     text = call_murho(*words).stdout
-    assert text.startswith("rooms version 1 on 60 rows\nlog loss ")
+    assert text.startswith("rooms version 1 on 60 rows\nverdict: predicts well: log loss ")
     for part in ("prediction sets", "the surest rows", "by district", "by lift", "class / predicted class", *CLASSES):
         assert part in text
     report = json.loads(call_murho(*words, "--json").stdout)

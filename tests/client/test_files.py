@@ -67,7 +67,7 @@ def test_cells_are_read_by_kind_and_other_columns_left_out(service: StandIn, mur
     )
     murho.predict_file(tmp_path / "in.csv", tmp_path / "out.csv", "line")
     assert service.documents[0]["inputs"] == {
-        "code": ["007", None],
+        "code": ["007", "NA"],
         "x": [100.0, None],
         "built": ["2001-05-01", None],
         "lift": [True, False],

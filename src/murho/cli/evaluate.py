@@ -45,6 +45,7 @@ def evaluate(
     table = open_rows(data, directory, labelled=True)
     from murho.cli.evaluation_report import report_lines
     from murho.model.evaluation.judging import evaluate_table
+    from murho.model.evaluation.summary import verdict
     from murho.model.progress import advancing
 
     posterior = load_posterior(directory, device)
@@ -55,4 +56,5 @@ def evaluate(
         print_json(report)
         return
     title = f"{posterior.name} version {posterior.version} on {report['n']} rows"
-    print_lines([title, *report_lines(report, posterior.schema.target.unit)])
+    unit = posterior.schema.target.unit
+    print_lines([title, f"verdict: {verdict(report, unit)}", *report_lines(report, unit)])

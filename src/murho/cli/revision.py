@@ -77,7 +77,7 @@ def _lines(revised: Revised) -> list[str]:
             )
     pooled = 0
     if before is not None and after is not None:
-        (old, *_), (new, *more) = summary(before, unit), summary(after, unit)
+        (_, old, *_), (_, new, *more) = summary(before, unit), summary(after, unit)
         told = [(f"on {after['n']:,} rows", ""), (f"version {version}", old), ("now", new)]
         lines += ["", *(f"{title:<14}{scores}".rstrip() for title, scores in told), *more]
         losses, pooled = ("log_loss", "brier") if "log_loss" in after else ("nll", "crps"), after["n"]

@@ -175,6 +175,7 @@ def _feature(item: dict[str, Any]) -> Feature:
         maximum=None,
         categories=tuple(item["categories"] or ()),
         reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
+        missing_words=tuple(item.get("missing_words", ())),
     )
 
 

@@ -293,8 +293,9 @@ def _outcome(trained: Trained) -> list[str]:
     from murho.model.evaluation.summary import summary
 
     spec = trained.spec
+    rows = "that it has not seen" if spec.metrics["held_out"] else "that it has learned from"
     lines = [
-        f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
+        f"on {spec.metrics['n']} rows {rows}, after {spec.training['seconds']:.0f} s of training:",
         *(f"  {line}" for line in summary(spec.metrics, spec.schema.target.unit)),
     ]
     if spec.training["options"]["quick"]:

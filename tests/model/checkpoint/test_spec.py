@@ -58,9 +58,11 @@ FACTS: dict[str, Any] = {
                 "categories": [],
                 "imputed": False,
                 "reading": None,
+                "ahead": 0.0,
+                "missing_words": [],
             }
         ],
-        "target": {"name": "rent", "unit": "EUR", "classes": None, "reading": None},
+        "target": {"name": "rent", "unit": "EUR", "classes": None, "reading": None, "missing_words": []},
         "left_out": {},
     },
     "encoder": {

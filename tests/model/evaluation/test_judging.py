@@ -155,7 +155,7 @@ def test_in_short_and_in_full_agree(rent: Posterior, report: dict[str, Any]) -> 
     table = make_table(rows=200, seed=5)
     columns = columns_from_table(table, rent.schema)
     short = judge_columns(rent, columns, target_from_table(table, "rent")).report()
-    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated", "standard_errors"}
+    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated", "constant", "standard_errors"}
     assert {key: report["standard_errors"][key] for key in ("raw", "calibrated")} == {
         key: short["standard_errors"][key] for key in ("raw", "calibrated")
     }

@@ -15,7 +15,15 @@ from mapie.metrics import regression as mapie
 from scipy import stats
 
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.evaluation.numbers import BAND_LEVELS, COVERAGES, Bands, JudgedNumbers, reliability, spearman
+from murho.model.evaluation.numbers import (
+    BAND_LEVELS,
+    COVERAGES,
+    Bands,
+    JudgedNumbers,
+    crps_of_constant,
+    reliability,
+    spearman,
+)
 from murho.model.evaluation.rows import RowWeights, scores_by_category
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.prediction import PredictOptions
@@ -63,6 +71,16 @@ def test_predicting_the_mean_explains_nothing_and_the_truth_everything() -> None
     targets = np.array([1.0, 2.0, 6.0])
     assert point_scores(targets.mean() - targets, targets)["r2"] == pytest.approx(0.0)
     assert point_scores(np.zeros(3), targets)["r2"] == 1.0
+
+
+def test_the_constant_answer_is_the_distribution_of_the_other_rows() -> None:
+    targets = np.random.default_rng(0).gamma(2.0, 1.0, 20)
+    others = [np.delete(targets, row) for row in range(20)]
+    losses = [
+        np.abs(rest - target).mean() - 0.5 * np.abs(rest - rest[:, None]).mean()
+        for rest, target in zip(others, targets, strict=True)
+    ]
+    assert crps_of_constant(targets, RowWeights.of(20)) == pytest.approx(np.mean(losses))
 
 
 def test_of_targets_that_are_all_the_same_nothing_is_explained() -> None:
@@ -113,7 +131,9 @@ SCORES: dict[str, Any] = {
     "nll": 1.0,
     "crps": 1.0,
     "raw": SHARES,
+    "r2": 0.75,
     "calibrated": SHARES,
+    "constant": {"crps": 2.0},
     "standard_errors": NO_ERRORS,
     "members": 10,
     "all_members": 10,
@@ -122,7 +142,8 @@ SCORES: dict[str, Any] = {
 
 def test_summary_shows_units_and_says_that_bands_are_raw() -> None:
     assert summary(SCORES | {"calibrated": None}, "mpg") == [
-        "RMSE 1 mpg   CRPS 1 mpg   NLL 1 nats",
+        "verdict: not known: there is too little to compare with",
+        "RMSE 1 mpg   CRPS 1 mpg   NLL 1 nats   R² 0.750",
         "90 % bands (raw: too few rows to calibrate) cover 87.5 % of them, 4 mpg wide on average",
     ]
 
@@ -142,15 +163,16 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
     assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
-def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_80_columns() -> None:
+def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_90_columns() -> None:
     scores = SCORES | {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5}
-    errors = NO_ERRORS | {"rmse": 0.1134, "nll": 0.1, "crps": None, "calibrated": {"coverage": {"90": 0.0123}}}
+    errors = NO_ERRORS | {"rmse": 0.1134, "nll": 0.1, "crps": 0.1, "calibrated": {"coverage": {"90": 0.0123}}}
     lines = summary(scores | {"standard_errors": errors}, "mpg")
-    assert lines[:2] == [
-        "RMSE 2.69 ± 0.11 mpg   CRPS 1 mpg   NLL -0.50 ± 0.10 nats",
+    assert lines[:3] == [
+        "verdict: predicts well: CRPS 1 against 2 mpg of one answer for all rows, 50.0 % less",
+        "RMSE 2.69 ± 0.11 mpg   CRPS 1.00 ± 0.10 mpg   NLL -0.50 ± 0.10 nats   R² 0.750",
         "90 % bands cover 87.5 ± 1.2 % of them, 4 mpg wide on average",
     ]
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 90
 
 
 shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from murho.model.evaluation.summary import per_cent, summary
+import pytest
+
+from murho.model.evaluation.summary import per_cent, summary, verdict
 
 SETS = {"coverage": {"90": 0.912}, "size": {"90": 1.234}}
 SCORES: dict[str, Any] = {
@@ -16,14 +18,16 @@ SCORES: dict[str, Any] = {
     "raw": {"ece": 0.05, "log_loss": 0.51},
     "calibrated": {"ece": 0.0123},
     "sets": SETS,
+    "constant": {"log_loss": 0.6667, "accuracy": 0.7},
     "members": 2,
     "all_members": 10,
 }
 
 
-def test_a_calibrated_classifier_is_four_short_lines_and_a_note() -> None:
+def test_a_calibrated_classifier_is_a_verdict_four_short_lines_and_a_note() -> None:
     assert summary(SCORES, None) == [
-        "log loss 0.457 ± 0.023 nats   accuracy 81.2 ± 1.2 %   AUC 0.901",
+        "verdict: predicts in part: log loss 0.457 against 0.667 nats of one answer for all rows, 31.5 % less",
+        "log loss 0.457 ± 0.023 nats   accuracy 81.2 ± 1.2 % (70.0 % are of one class)   AUC 0.901",
         "calibration error 1.2 % (raw 5.0 %, raw log loss 0.51)",
         "90 % sets hold the class of 91.2 % of the rows; 1.23 classes on average",
         "(scores of the 2 of 10 members that have not seen a row)",
@@ -38,12 +42,27 @@ def test_a_model_that_is_right_more_often_than_90_per_cent_says_why_its_sets_are
 def test_without_a_calibration_the_probabilities_are_raw() -> None:
     scores = {key: value for key, value in SCORES.items() if key != "sets"}
     lines = summary(scores | {"calibrated": None, "auc": None}, None)
-    assert "AUC" not in lines[0]
-    assert lines[1] == "probabilities are raw: too few rows to calibrate them"
+    assert "AUC" not in lines[1]
+    assert lines[2] == "probabilities are raw: too few rows to calibrate them"
 
 
 def test_lines_fit_a_terminal() -> None:
-    assert max(map(len, summary(SCORES | {"accuracy": 0.97}, None))) <= 90
+    assert max(map(len, summary(SCORES | {"accuracy": 0.97}, None))) <= 105
+
+
+@pytest.mark.parametrize(
+    ("crps", "said"),
+    [
+        (0.2, "predicts well: CRPS 0.2 against 1 mpg of one answer for all rows, 80.0 % less"),
+        (0.85, "predicts little: CRPS 0.85 against 1 mpg of one answer for all rows, 15.0 % less"),
+        (0.95, "not surely better than one answer for all rows: CRPS 0.95 against 1 mpg of one answer for all rows"),
+        (1.1, "does not predict: CRPS 1.1 against 1 mpg of one answer for all rows"),
+    ],
+)
+def test_the_verdict_compares_with_one_answer_for_all_rows(crps: float, said: str) -> None:
+    scores = {"n": 73, "crps": crps, "constant": {"crps": 1.0}, "standard_errors": {"crps": 0.03}}
+    assert verdict(scores, "mpg") == said
+    assert verdict(scores | {"held_out": False}, "mpg").startswith("not known: judged on its own 73 training rows")
 
 
 def test_shares_in_per_cent() -> None:

@@ -13,6 +13,7 @@ import pytest
 from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.files import read_table
+from murho.model.tables.inference import hints_of_table, infer_column
 from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import (
     ColumnPlan,
@@ -27,6 +28,7 @@ from murho.model.tables.schema_inference import (
     row_weights,
     target_from_table,
 )
+from murho.service.predict.rows import decode_cells
 from tests.model.conftest import make_table
 from tests.support import ROOT
 
@@ -433,3 +435,27 @@ def test_a_bad_cell_is_named_by_its_row_of_the_table_and_matters_in_chosen_rows_
     with pytest.raises(TableError, match="column 'lift', row 22: ") as caught:
         columns_from_table(bad, schema, rows=np.array([3, 20, 21]))
     assert caught.value.row == 22
+
+
+def test_a_word_for_a_missing_cell_is_one_in_tables_and_requests_unless_it_is_kept() -> None:
+    table = table_of(5, damage=["None", "minor", "None", "major", "NA"], code=["-200", "3.5", "1", "-200.0", "2"])
+
+    def feature_of(name: str, **given: Any) -> tuple[Feature, list[Any]]:
+        plan = plan_columns(table, "y", hints=hints_of_table(table, **given))
+        columns = columns_from_table(table, plan.schema)
+        (feature,) = (each for each in make_schema(plan.schema, columns).features if each.name == name)
+        requested = [float(cell) if name == "code" else cell for cell in table.column(name).to_pylist()]
+        asked, refused = decode_cells(feature, requested)
+        again = columns_from_table(table, make_schema(plan.schema, columns))[name]  # as a file to predict is read
+        assert not refused
+        assert [str(cell) for cell in asked] == [str(cell) for cell in columns[name]] == [str(cell) for cell in again]
+        return feature, columns[name].tolist()
+
+    assert feature_of("damage")[1] == [None, "minor", None, "major", None]
+    assert feature_of("damage", keep=["damage=None"])[1] == ["None", "minor", "None", "major", None]
+    feature, codes = feature_of("code", missing_value=["code=-200", "damage=minor"])
+    assert (feature.missing, feature.missing_words, feature.minimum) == (True, ("-200",), 1.0)
+    assert str(codes) == "[nan, 3.5, 1.0, nan, 2.0]"
+    assert "minor" not in feature_of("damage", missing_value=["minor"])[1]
+    (remark,) = infer_column(table.column("damage"), "damage").remarks[:1]
+    assert remark == "'None', 2 cells, is read as a missing value; if it is a category, give --keep None"

@@ -83,13 +83,18 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
     )
     columns = columns_from_table(table, plan.schema)
     schema = make_schema(plan.schema, columns, hold_out(table, "rent", columns, make_options({"time": "day"})).ahead)
-    assert schema.features[-1].maximum == 159.0 + 16.0
+    assert (schema.features[-1].maximum, schema.features[-1].reach) == (159.0, 159.0 + 16.0)
     encoder = Encoder.fit(schema, columns)
     later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}
     beyond = encoder.encode(later).inputs[:, encoder.names.index("day beyond the training rows")]
     assert beyond[:2].tolist() == [0.0, 0.0]
     assert beyond[2] > 1.0
-    assert [warning.row for warning in encoder.unlike_values(later)] == [2]
+    (warning,) = encoder.unlike_values(later)
+    assert warning.row == 2
+    assert (
+        warning.message
+        == "400 is above the training range, 0 to 159, and beyond 175, as far ahead as the model was judged"
+    )
 
 
 def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_the_newest_rows() -> None:
