@@ -491,8 +491,8 @@ def _curves(training: Mapping[str, Any]) -> Chart | None:
     def panel(title: str, y: dict[str, Any], palette: Mapping[str, str]) -> dict[str, Any]:
         # No line from the end of a fit to the begin of the next; and where two curves are the same, both are seen.
         dashes = {"domain": list(palette), "range": [[1, 0], [6, 4]]}
-        dash = {"field": "curve", "type": "nominal", "scale": dashes, "legend": None}
         colour = _colours("curve", palette)
+        dash = colour | {"scale": dashes}
         lines = _layer(rows, {"type": "line", "clip": True}, x=x, y=y, detail="fit", color=colour, strokeDash=dash)
         lines["transform"] = [{"fold": list(palette), "as": ["curve", "value"]}]
         joints = _layer([{"epoch": end} for end in ends[1:-1]], REFERENCE, x=x)

@@ -1,9 +1,9 @@
 """What there is to know of a loaded model: in short for the list, in full, and as the page draws it.
 
-All of it comes from `model.json`, but for the training curves and charts, which the report keeps. What a checkpoint
-does not have is null. Histograms come from the quantiles that a checkpoint stores, as it has no training row: between
-two stored quantiles the rows count as evenly spread, so the bars of a column with many distinct values are a good
-approximation; those of one with few are exact.
+All of it comes from `model.json`, but for the order of the features and the charts, which the report tells. What a
+checkpoint does not have is null. Histograms come from the quantiles that a checkpoint stores, as it has no training
+row: between two stored quantiles the rows count as evenly spread, so the bars of a column with many distinct values are
+a good approximation; those of one with few are exact.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import numpy as np
 import structlog
 
 from murho.model.calibration.classes import ClassCalibration
-from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.feature_scores import QuantileScores, normal_cdf, normal_quantile
+from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import CheckpointError
-from murho.model.report.charts import COLOURS, charts
+from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind
@@ -36,10 +35,7 @@ __all__ = ["description", "overview", "report_charts", "target_of"]
 SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
 TRAINING_FACTS = ("validation_rows", "calibration_rows", "left_out_rows", "epochs", "temperature", "seconds")
-CANDIDATE_FACTS = ("stage", "noise", "encoding", "transform", "hidden", "temperature", "nll", "crps")
-CURVES = ("epoch", "free_energy", "nll", "kl", "validation")
 BINS = 30
-RELIABILITY_POINTS = 49
 DIGITS = 3
 
 
@@ -82,7 +78,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         report: The facts that it keeps for its report, `model.report.facts`; None: it keeps none.
     """
     spec = model.spec
-    training, calibration, candidates = spec.training, spec.calibration, spec.training.get("candidates")
+    training, calibration = spec.training, spec.calibration
     method = "vector scaling" if isinstance(calibration, ClassCalibration) else getattr(calibration, "method", None)
     return {
         "name": model.name,
@@ -92,6 +88,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "task": model.schema.target.task,
         "target": _target(model),
         "features": [_feature(model, feature) for feature in model.schema.features],
+        "importance": _by_importance(model, report),
         "left_out": dict(model.schema.left_out),
         "typical": _typical_row(model),
         "training": {
@@ -101,15 +98,8 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
             "hidden": list(spec.architecture.hidden),
             "likelihood": spec.likelihood.kind,
         },
-        "candidates": [
-            {key: item[key] for key in CANDIDATE_FACTS if key in item} for item in candidates if isinstance(item, dict)
-        ]
-        if isinstance(candidates, list)
-        else None,
-        "curves": _curves(report),
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
         "calibration": None if calibration is None else {"method": method, "rows": calibration.rows},
-        "reliability": _reliability(calibration) if isinstance(calibration, ConformalMap) else None,
     }
 
 
@@ -238,37 +228,14 @@ def _rounded(feature: Feature, scores: QuantileScores, value: float) -> float | 
     return float(np.clip(float(f"{value:.{DIGITS}g}"), low, high))
 
 
-def _reliability(calibration: ConformalMap) -> dict[str, list[float]]:
-    """Returns how often central raw bands held the held-out rows, by the calibration's map.
+def _by_importance(model: ModelLike, report: Mapping[str, Any] | None) -> list[str]:
+    """Returns the names of the features, the most important first; those that were not judged follow in schema order.
 
-    A raw band reaches from score -z to z. The map says which nominal score has z as its calibrated score: there lies
-    the probability that it really had.
+    As no checksum covers the report's file, a ranking of another form counts as none.
     """
-    levels = np.linspace(0.02, 0.98, RELIABILITY_POINTS)
-    edges = normal_quantile((1.0 + levels) / 2.0)
-    upper, lower = (normal_cdf(np.interp(edge, calibration.observed, calibration.nominal)) for edge in (edges, -edges))
-    return {"levels": levels.round(4).tolist(), "raw": (upper - lower).round(4).tolist()}
-
-
-def _curves(report: Mapping[str, Any] | None) -> list[dict[str, Any]] | None:
-    """Returns the curves of the fits that led to the served one, as `model.report.facts.curves` made them.
-
-    The report's file is not covered by the checkpoint's checksum: a fit that is not of that form is left out.
-    """
-    training = (report or {}).get("training")
-    listed = training.get("curves") if isinstance(training, dict) else None
-    fits = [fit for fit in listed if _is_fit(fit)] if isinstance(listed, list) else []
-    return [{key: fit[key] for key in ("stage", *CURVES)} for fit in fits] or None
-
-
-def _is_fit(fit: Any) -> bool:
-    if not isinstance(fit, dict) or not isinstance(fit.get("stage"), str):
-        return False
-    curves = [curve for name in CURVES if isinstance(curve := fit.get(name), list)]
-    return (
-        len(curves) == len(CURVES)
-        and len({len(curve) for curve in curves}) == 1
-        and all(isinstance(epoch, int) for epoch in fit["epoch"])
-        and all(value is None or isinstance(value, int | float) for curve in curves for value in curve)
-        and any(value is not None for value in fit["nll"])
-    )
+    names = [feature.name for feature in model.schema.features]
+    try:
+        ranked = [feature["name"] for feature in ordered_features((report or {})["importance"])]
+        return sorted(names, key=lambda name: ranked.index(name) if name in ranked else len(ranked))
+    except (KeyError, TypeError, ValueError, IndexError):
+        return names

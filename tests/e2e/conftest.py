@@ -9,6 +9,7 @@ import pytest
 
 from murho.model.checkpoint.posterior import Posterior
 from tests.e2e.browser import Visit, started_browser, visiting
+from tests.e2e.pages import write_wide
 from tests.e2e.support import Service, serve
 from tests.service.classifiers import write_classifier
 from tests.support import ROOT
@@ -40,11 +41,12 @@ def rents() -> Posterior:
 
 @pytest.fixture(scope="session")
 def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of ``cars``, ``rents`` and ``bodies``, a classifier, that outlives whatever its clients do."""
+    """A service of ``cars``, ``rents``, ``bodies`` and two wide models that outlives whatever its clients do."""
     root = tmp_path_factory.mktemp("busy")
     shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
     shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
     write_classifier(root / "checkpoints", "bodies")
+    write_wide(root / "checkpoints")
     with serve(root / "checkpoints", root / "log", default_model="cars") as service:
         service.wait_for_line("(Ready: )")
         yield service

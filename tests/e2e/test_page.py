@@ -38,6 +38,10 @@ def shown_mean(visit: Visit) -> float:
     return float(visit.text("#headline strong").replace("\u2212", "-").replace("\u202f", ""))
 
 
+def choose_file(visit: Visit, content: str) -> None:
+    visit.page.set_input_files("#file", {"name": "rows.csv", "mimeType": "text/csv", "buffer": content.encode()})
+
+
 def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) -> None:
     answer = answer_of(site, "cars", [typical_row(site, "cars")])
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
@@ -192,15 +196,43 @@ def test_a_dropped_file_is_scored_and_downloaded(visit: Visit, site: str, tmp_pa
     assert [line["Weight"] for line in scored] == [str(1500 + 10 * i) for i in range(300)]
 
 
+def test_a_file_comes_back_in_its_own_dialect(visit: Visit, tmp_path: Path) -> None:
+    visit.page.click("#tab-file")
+    lines = [HEADER.replace(",", ";"), '3000;100;true;1975-06-01;"USA"', "2000;90;false;1975-06-01;Europe"]
+    choose_file(visit, "\n".join(lines))
+    visit.page.wait_for_selector("#file-done")
+    with visit.page.expect_download() as download:
+        visit.page.click("#file-download")
+    download.value.save_as(tmp_path / "scored.csv")
+    scored = list(csv.DictReader((tmp_path / "scored.csv").read_text().splitlines(), delimiter=";"))
+    assert [(row["Origin/plant"], float(row["std"]) > 1.0) for row in scored] == [("USA", True), ("Europe", True)]
+
+
+def test_a_row_unlike_the_training_rows_has_no_promise_of_its_band(visit: Visit) -> None:
+    assert "of such rows lie between" in visit.text("#band-line")
+    visit.field("Weight").locator("input[type=number]").fill("9000")
+    visit.answered()
+    assert "No training row is like this one" in visit.text("#band-line")
+
+
+def test_equal_inputs_are_answered_alike(visit: Visit) -> None:
+    visit.page.click("#tab-compare")
+    visit.answered()
+    assert visit.text("#compare-text") == "A and B are answered alike. Change B below."
+
+
 def test_a_wrong_file_says_where(visit: Visit) -> None:
     visit.page.click("#tab-file")
     bad = f"{HEADER}\n3000,100,true,1975-06-01,USA\n3000,fast,true,1975-06-01,USA\n"
-    visit.page.set_input_files("#file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": bad.encode()})
+    choose_file(visit, bad)
     visit.page.wait_for_selector("#file-errors li")
     assert [line for line in visit.text("#file-errors").splitlines() if line] == [
         "Not scored. What is wrong:",
         "row 2, column Horsepower: 'fast' is not a number.",
     ]
+    choose_file(visit, "Weight,Automatic\n3000,true\n")
+    visit.page.wait_for_selector("#file-errors li:has-text('no column')")
+    assert "The file has no column Horsepower, Year, Origin/plant." in visit.text("#file-errors")
 
 
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
@@ -256,30 +288,19 @@ def test_another_model_has_a_form_of_its_own(visit: Visit) -> None:
     visit.page.click("#tab-card")
     visit.answered()
     assert "held-out" in visit.text("#card")
-    # This checkpoint keeps no training curves: there is no empty chart in their place.
     charts = visit.page.locator("#card .chart")
-    assert charts.locator("svg").count() == charts.count() > 0
-    assert visit.page.locator("#curves-fit").count() == 0
-
-
-def test_the_model_card_has_the_training_curves(visit: Visit, site: str) -> None:
-    visit.page.click("#tab-card")
-    visit.page.wait_for_selector("#curves-energy svg")
-    fits = httpx.get(f"{site}/models/cars/overview").json()["curves"]
-    assert f"over {sum(fit['epoch'][-1] for fit in fits)} epochs" in (
-        visit.page.get_attribute("#curves-fit", "aria-label") or ""
-    )
-    assert visit.page.locator("#curves-fit .mark-line path").count() == 2 * len(fits)
-    assert "temperature" in visit.text("#card figure:has(#curves-energy)")
+    assert charts.locator("svg").count() == charts.count()
 
 
 def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) -> None:
     charts = httpx.get(f"{site}/models/cars/charts").json()["charts"]
-    assert {"predicted", "reliability", "coverage", "doubt", "importance"} <= {chart["name"] for chart in charts}
+    assert {"predicted", "reliability", "coverage", "doubt", "importance", "curves"} <= {
+        chart["name"] for chart in charts
+    }
     visit.page.click("#tab-card")
     visit.answered()
     shown = visit.page.locator("#report figure h4").all_inner_texts()
-    assert shown == [chart["title"] for chart in charts if chart["name"] not in {"curves"}]
+    assert shown == [chart["title"] for chart in charts]
     assert visit.page.locator("#report .reported svg").count() == len(shown)
 
 

@@ -111,7 +111,7 @@ class Classifier(FakeModel):
         return self.posterior.predict_questions(columns, questions)
 
 
-def write_classifier(root: Path, name: str = "cars") -> Path:
-    """Writes a checkpoint of a classifier; returns its directory."""
-    spec = class_spec().made_now()
+def write_classifier(root: Path, name: str = "cars", spec: ModelSpec | None = None) -> Path:
+    """Writes a checkpoint of a classifier, or of another specification, with random weights; returns its directory."""
+    spec = (spec or class_spec()).made_now()
     return write_checkpoint(root, name, spec, random_tensors(spec))

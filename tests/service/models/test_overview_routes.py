@@ -14,7 +14,7 @@ from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.model.maps import odd_map
 from tests.service.classifiers import Classifier
-from tests.service.support import SCHEMA, AppClient, FakeModel, FakeSource, make_client
+from tests.service.support import NAMES, SCHEMA, AppClient, FakeModel, FakeSource, make_client
 
 ROWS = 400
 
@@ -45,7 +45,7 @@ def told() -> FakeModel:
         model.spec,
         encoder=encoder,
         architecture=replace(model.spec.architecture, inputs=encoder.width),
-        training={"rows": ROWS, "targets": targets.to_json(), "candidates": [{"nll": 2.0, "stage": "trial", "x": 1}]},
+        training={"rows": ROWS, "targets": targets.to_json()},
         calibration=odd_map((0.5, 1.0, 2.0), (1.0, 2.0, 4.0), rows=50),
     )
     return model
@@ -65,7 +65,6 @@ def test_features_come_with_their_training_rows(told: FakeModel) -> None:
     assert described["Year"]["histogram"]["start"] == "1970-01-01"
     assert (described["Weight"]["step"], described["Weight"]["min"]) == (None, 1000.0)
     assert sum(shown["target"]["histogram"]["counts"]) == pytest.approx(ROWS, abs=0.5)
-    assert shown["candidates"] == [{"stage": "trial", "nll": 2.0}]
 
 
 def test_the_typical_row_is_plausible_and_accepted(told: FakeModel) -> None:
@@ -79,19 +78,10 @@ def test_the_typical_row_is_plausible_and_accepted(told: FakeModel) -> None:
     assert abs(row["Horsepower"] - row["Weight"] / 25) < 15
 
 
-def test_reliability_of_raw_bands_comes_from_the_calibration(told: FakeModel) -> None:
-    with make_client(told) as client:
-        client.wait_until_loaded()
-        reliability = client.get("/models/cars/overview").json()["reliability"]
-    # Calibrated bands are twice as wide: the raw band of one sigma, 68 %, held what half a sigma should, 38 %.
-    assert np.interp(0.6827, reliability["levels"], reliability["raw"]) == pytest.approx(0.383, abs=0.01)
-
-
 def test_what_a_checkpoint_has_not_is_null(client: AppClient) -> None:
     shown = client.get("/models/cars/overview").json()
     assert {feature["histogram"] for feature in shown["features"]} == {None}
     assert {feature["levels"] for feature in shown["features"]} == {None} == {shown["target"]["histogram"]}
-    assert (shown["reliability"], shown["candidates"], shown["curves"]) == (None, None, None)
     assert client.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
 
 
@@ -116,17 +106,9 @@ def overview_of_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def test_the_curves_of_the_training_come_from_its_report() -> None:
-    kept = [fit("full"), fit("settling")]
-    assert overview_of_facts({"training": {"curves": [*kept, {"stage": "other"}]}})["curves"] == kept
-
-
-@pytest.mark.parametrize(
-    "curves",
-    [None, 7, [], [fit("full", nll=[1.0])], [fit("full", epoch=["1", "2"])], [fit("full", nll=[None, None])]],
-)
-def test_curves_of_another_form_are_left_out(curves: Any) -> None:
-    assert overview_of_facts({"training": {"curves": curves}})["curves"] is None
+@pytest.mark.parametrize("importance", [None, 7, {"measures": []}, {"measures": ["x"], "features": [{"name": "Year"}]}])
+def test_without_a_ranking_features_are_in_schema_order(importance: Any) -> None:
+    assert overview_of_facts({"importance": importance})["importance"] == NAMES
 
 
 def charts_of_facts(facts: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
@@ -153,12 +135,11 @@ def test_facts_that_allow_no_chart_are_no_error(facts: dict[str, Any] | None) ->
 
 
 def test_damaged_facts_are_left_out(told: FakeModel) -> None:
-    told.spec = replace(told.spec, training={"targets": {"values": []}, "candidates": 7})
+    told.spec = replace(told.spec, training={"targets": {"values": []}})
     with make_client(told) as client:
         client.wait_until_loaded()
         shown = client.get("/models/cars/overview").json()
     assert shown["target"]["histogram"] is None
-    assert shown["candidates"] is None
 
 
 @pytest.mark.parametrize("targets", [None, 7, {"classes": 7}, {"values": [1.0]}])

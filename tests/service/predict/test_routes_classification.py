@@ -308,7 +308,6 @@ def test_the_overview_counts_the_classes(service: AppClient) -> None:
     assert shown["task"] == "classification"
     assert shown["target"]["classes"] == list(CLASSES)
     assert shown["target"]["levels"] == [{"value": name, "rows": 90} for name in CLASSES]
-    assert shown["reliability"] is None
     assert shown["calibration"] == {"method": "vector scaling", "rows": 400}
     assert service.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
 

@@ -1,6 +1,6 @@
 // The axis of a feature: its values over the training range and beyond, and its training rows.
 
-import { dateOf, dateTicks, daysOf } from './format.js';
+import { byName, dateOf, dateTicks, daysOf } from './format.js';
 
 const DAY = 86400000;
 const MOST_LEVELS = 40;
@@ -73,3 +73,7 @@ export function levelBars(feature, listed, floor, height) {
   return (feature.levels || []).filter((level) => listed.some((step) => step.at === String(level.value)))
     .map((level) => ({ at: String(level.value), y: floor, y2: floor + (BARS * height * level.rows) / most }));
 }
+
+/** The features of a model, the most important for its answers first, with categories as people count: 9 before 10. */
+export const inOrder = ({ features, importance }) => importance.map((name) => features.find((feature) => feature.name === name))
+  .map((feature) => (feature.categories ? { ...feature, categories: feature.categories.toSorted(byName) } : feature));

@@ -1,11 +1,8 @@
 // The model card: what is known of a model before anybody asks it.
 
 import { $, h, table } from './dom.js';
-import { draw, palette } from './charts.js';
 import { count, percent, plain, short } from './format.js';
 import { kindOf } from './kinds.js';
-import { curveFigures, drawCurves } from './curves.js';
-import { drawReport } from './report.js';
 
 /** The metrics of the kind that the checkpoint has, with their standard errors. */
 function metrics(overview) {
@@ -37,7 +34,7 @@ function schema(overview) {
   return table(['Feature', 'Kind', 'Unit', 'Training range', 'May be missing'], rows, 'Features');
 }
 
-/** Fills the card. The charts are drawn by `drawCard` once the card is seen. */
+/** Fills the card. The charts of the report are drawn by `drawReport` once the card is seen. */
 export function showCard(overview) {
   const { training } = overview;
   const { card } = kindOf(overview);
@@ -51,32 +48,8 @@ export function showCard(overview) {
   $('card').replaceChildren(...[
     h('p', {}, `${facts}.`), temperature(training.temperature),
     h('h3', {}, 'On rows it has not seen'), metrics(overview),
-    h('div', { class: 'pair' },
-      ...card.figures(overview),
-      ...curveFigures(overview),
-      overview.candidates?.length > 1 ? h('figure', {}, h('div', { id: 'candidates', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Fits that the search tried, in order, by their loss on held-out rows (nats a row; lower is better).')) : null),
     ...card.tables(overview).map(([name, content]) => scrolled(name, content)), scrolled('Features', schema(overview)),
     Object.keys(overview.left_out).length ? h('p', { class: 'soft' }, 'Left out: ', Object.entries(overview.left_out).map(([name, why]) => `${name} (${why})`).join(', '), '.') : null,
     h('div', { id: 'report' }),
   ].filter(Boolean));
-}
-
-/** Draws the charts of the card. */
-export async function drawCard(overview) {
-  const colors = palette();
-  kindOf(overview).card.drawFigures(overview);
-  drawCurves(overview);
-  if ($('candidates')) {
-    const tried = overview.candidates.map((item, i) => ({ ...item, order: i + 1, loss: item.nll, about: [item.noise, item.encoding, item.transform, `T ${item.temperature}`].filter(Boolean).join(', ') })).filter((item) => Number.isFinite(item.loss));
-    draw($('candidates'), {
-      height: 230, data: { name: 'tried' },
-      mark: { type: 'point', filled: true, size: 70, opacity: 1, color: colors.accent },
-      encoding: {
-        x: { field: 'order', type: 'quantitative', title: 'fit', axis: { tickMinStep: 1, format: 'd' }, scale: { nice: false, padding: 10 } },
-        y: { field: 'loss', type: 'quantitative', title: 'loss', scale: { zero: false } },
-        tooltip: [{ field: 'about', title: 'fit' }, { field: 'loss', format: '.4~g' }, { field: 'stage' }],
-      },
-    }, { tried }, `Losses of ${tried.length} fits that the search tried`);
-  }
-  await drawReport(overview);
 }

@@ -26,7 +26,7 @@ function config() {
     view: { stroke: null },
     axis: {
       labelColor: shown.soft, titleColor: shown.soft, gridColor: shown.line, domainColor: shown.line, tickColor: shown.line,
-      labelFontSize: 11, titleFontSize: 12, titleFontWeight: 'normal', grid: false, labelPadding: 5, titlePadding: 8, tickSize: 4,
+      labelFontSize: 11, titleFontSize: 12, titleFontWeight: 'normal', grid: false, labelPadding: 5, titlePadding: 8, tickSize: 4, titleLimit: 260,
     },
     axisY: { domain: false, ticks: false, grid: true, gridOpacity: 0.7, minExtent: 34 },
     legend: { labelColor: shown.soft, titleColor: shown.soft, titleFontWeight: 'normal', labelFontSize: 11, titleFontSize: 12 },

@@ -41,3 +41,9 @@ export function key(color, text, kind = '') {
 export function options(select, entries, chosen) {
   select.replaceChildren(...entries.map(([value, text]) => h('option', { value, selected: value === chosen }, text)));
 }
+
+/** A name that may break after its underscores, dots, slashes and hyphens. */
+export const breakable = (name) => name.split(/(?<=[_./-])/).flatMap((part, i) => (i ? [h('wbr'), part] : [part]));
+
+/** Shows the answer in the bar that stays in sight on a phone: a long name is cut, the answer is not. */
+export const showBar = (name, answer) => $('bar').replaceChildren(h('span', {}, name), ' ', h('b', {}, answer));

@@ -1,10 +1,12 @@
 // The form of a row: one field a feature, with the training rows behind its slider.
 
-import { h } from './dom.js';
+import { breakable, h } from './dom.js';
 import { dateOf, daysOf, percent, plain } from './format.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const FEW = 4;
+const LONG = 26; // characters of a name that has a line of its own
+const SHOWN = 12; // features in sight: a form of more has a search, and shows the others when asked
 let forms = 0;
 
 /** Bars of the training rows, as a picture without a meaning of its own for readers of the text. */
@@ -135,7 +137,8 @@ export function makeForm(container, features, changed) {
     const controls = field.controls || [field.box, field.slider].filter(Boolean);
     controls.forEach((control) => control.setAttribute('aria-describedby', note.id));
     const missing = feature.missing ? h('input', { type: 'checkbox', 'aria-label': `${feature.name} is missing` }) : null;
-    const name = field.controls ? h('span', { id: `${id}-name`, class: 'name' }, feature.name) : h('label', { for: id, class: 'name' }, feature.name);
+    const style = feature.name.length > LONG ? 'name long' : 'name';
+    const name = field.controls ? h('span', { id: `${id}-name`, class: style }, breakable(feature.name)) : h('label', { for: id, class: style }, breakable(feature.name));
     const ofMissing = missing && h('label', { class: 'missing' }, missing, h('span', { 'aria-hidden': 'true' }, 'missing'));
     const element = h('div', { class: `field ${feature.kind}`, 'data-feature': feature.name },
       h('div', { class: 'field-head' }, name, feature.unit && h('span', { class: 'unit' }, feature.unit),
@@ -146,7 +149,7 @@ export function makeForm(container, features, changed) {
       element.classList.toggle('is-missing', Boolean(missing?.checked));
       controls.forEach((control) => { control.disabled = Boolean(missing?.checked); });
     };
-    const touched = () => { show(); changed(); };
+    const touched = () => { show(); changed(feature); };
     missing?.addEventListener('change', touched);
     const say = (message, wrong) => {
       note.textContent = message || '';
@@ -164,7 +167,7 @@ export function makeForm(container, features, changed) {
       },
     };
   });
-  container.replaceChildren(...fields.map((field) => field.element));
+  container.replaceChildren(...(fields.length > SHOWN ? shortened(fields) : fields.map((field) => field.element)));
   container.onsubmit = (event) => event.preventDefault();
 
   return {
@@ -194,6 +197,26 @@ export function makeForm(container, features, changed) {
       }
     },
   };
+}
+
+/** The first fields under a search; the others are shown by a button, by a search, or while there is something to say of them. */
+function shortened(fields) {
+  const search = h('input', { type: 'search', class: 'search', placeholder: `Search ${fields.length} features`, 'aria-label': 'Search features' });
+  const all = h('button', { type: 'button', class: 'quiet' });
+  let whole = false;
+  const show = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    fields.forEach(({ feature, element }, at) => {
+      const found = words.every((word) => feature.name.toLowerCase().includes(word));
+      element.classList.toggle('beyond', words.length ? !found : !whole && at >= SHOWN);
+    });
+    all.hidden = words.length > 0;
+    all.textContent = whole ? `Show the first ${SHOWN}` : `Show all ${fields.length} features`;
+  };
+  search.addEventListener('input', show);
+  all.addEventListener('click', () => { whole = !whole; show(); });
+  show();
+  return [search, ...fields.map((field) => field.element), all];
 }
 
 /** What a pointer such as "/inputs/0/Horse~1power" names: {row, feature}. */

@@ -5,27 +5,30 @@ import { getJson, predict, Problem, useKey } from './api.js';
 import { read, write } from './state.js';
 import { makeForm, messagesOf } from './form.js';
 import { kindOf } from './kinds.js';
-import { isChoice, sweepable } from './axes.js';
+import { inOrder, isChoice, sweepable } from './axes.js';
 import { sweepRequest } from './sweep.js';
 import { mapRequest } from './map.js';
 import { scoreFile, stopScoring } from './scoring.js';
 import { copy, showRequests } from './requests.js';
-import { drawCard, showCard } from './card.js';
+import { showCard } from './card.js';
+import { drawReport } from './report.js';
 
 const VIEWS = ['sweep', 'compare', 'map', 'file', 'request', 'card'];
 const CHARTS = ['sweep', 'compare', 'map'];
 const PAUSE = 12; // milliseconds: a fast hand on a slider sends fewer requests, and nobody feels it
 const RETRY = 1500;
+const COLUMNS = 12; // names of columns that are listed
 
 let overview = null;
 let kind = null; // of its target: what `kinds.js` says
 let form = null;
 let otherForm = null;
 let wanted = read(location.hash);
-let last = null; // the answer that is shown, to be drawn again in other colours
+let last = null; // the row and the answer that are shown, to be drawn again in other colours
 let view = 'sweep';
 let retrying = 0;
 let begins = false; // whether no answer of the model has come yet
+let pinned = false; // whether a person has chosen the feature of the sweep: else it is the one last edited
 let turn = 0; // counts the changes, to know whether the page shows the last one
 
 const feature = (name) => overview.features.find((item) => item.name === name);
@@ -87,9 +90,9 @@ async function answerAll() {
     const answer = await predict(overview.name, { inputs: [row], ...kind.answer.options(choices(), overview) }, 'answer');
     if (answer === null || asked !== overview) return;
     notice('');
-    last = answer;
+    last = { row, answer };
     document.body.classList.remove('stale');
-    show(answer);
+    show(last);
     const again = begins && kind.begin(overview, answer);
     begins = false;
     if (again) {
@@ -102,13 +105,14 @@ async function answerAll() {
   await explored;
 }
 
-function show(answer) {
+function show({ row, answer }) {
   const messages = messagesOf(answer.warnings, false);
   form.say(messages);
   const elsewhere = messages.filter((item) => !feature(item.feature));
   $('row-warnings').hidden = elsewhere.length === 0;
   $('row-warnings').replaceChildren(...elsewhere.map((item) => Object.assign(document.createElement('li'), { textContent: item.message })));
-  kind.answer.show(overview, answer, choices());
+  const far = messages.some((item) => feature(item.feature) && row[item.feature] !== null);
+  kind.answer.show(overview, answer, choices(), far);
 }
 
 /** Draws what the open tab shows of a row. */
@@ -146,7 +150,7 @@ async function explore(row) {
     } else if (view === 'request') {
       showRequests(overview.name, row, kind.request.options(choices()), kind.request.printed);
     } else if (view === 'card') {
-      await drawCard(overview);
+      await drawReport(overview);
     }
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
@@ -160,6 +164,12 @@ const askAfterPause = debounced(ask, PAUSE);
 function askSoon() {
   document.body.dataset.state = 'asking';
   askAfterPause();
+}
+
+/** The sweep goes along the feature that was last edited, unless one was chosen. */
+function follow(edited) {
+  const along = $('sweep-feature');
+  if (!pinned && [...along.options].some((option) => option.value === edited.name)) along.value = edited.name;
 }
 
 function remember(row) {
@@ -218,6 +228,7 @@ async function choose(name, link) {
   try {
     const found = await getJson(`models/${encodeURIComponent(name)}/overview`, { channel: 'overview' });
     if (found === null) return;
+    found.features = inOrder(found);
     overview = found;
     take(kindOf(found));
   } catch (error) {
@@ -230,7 +241,8 @@ async function choose(name, link) {
   $('main').hidden = false;
   $('about').textContent = `predicts ${kind.about(overview)}, version ${overview.version}`;
   document.title = `${overview.name} · Murho`;
-  form = makeForm($('form'), overview.features, askSoon);
+  pinned = false;
+  form = makeForm($('form'), overview.features, (edited) => { follow(edited); askSoon(); });
   otherForm = makeForm($('other'), overview.features, askSoon);
   form.fill({ ...overview.typical, ...known(link.row) });
   otherForm.fill({ ...overview.typical, ...known(link.row), ...known(link.other) });
@@ -246,7 +258,8 @@ async function choose(name, link) {
   const shown = kind.map.entries(overview);
   const listed = (value) => shown.some(([known]) => known === value);
   options($('map-of'), shown, [link.mapOf, $('map-of').value].find(listed) ?? shown[0][0]);
-  $('file-columns').textContent = `Columns: ${overview.features.map((item) => item.name).join(', ')}.`;
+  const more = overview.features.length - COLUMNS;
+  $('file-columns').textContent = `Columns: ${overview.features.slice(0, COLUMNS).map((item) => item.name).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
   stopScoring();
   $('file-state').hidden = true;
   showCard(overview);
@@ -297,6 +310,7 @@ $('model').addEventListener('change', () => choose($('model').value, { view }));
 $('typical').addEventListener('click', () => { form.fill(overview.typical); ask(); });
 $('copy-row').addEventListener('click', () => { const row = form.row(); if (row) { otherForm.fill(row); ask(); } });
 $('share').addEventListener('click', () => copy(location.href, $('share')));
+$('sweep-feature').addEventListener('change', () => { pinned = true; });
 for (const id of ['sweep-feature', 'map-x', 'map-y', 'map-of']) $(id).addEventListener('change', () => ask());
 $('key').addEventListener('submit', (event) => {
   event.preventDefault();

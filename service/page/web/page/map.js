@@ -2,8 +2,10 @@
 
 import { $ } from './dom.js';
 import { draw, palette } from './charts.js';
-import { axisOf, EXACT, isChoice, place, steps } from './axes.js';
+import { axisOf, EXACT, isChoice, place, rowBars, steps } from './axes.js';
 import { titled } from './format.js';
+
+const HEIGHT = 340;
 
 /** The values of both features and the rows of a map. */
 export function mapRequest(first, second, row, count = 30) {
@@ -12,7 +14,7 @@ export function mapRequest(first, second, row, count = 30) {
 }
 
 /** Where the cell of a value ends, halfway to its neighbours; a choice has a place and no ends. */
-function edges(feature, listed, i) {
+function cellEnds(feature, listed, i) {
   if (isChoice(feature)) return [listed[i].at, null];
   const middle = (a, b) => (listed[a].at + listed[b].at) / 2;
   return [i > 0 ? middle(i - 1, i) : listed[0].at, i < listed.length - 1 ? middle(i, i + 1) : listed[i].at];
@@ -22,6 +24,20 @@ function axis(feature, listed, channel) {
   if (isChoice(feature)) return { field: channel, type: 'nominal', sort: channel === 'y' ? 'descending' : null, title: titled(feature), axis: { labelAngle: 0, labelLimit: 90, grid: false } };
   const domain = [listed[0].at, listed[listed.length - 1].at];
   return { field: channel, ...EXACT, scale: { ...EXACT.scale, domain }, title: titled(feature), axis: axisOf(feature, ...domain, 7) };
+}
+
+const EDGE = 300; // pixels of `rowBars`, whose tallest bar is a part of it
+
+/** The training rows of each feature by itself, as bars at the edge of the map where its axis is; none of a choice. */
+function atEdge(feature, channel, encoding) {
+  if (isChoice(feature)) return null;
+  const [end, across] = channel === 'x' ? ['x2', 'y'] : ['y2', 'x'];
+  const from = channel === 'x' ? { value: HEIGHT } : { value: 0 };
+  const to = { field: 'size', type: 'quantitative', scale: null, axis: null };
+  const bars = rowBars(feature, 0, EDGE).map(({ at, to: stop, y2 }) => ({ [channel]: at, [end]: stop, size: channel === 'x' ? HEIGHT - y2 : y2 }));
+  return { name: `rows-${channel}`, bars, layer: {
+    data: { name: `rows-${channel}` }, mark: { type: 'rect', color: palette().ink, opacity: 0.3, clip: true },
+    encoding: { [channel]: encoding, [end]: { field: end }, [across]: to, [`${across}2`]: from } } };
 }
 
 /** The legend of a colour, where there is room for it. */
@@ -47,8 +63,8 @@ export function shades(field, title) {
  */
 export function drawMap(first, second, row, asked, shown, label, caption) {
   const cells = asked.up.flatMap((b, j) => asked.across.map((a, i) => {
-    const [x, x2] = edges(first, asked.across, i);
-    const [y, y2] = edges(second, asked.up, j);
+    const [x, x2] = cellEnds(first, asked.across, i);
+    const [y, y2] = cellEnds(second, asked.up, j);
     return { x, x2, y, y2, a: String(a.value), b: String(b.value), ...shown.cells[j * asked.across.length + i] };
   }));
   const [x, y] = [axis(first, asked.across, 'x'), axis(second, asked.up, 'y')];
@@ -56,13 +72,15 @@ export function drawMap(first, second, row, asked, shown, label, caption) {
   if (!isChoice(first)) encoding.x2 = { field: 'x2' };
   if (!isChoice(second)) encoding.y2 = { field: 'y2' };
   const here = row[first.name] === null || row[second.name] === null ? [] : [{ x: place(first, row[first.name]), y: place(second, row[second.name]) }];
+  const edges = [atEdge(first, 'x', x), atEdge(second, 'y', y)].filter((edge) => edge?.bars.length);
   const spec = {
-    height: 340,
+    height: HEIGHT,
     layer: [
       { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0 }, encoding },
+      ...edges.map(({ layer }) => layer),
       { data: { name: 'here' }, mark: { type: 'point', shape: 'cross', size: 130, color: palette().ink, strokeWidth: 1.5, filled: false, opacity: 1, clip: true }, encoding: { x, y } },
     ],
   };
-  draw($('map'), spec, { cells, here }, `${label} over ${first.name} and ${second.name}${caption ? `: ${caption}` : ''}`);
-  $('map-legend').textContent = `${caption.charAt(0).toUpperCase()}${caption.slice(1)}. The cross is the input; everything else of the row stays as it is.`;
+  draw($('map'), spec, { cells, here, ...Object.fromEntries(edges.map(({ name, bars }) => [name, bars])) }, `${label} over ${first.name} and ${second.name}${caption ? `: ${caption}` : ''}`);
+  $('map-legend').textContent = `${caption.charAt(0).toUpperCase()}${caption.slice(1)}. The cross is the input; everything else of the row stays as it is.${edges.length ? ' Bars at the edges are the training rows, of each feature by itself.' : ''}`;
 }

@@ -4,8 +4,6 @@ import { $, h } from './dom.js';
 import { getJson } from './api.js';
 import { drawReported } from './charts.js';
 
-const DRAWN_ABOVE = ['curves'];
-
 let shown = null; // {model, version, colours, charts}
 
 /** Asks for the charts of a model once, and draws them below the card. */
@@ -17,7 +15,7 @@ export async function drawReport(overview) {
     if (found === null) return;
     shown = found;
   }
-  const charts = shown.charts.filter((chart) => !DRAWN_ABOVE.includes(chart.name));
+  const { charts } = shown;
   if (!place.isConnected || !charts.length) return;
   if (!place.children.length) {
     place.append(h('h3', {}, 'From its report'), ...charts.map((chart) => h('figure', {}, h('h4', {}, chart.title),

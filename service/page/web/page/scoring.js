@@ -27,10 +27,18 @@ export function records(text) {
   return found.filter((record) => record.trim() !== '');
 }
 
+/** What separates the cells of a header: the most frequent of these outside quotes. */
+export function delimiterOf(header) {
+  const bare = header.replace(/"(?:[^"]|"")*"/g, '');
+  const times = (mark) => bare.split(mark).length;
+  return [',', ';', '\t', '|'].reduce((best, mark) => (times(mark) > times(best) ? mark : best));
+}
+
 /** The cells of a record. */
-export function cells(record) {
+export function cells(record, delimiter = ',') {
   const found = [];
-  const pattern = /("(?:[^"]|"")*"|[^,]*)(,|$)/gy;
+  const mark = delimiter === '|' ? '\\|' : delimiter;
+  const pattern = new RegExp(`("(?:[^"]|"")*"|[^${mark}]*)(${mark}|$)`, 'gy');
   for (;;) {
     const match = pattern.exec(record);
     if (!match) break;
@@ -40,14 +48,30 @@ export function cells(record) {
   return found;
 }
 
-/** What is wrong in a piece, with rows counted in the whole file from 1. */
+/** A line of the answer in the file's own dialect: its delimiter, and its decimal comma where it has one. */
+export function inDialect(line, { delimiter, comma }) {
+  if (delimiter === ',') return line;
+  return cells(line).map((cell) => {
+    if (comma && cell !== '' && Number.isFinite(Number(cell))) return cell.replace('.', ',');
+    return cell.includes(delimiter) || /["\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  }).join(delimiter);
+}
+
+/** What is wrong in a piece, in words of the file: rows are counted in all of it, from 1. */
 function problemsOf(problem, first) {
-  return problem.errors.map(({ pointer, message }) => {
-    const parts = pointer.split('/').slice(2).map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
-    const row = parts.length > 1 ? first + Number(parts[1]) : null;
-    const where = parts.length ? `${row === null ? '' : `row ${count(row)}, `}column ${parts[0]}` : '';
-    return { where, message: row === null ? message : message.replace(/^Column '.*', row \d+: /, '') }; // rows of the piece
+  const listed = problem.errors.map(({ pointer, message }) => {
+    const [column, row = null] = pointer.split('/').slice(2).map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+    return { column, row, message };
   });
+  const lacks = ({ column, row, message }) => column !== undefined && row === null && message.includes(' is absent');
+  const absent = listed.filter(lacks).map(({ column }) => column);
+  const others = listed.filter((item) => !lacks(item)).map(({ column, row, message }) => ({
+    where: column === undefined ? '' : `${row === null ? '' : `row ${count(first + Number(row))}, `}column ${column}`,
+    message: (row === null ? message : message.replace(/^Column '.*', row \d+: /, '')) // rows of the piece
+      .replace(/^The body, line (\d+): /, (_, line) => `row ${count(first + Number(line) - 2)}: `).replace(/^The body/, 'The file').replace(/: send CSV, .*/, ': save it as CSV.')
+      .replace('or null if', 'or an empty cell if').replace('is no feature of this model', 'is no column that the model knows'),
+  }));
+  return [...(absent.length ? [{ where: '', message: `The file has no column ${absent.slice(0, SHOWN_ERRORS).join(', ')}${absent.length > SHOWN_ERRORS ? `, nor ${absent.length - SHOWN_ERRORS} more` : ''}. If the values are unknown, add a column of empty cells.` }] : []), ...others];
 }
 
 /** Scores a file and shows how far it is. `query` has options of the requests. */
@@ -76,6 +100,9 @@ export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
     return;
   }
   const [header, ...rows] = lines;
+  const delimiter = delimiterOf(header);
+  const comma = delimiter !== ',' && rows.slice(0, ROWS_PER_REQUEST).some((row) => cells(row, delimiter).some((cell) => /^\s*-?[\d.]*,\d+\s*$/.test(cell)));
+  const dialect = { delimiter, comma };
   const output = [];
   let warned = 0;
   let titles = '';
@@ -98,11 +125,11 @@ export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
     warned += Number(response.headers.get('murho-warnings')) || 0;
     const [names, ...answers] = records(await response.text());
     titles = names;
-    answers.forEach((line, i) => output.push(`${piece[i]},${line}`));
+    answers.forEach((line, i) => output.push([piece[i], line]));
     $('file-bar').value = output.length / rows.length;
     $('file-progress').textContent = `${count(output.length)} of ${count(rows.length)} rows`;
   }
-  finish(file, header, titles, output, warned);
+  finish(file, header, titles, output, warned, dialect);
 }
 
 /** Tries again what a busy service refused, as it says. */
@@ -117,21 +144,17 @@ async function patient(ask, signal) {
   }
 }
 
-function finish(file, header, titles, output, warned) {
+function finish(file, header, titles, output, warned, dialect) {
   const link = $('file-download');
   if (link.href) URL.revokeObjectURL(link.href);
-  link.href = URL.createObjectURL(new Blob([`${header},${titles}\n${output.join('\n')}\n`], { type: 'text/csv' }));
+  link.href = URL.createObjectURL(new Blob([`${[[header, titles], ...output].map(([row, line]) => `${row}${dialect.delimiter}${inDialect(line, dialect)}`).join('\n')}\n`], { type: 'text/csv' }));
   link.download = `${file.name.replace(/\.csv$/i, '')}-predicted.csv`;
   $('file-stop').hidden = true;
   $('file-done').hidden = false;
   $('file-summary').textContent = warned ? `${count(warned)} values are unlike the training rows.` : 'All rows are like the training rows.';
-  const own = cells(header).length;
-  const shown = output.slice(0, SHOWN_ROWS).map((line) => {
-    const all = cells(line);
-    return [...all.slice(own), ...all.slice(0, own)];
-  });
+  const shown = output.slice(0, SHOWN_ROWS).map(([row, line]) => [...cells(line), ...cells(row, dialect.delimiter)]);
   const answers = cells(titles);
-  $('file-preview').replaceChildren(table([...answers, ...cells(header)],
+  $('file-preview').replaceChildren(table([...answers, ...cells(header, dialect.delimiter)],
     shown.map((row) => row.map((cell, i) => (i < answers.length && cell !== '' && Number.isFinite(Number(cell)) ? short(Number(cell), 4) : cell))), 'The first rows'));
 }
 

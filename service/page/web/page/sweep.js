@@ -6,6 +6,8 @@ import { axisOf, EXACT, isChoice, levelBars, place, rangeOf, rowBars, steps } fr
 import { titled } from './format.js';
 
 const BEYOND = 0.2;
+// Labels and lines of the axis end where the curves do: the training rows below have no value there.
+const ABOVE = { labelExpr: "datum.value < low - 1e-9 * (high - low) ? '' : datum.label", gridOpacity: { condition: { test: 'datum.value < low - 1e-9 * (high - low)', value: 0 }, value: 0.7 } };
 const FLOOR = 0.16; // room for the training rows below the curves, as a share of their height
 
 /** The values and the rows of a sweep. */
@@ -30,7 +32,7 @@ export function drawSweep(feature, row, listed, curves, label, keys) {
   const colors = palette();
   const [low, high] = curves.domain;
   const floor = low - FLOOR * (high - low);
-  const y = (field) => ({ field, type: 'quantitative', ...curves.y, scale: { domain: [{ expr: 'floor' }, { expr: 'high' }], nice: false, zero: false } });
+  const y = (field) => ({ field, type: 'quantitative', ...curves.y, axis: { ...curves.y.axis, ...ABOVE }, scale: { domain: [{ expr: 'floor' }, { expr: 'high' }], nice: false, zero: false } });
   const { tooltip } = curves;
   const now = row[feature.name] === null ? [] : [{ at: place(feature, row[feature.name]) }];
   const data = { ...curves.data, now };
@@ -58,6 +60,6 @@ export function drawSweep(feature, row, listed, curves, label, keys) {
     );
   }
   layers.push(...(curves.over?.(y) ?? []));
-  draw($('sweep'), { height: 300, layer: layers }, data, label, { floor, high });
+  draw($('sweep'), { height: 300, layer: layers }, data, label, { floor, low, high });
   $('sweep-legend').replaceChildren(...keys, data.rows.length ? key('grey', 'training rows') : '', isChoice(feature) ? '' : key('beyond', 'beyond the training range'));
 }

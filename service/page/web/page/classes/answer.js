@@ -1,7 +1,7 @@
 // The answer for one row: the likeliest class, a bar for each class, the set that holds the true one, and the split.
 
-import { $, h, key } from '../dom.js';
-import { count, percent } from '../format.js';
+import { $, h, key, showBar } from '../dom.js';
+import { byName, count, percent } from '../format.js';
 import { inWords, showSplit } from '../split.js';
 import { showBars } from './bars.js';
 import { named, others, ranked } from './chosen.js';
@@ -23,10 +23,10 @@ const nats = (value) => (value < 0.005 ? '<\u202f0.01' : value.toFixed(2));
 /** Ends of an interval of a probability, in percent; finer near 0 and 100. */
 const ends = (low, high) => [low, high].map((end) => (100 * end).toFixed(low < 0.095 || high > 0.905 ? 1 : 0));
 
-/** The numbers of the classes that have a bar, in their order, and those that are summed. */
-export function split(weights) {
+/** The numbers of the classes that have a bar, by their names if they are few, and those that are summed. */
+export function split(weights, classes) {
   const order = ranked(weights);
-  if (order.length <= MOST_BARS) return { shown: weights.map((_, i) => i), rest: [] };
+  if (order.length <= MOST_BARS) return { shown: order.sort((a, b) => byName(classes[a], classes[b])), rest: [] };
   return { shown: order.slice(0, MOST_BARS - 1), rest: order.slice(MOST_BARS - 1) };
 }
 
@@ -37,8 +37,8 @@ export function either(names) {
   return `${shown.slice(0, -1).join(', ')} or ${shown.at(-1)}`;
 }
 
-/** Shows an answer. `choices.coverage` is that of the set, in percent. */
-export function showAnswer(overview, answer, choices) {
+/** Shows an answer. `choices.coverage` is that of the set, in percent; `far`: no training row is like the row. */
+export function showAnswer(overview, answer, choices, far) {
   const { target, calibration } = overview;
   const { classes } = answer;
   const [probabilities, intervals] = [answer.probabilities[0], answer.percentiles.values[0]];
@@ -47,11 +47,12 @@ export function showAnswer(overview, answer, choices) {
   const set = new Set(answer.prediction_set?.values[0].map((item) => classes.indexOf(item)));
 
   $('headline').replaceChildren(h('span', { class: 'target' }, target.name), h('strong', { class: name.length > LONG ? 'long' : null }, name), h('span', { class: 'spread' }, ` ${chance}`));
-  $('bar').textContent = `${target.name} ${name} ${chance}`;
-  $('sure-text').textContent = answer.calibrated && calibration ? `Probabilities are calibrated on ${count(calibration.rows)} held-out rows.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
+  showBar(target.name, `${name} ${chance}`);
+  $('sure-text').textContent = far ? 'No training row is like this one, so nobody knows how far the probabilities are right.'
+    : answer.calibrated && calibration ? `Probabilities are calibrated on ${count(calibration.rows)} held-out rows.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
 
   const shares = sharesOf(overview);
-  const { shown, rest } = split(probabilities);
+  const { shown, rest } = split(probabilities, classes);
   const rows = shown.map((number) => {
     const [low, high] = intervals[number];
     const [from, to] = ends(low, high);
@@ -67,21 +68,21 @@ export function showAnswer(overview, answer, choices) {
   showBars($('class-bars'), rows, `Probabilities of ${target.name}`);
   $('class-legend').replaceChildren(key('accent', `in the ${choices.coverage} % set`), key('out', 'not in it'), key('ink', '90 % of the draws', 'line'), shares ? key('grey', 'training rows') : '');
 
-  showSet(answer, choices);
+  showSet(answer, choices, far);
   const { entropy: [entropy], epistemic_entropy: [doubt] } = answer;
   const most = Math.log(classes.length);
   const words = entropy < SURE ? 'There is next to no uncertainty to split.' : inWords(doubt / entropy);
-  showSplit(nats(entropy - doubt), `${nats(doubt)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
+  showSplit(`${nats(entropy - doubt)} nats`, `${nats(doubt)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
 }
 
 /** Says which classes are in the set, the likeliest first. */
-function showSet(answer, choices) {
+function showSet(answer, choices, far) {
   const [probabilities] = answer.probabilities;
   const chance = (name) => probabilities[answer.classes.indexOf(name)];
   const names = answer.prediction_set?.values[0].toSorted((a, b) => chance(b) - chance(a)).map(named);
   $('coverage-text').textContent = `${choices.coverage} %`;
   $('coverage').setAttribute('aria-valuetext', `${choices.coverage} %`);
   $('set-text').replaceChildren(...(names ? [
-    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${answer.warnings.length ? ' This row is unlike them.' : ''}`),
+    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${far ? ' This row is unlike them.' : ''}`),
   ] : ['The checkpoint has no sets.']));
 }

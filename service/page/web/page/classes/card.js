@@ -43,7 +43,3 @@ function classTable({ target: { name, levels } }) {
 
 /** Tables of the card, by name. */
 export const tables = (overview) => [['Calibration', judged(overview)], ['Prediction sets', sets(overview)], ['Classes', classTable(overview)]];
-
-/** Reliability is a chart of the report, which the card draws below. */
-export const figures = () => [];
-export const drawFigures = () => {};

@@ -40,7 +40,7 @@ export function showCompare(overview, answer) {
     h('span', {}, h('b', {}, name), ` is ${change[most] < 0 ? 'less' : 'more'} probable for B than for A by `, h('strong', { id: 'change' }, points(change[most]).slice(1)), '; in ', h('b', { id: 'sure' }, percent(sure)), ' of the draws it is so.'),
     h('small', {}, `A: ${likeliest(a)}. B: ${likeliest(b)}. They are of different classes with probability `, h('span', { id: 'differ' }, percent(differ(draws))),
       '. Both are answered by the same draws, so doubt that they share cancels.')]));
-  const { shown, rest } = split(a.map((value, number) => Math.max(value, b[number])));
+  const { shown, rest } = split(a.map((value, number) => Math.max(value, b[number])), classes);
   const rows = shown.map((number) => ({
     name: named(classes[number]), bars: [['accent', 0], ['second', 1]].map(([color, row]) => ({ value: [a, b][row][number], low: values[row][number][0], high: values[row][number][1], color })),
     figure: [`: A ${percent(a[number])}, B ${percent(b[number])}, `, `${percent(a[number])} → ${percent(b[number])}`],

@@ -2,7 +2,7 @@
 
 import { $ } from '../dom.js';
 import { INTERVAL, showAnswer } from './answer.js';
-import { drawFigures, facts, figures, metrics, tables } from './card.js';
+import { facts, metrics, tables } from './card.js';
 import { compareOptions, showCompare } from './compare.js';
 import { mapEntries, mapOptions, showMap } from './map.js';
 import { showSweep, sweepOptions } from './sweep.js';
@@ -34,5 +34,5 @@ export const classes = {
     options: ({ coverage }) => ({ percentiles: [5, 50, 95], coverage: coverage / 100 }),
     printed: 'prediction.prediction, prediction.probabilities', query: ({ coverage }) => `?coverage=${coverage / 100}`,
   },
-  card: { metrics, facts, tables, figures, drawFigures },
+  card: { metrics, facts, tables },
 };

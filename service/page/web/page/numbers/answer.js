@@ -1,9 +1,9 @@
 // The answer for one row: the number, its density, the chance of more than a threshold, and where the spread comes from.
 
-import { $, h, key } from '../dom.js';
+import { $, h, key, showBar } from '../dom.js';
 import { draw, palette, roomy } from '../charts.js';
 import { percent, placed, short, titled } from '../format.js';
-import { showSplit } from '../split.js';
+import { inWords, showSplit } from '../split.js';
 import { density, quantile } from './distribution.js';
 
 /** The axis of the target: the range of the training rows and all that is shown. */
@@ -13,8 +13,11 @@ export function targetDomain(overview, values) {
   const known = target.range ? [...target.range] : [target.middle - 2.5 * target.spread, target.middle + 2.5 * target.spread];
   // A long tail would squeeze everything else.
   const near = [Math.max(known[0], target.middle - 4 * target.spread), Math.min(known[1], target.middle + 4 * target.spread)];
-  return roomy([...near, ...values], 0.02);
+  return within(target, roomy([...near, ...values], 0.02));
 }
+
+/** An axis that ends at the limits of the target. */
+export const within = ({ minimum, maximum }, [low, high]) => [Math.max(low, minimum ?? -Infinity), Math.min(high, maximum ?? Infinity)];
 
 /** The training rows' targets as bars of a given height; empty where the checkpoint has none. */
 export function targetBars(overview, height) {
@@ -25,8 +28,8 @@ export function targetBars(overview, height) {
   return histogram.counts.map((rows, at) => ({ x: histogram.start + at * width, x2: histogram.start + (at + 1) * width, y: (height * rows) / most }));
 }
 
-/** Shows an answer. `choices` are the chosen band in percent and the threshold (null: none). */
-export function showAnswer(overview, answer, choices) {
+/** Shows an answer. `choices` are the chosen band in percent and the threshold (null: none); `far`: no training row is like the row. */
+export function showAnswer(overview, answer, choices, far) {
   const { target } = overview;
   const [mean, std, doubt, noise] = ['mean', 'std', 'epistemic_std', 'aleatoric_std'].map((name) => answer[name][0]);
   const { levels } = answer.percentiles;
@@ -37,11 +40,13 @@ export function showAnswer(overview, answer, choices) {
   $('headline').replaceChildren(
     h('span', { class: 'target' }, target.name), h('strong', {}, placed(mean, std)),
     h('span', { class: 'spread' }, ` ± ${placed(std, std)}`), unit && h('span', { class: 'unit' }, unit));
-  $('bar').textContent = `${target.name} ${placed(mean, std)} ± ${placed(std, std)}${unit}`;
+  showBar(target.name, `${placed(mean, std)} ± ${placed(std, std)}${unit}`);
   const calibrated = answer.calibrated && overview.calibration ? `, calibrated on ${overview.calibration.rows} held-out rows` : '';
-  $('band-text').textContent = `of such rows lie between ${placed(low, std)} and ${placed(high, std)}${unit}${calibrated}.`;
+  const ends = `${placed(low, std)} and ${placed(high, std)}${unit}`;
+  $('band-text').textContent = far ? `band: between ${ends}. No training row is like this one, so nobody knows how often such bands hold.` : `of such rows lie between ${ends}${calibrated}.`;
 
-  showSplit(short(noise), short(doubt), std > 0 ? doubt ** 2 / std ** 2 : 0);
+  const share = std > 0 ? doubt ** 2 / std ** 2 : 0;
+  showSplit(short(noise) + unit, short(doubt) + unit, share, `${inWords(share)} Their squares add up: ${short(noise)}² + ${short(doubt)}² = ${short(std)}².`);
 
   const chance = answer.exceedance?.values[0][0];
   $('exceedance').textContent = chance === undefined ? '–' : percent(chance);

@@ -17,7 +17,8 @@ export function showCompare(overview, answer) {
   const names = ['A', 'B'];
   const unit = target.unit ? ` ${target.unit}` : '';
   const of = (row) => `${placed(answer.mean[row], answer.std[row])} ± ${placed(answer.std[row], answer.std[row])}${unit}`;
-  const same = answer.percentiles.values[0].every((value, i) => value === answer.percentiles.values[1][i]);
+  // Two equal rows of a batch may differ in their last digits: by 1e-5 std.
+  const same = answer.percentiles.values[0].every((value, i) => Math.abs(value - answer.percentiles.values[1][i]) <= 1e-4 * answer.std[0]);
   $('compare-text').replaceChildren(...(same ? ['A and B are answered alike. Change B below.'] : [
     h('span', {}, 'A has more ', h('b', {}, target.name), ' than B with probability '), h('strong', { id: 'more' }, percent(chance.observed)), '.',
     h('small', {}, `A: ${of(0)}. B: ${of(1)}. On average over many such rows, A is above B with probability ${percent(chance.function)}. `

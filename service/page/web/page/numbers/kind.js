@@ -3,7 +3,7 @@
 import { $ } from '../dom.js';
 import { titled } from '../format.js';
 import { showAnswer } from './answer.js';
-import { drawFigures, facts, figures, metrics, tables } from './card.js';
+import { facts, metrics, tables } from './card.js';
 import { compareOptions, showCompare } from './compare.js';
 import { LEVELS } from './distribution.js';
 import { mapEntries, mapOptions, showMap } from './map.js';
@@ -43,5 +43,5 @@ export const numbers = {
     options: (choices) => ({ percentiles: [50 - choices.band / 2, 50, 50 + choices.band / 2], ...thresholds(choices) }),
     printed: 'prediction.mean, prediction.std', query: () => '',
   },
-  card: { metrics, facts, tables, figures, drawFigures },
+  card: { metrics, facts, tables },
 };

@@ -5,6 +5,7 @@ import { isChoice } from '../axes.js';
 import { palette, roomy } from '../charts.js';
 import { placed, short, titled } from '../format.js';
 import { drawSweep } from '../sweep.js';
+import { within } from './answer.js';
 
 /** The options of a sweep. */
 export const sweepOptions = (choices) => ({ percentiles: [50 - choices.band / 2, 50 + choices.band / 2] });
@@ -31,7 +32,7 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
   ];
   const [first, last] = [points[0], points[points.length - 1]];
   drawSweep(feature, row, listed, {
-    domain: roomy(points.flatMap((point) => [point.low, point.high]), 0.05), y: { title: titled(target) }, tooltip, layers,
+    domain: within(target, roomy(points.flatMap((point) => [point.low, point.high]), 0.05)), y: { title: titled(target) }, tooltip, layers,
     data: { points, threshold: choices.threshold === null ? [] : [{ y: choices.threshold }] },
     over: (y) => [{ data: { name: 'threshold' }, mark: { type: 'rule', color: colors.ink, strokeDash: [3, 3], opacity: 0.6, clip: true }, encoding: { y: y('y') } }],
   }, `${target.name} along ${feature.name}: from ${first.text} at ${first.value} to ${last.text} at ${last.value}`,
