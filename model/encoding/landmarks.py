@@ -33,6 +33,8 @@ MOST_CELLS = 8192
 """Most numbers of all landmarks together: they take 100 KB of ``model.json``, and an answer measures them all."""
 ROWS_OF_A_LANDMARK = 2
 """Least number of training rows for each landmark, on average."""
+FEWEST_ROWS = 3
+"""Least number of training rows that a landmark is the mean of, so that it tells of no row by itself."""
 LANDMARKS_OF_A_COLUMN = 4
 """Least number of landmarks for each number: with fewer, every row is far from all of them."""
 ITERATIONS = 10
@@ -133,7 +135,7 @@ class Landmarks(Stored):
 
 
 def _centres(rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
-    """Return ``count`` centres of k-means of rows ``[N, F]``."""
+    """Return ``count`` centres of k-means of rows ``[N, F]``; of a smaller cluster, the mean of the nearest rows."""
     generator = np.random.Generator(np.random.PCG64(SEED))
     centres = rows[np.sort(generator.permutation(len(rows))[:count])]
     for _ in range(ITERATIONS):
@@ -141,4 +143,7 @@ def _centres(rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float6
         members = np.eye(count)[owners]
         sizes = members.sum(axis=0)[:, None]
         centres = np.where(sizes > 0.0, members.T @ rows / np.maximum(sizes, 1.0), centres)
+    for landmark in np.flatnonzero(sizes < FEWEST_ROWS):
+        squares = np.square(rows - centres[landmark]).sum(axis=1)
+        centres[landmark] = rows[np.argpartition(squares, FEWEST_ROWS - 1)[:FEWEST_ROWS]].mean(axis=0)
     return centres

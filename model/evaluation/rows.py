@@ -250,7 +250,8 @@ def category_features(schema: Schema) -> list[Feature]:
 def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.intp]]]:
     """Rows of each category, the largest part first.
 
-    Categories of fewer than 20 rows, unseen ones included, come last as one part if there are several.
+    Categories of fewer than 20 rows, unseen ones included, come last as one part if there are several, or one that the
+    model does not name.
 
     Returns:
         Of each part ``category``, the name, None for missing cells and for merged categories; the latter also have
@@ -262,7 +263,8 @@ def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[st
         found.setdefault(None if cell is None or cell != cell else kind(cell), []).append(row)
     ordered = sorted(found.items(), key=lambda part: (-len(part[1]), part[0] is None, str(part[0])))
     small = [name for name, rows in ordered if len(rows) < FEW_ROWS and name is not None]
-    merged = small if len(small) > 1 else []
+    unnamed = feature.kind is FeatureKind.CATEGORICAL and not {*small} <= {*feature.categories}
+    merged = small if unnamed or len(small) > 1 else []
     parts = [({"category": name}, np.array(rows)) for name, rows in ordered if name not in merged]
     if merged:
         rows = np.sort(np.concatenate([found[name] for name in merged]))

@@ -424,7 +424,7 @@ def _identifies(
         if different <= _IDENTIFIER_VALUES or different <= count / 2:
             return None
         if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
-            return f"it holds numbers with a unit, such as {present[0]!r}: write the numbers alone to use it"
+            return "it holds numbers with a unit: write the numbers alone to use it"
         return f"it identifies rows: {different} of its {count} texts are different"
     whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
     if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) < count:

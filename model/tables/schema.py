@@ -26,6 +26,7 @@ from murho.model.tables.readings import (
 )
 
 __all__ = [
+    "FEWEST_OF_A_CATEGORY",
     "MOST_CATEGORIES",
     "ColumnOverride",
     "Columns",
@@ -42,6 +43,8 @@ __all__ = [
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200
 """Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
+FEWEST_OF_A_CATEGORY = 5
+"""A category of fewer training rows shares that level, too, unless the user has rare ones named (docs/privacy.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,9 @@ class Feature(Stored):
         minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
             training row has a value.
         maximum: Largest training value, or None, as for the minimum.
-        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical. In a
-            plan, the words alone that the user keeps as categories.
+        categories: The `MOST_CATEGORIES` most frequent training categories, sorted, without those of fewer than
+            `FEWEST_OF_A_CATEGORY` rows unless they are to be named; empty unless categorical. In a plan, the words
+            alone that the user keeps as categories.
         imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
             what they may have been (`model.encoding.imputation`).
         reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
@@ -147,8 +151,8 @@ class Feature(Stored):
 def _outside_message(feature: Feature, value: Any) -> str:
     """Say what is unusual about a value outside the training range or categories, for people."""
     if feature.kind is FeatureKind.CATEGORICAL:
-        rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
-        return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
+        known = _listing(feature.categories)
+        return f"category {value!r} was not seen in training, or too rarely to be told apart ({known})"
     if feature.minimum is None or feature.maximum is None:
         return f"{with_unit(feature, value)} can't be compared: no training row has a value"
     side = "below" if value < feature.minimum else "above"

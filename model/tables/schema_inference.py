@@ -23,6 +23,7 @@ from murho.model.tables.columns import canonical_column, is_missing, plain, rows
 from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, infer_column
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
+    FEWEST_OF_A_CATEGORY,
     MOST_CATEGORIES,
     ColumnOverride,
     Columns,
@@ -336,7 +337,12 @@ def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.f
 
 
 def make_schema(
-    schema: Schema, columns: Columns, ahead: Mapping[str, float] | None = None, *, impute: bool = False
+    schema: Schema,
+    columns: Columns,
+    ahead: Mapping[str, float] | None = None,
+    *,
+    impute: bool = False,
+    fewest: int = FEWEST_OF_A_CATEGORY,
 ) -> Schema:
     """Add ranges and categories to the schema of a plan.
 
@@ -346,6 +352,7 @@ def make_schema(
         ahead: Feature → how far its range goes on beyond the largest training value: held-out rows as far ahead of the
             rows learned from have calibrated the bands (`model.tables.splits`).
         impute: Whether to accept missing cells in features without any in the table.
+        fewest: Least number of training rows of a category that is named.
 
     Returns:
         The schema.
@@ -355,7 +362,7 @@ def make_schema(
         present = columns[feature.name][~is_missing(columns[feature.name])]
         known: dict[str, Any] = {"imputed": impute and not feature.missing}
         if feature.kind is FeatureKind.CATEGORICAL:
-            known["categories"] = _most_frequent(present.tolist())
+            known["categories"] = _most_frequent(present.tolist(), fewest)
         elif present.size:
             known["minimum"] = float(present.min())
             known["maximum"] = float(present.max())
@@ -364,9 +371,9 @@ def make_schema(
     return replace(schema, features=tuple(features))
 
 
-def _most_frequent(values: list[str]) -> tuple[str, ...]:
+def _most_frequent(values: list[str], fewest: int) -> tuple[str, ...]:
     counted = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
-    return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
+    return tuple(sorted(value for value, rows in counted[:MOST_CATEGORIES] if rows >= fewest))
 
 
 def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError] = TableError) -> None:

@@ -148,6 +148,11 @@ class TrainOptions(BaseModel):
         description="Missing cells in rows to predict, in columns without any in training. accept: the answer averages "
         "over what they may have been.",
     )
+    rare: Literal["pool", "name"] = Field(
+        default="pool",
+        description="Categories of fewer than 5 training rows. pool: they count as one, and the checkpoint does not "
+        "name them. name: it names them, which may tell of single rows.",
+    )
     target_minimum: Limit | None = Field(
         default=None,
         description="Least value of the target: no mean, percentile or draw lies below it. -inf: there is none.",

@@ -21,7 +21,7 @@ from murho.model.encoding.feature_distribution import FEWEST_ROWS, fit_feature_d
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import canonical_column, rows_of, select_rows
 from murho.model.tables.inference import infer_column
-from murho.model.tables.schema import MOST_CATEGORIES, FeatureKind
+from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, FeatureKind
 from murho.model.tables.schema_inference import make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
@@ -78,8 +78,14 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
     for note in (*notes, split.describe()):
         say(note)
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
-    schema = make_schema(prepared.plan.schema, select_rows(columns, split.learned), ahead, impute=impute)
+    learned = select_rows(columns, split.learned)
+    fewest = 1 if options.rare == "name" else FEWEST_OF_A_CATEGORY
+    schema = make_schema(prepared.plan.schema, learned, ahead, impute=impute, fewest=fewest)
     for feature in schema.features:
+        if feature.kind is FeatureKind.CATEGORICAL and len(feature.categories) < MOST_CATEGORIES:
+            rare = len({*learned[feature.name]} - {None, *feature.categories})
+            if rare:
+                say(f"column {feature.name!r}: {rare} categories of fewer than {fewest} rows count as one (--rare)")
         if len(feature.categories) == MOST_CATEGORIES:
             say(
                 f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "

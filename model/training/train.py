@@ -28,12 +28,13 @@ from murho.model.bbb.network import learned_tensors
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
+from murho.model.encoding.imputation import imputed_columns
+from murho.model.encoding.unlike import Distances
 from murho.model.errors import FitError
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
 from murho.model.predictive.compiled_engine import engine_worth
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.model.training.candidates import SHARE_OF_SEARCH, Stage, TimeToFinish
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import Fit
     from murho.model.calibration.conformal import ConformalMap
+    from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.evaluation.rows import JudgedRows
-    from murho.model.tables.schema import Columns
+    from murho.model.tables.schema import Columns, Feature
     from murho.model.tables.splits import HeldOut
     from murho.model.training.candidates import Attempt, Candidate, Reporter, SearchResult
     from murho.model.training.options import TrainOptions
@@ -313,7 +315,7 @@ def _finished(
         "temperature": candidate.temperature,
         "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
-        "example": _example(data.schema, data.learned_columns),
+        "example": _example(data.schema, encoder.distribution),
         "targets": task.distribution(learned_targets),
         "seconds": round(time.monotonic() - began, 3),
     }
@@ -388,22 +390,32 @@ def fit_to_newest_rows(
         reporter.end()
 
 
-def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
-    """The first training row without a missing cell (else the first row), as a JSON record for a request."""
-    complete = ~np.any([is_missing(columns[feature.name]) for feature in schema.features], axis=0)
-    row = int(np.argmax(complete))
-    return {feature.name: _cell(feature.kind, columns[feature.name][row]) for feature in schema.features}
+def _example(schema: Schema, distribution: FeatureDistribution | None) -> dict[str, Any] | None:
+    """A made-up row as a JSON record for a request: of some drawn from the fitted distribution, the most ordinary one.
 
-
-def _cell(kind: FeatureKind, value: Any) -> Any:
-    if value is None or value != value:
+    None if the rows were too few for a distribution.
+    """
+    if distribution is None:
         return None
-    match kind:
-        case FeatureKind.CATEGORICAL:
-            return value
-        case FeatureKind.BOOLEAN:
-            return bool(value)
-        case FeatureKind.DATE:
-            return format_date(float(value))
-        case _:
-            return int(value) if float(value).is_integer() else float(value)
+    features = tuple(replace(feature, missing=False, imputed=True) for feature in schema.features)
+    nothing = {
+        each.name: np.array([None], object) if each.kind is FeatureKind.CATEGORICAL else np.array([np.nan])
+        for each in features
+    }
+    drawn = imputed_columns(distribution, replace(schema, features=features), nothing)
+    row = int(Distances.of(distribution, drawn).whole.max(axis=0).argmin())
+    return {each.name: _cell(each, drawn[each.name][row], distribution) for each in features}
+
+
+def _cell(feature: Feature, value: Any, distribution: FeatureDistribution) -> Any:
+    """A drawn value as people would write it: of three digits, or whole where the training rows' are."""
+    if feature.kind is FeatureKind.CATEGORICAL or value != value:
+        return None if value != value else value
+    if feature.kind is FeatureKind.BOOLEAN:
+        return bool(value)
+    knots = distribution.numbers[feature.name].values
+    whole = bool(np.all(knots == np.floor(knots)))
+    shown = float(np.clip(round(value) if whole else float(f"{value:.3g}"), knots[0], knots[-1]))
+    if feature.kind is FeatureKind.DATE:
+        return format_date(shown)
+    return int(shown) if whole else shown

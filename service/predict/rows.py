@@ -363,7 +363,7 @@ def explain_cell(feature: Feature, cell: object) -> str:
 
 
 def example_row(model: ModelLike) -> dict[str, Any]:
-    """Returns one row that the model accepts: the checkpoint's stored training row, else the middle of each range."""
+    """Returns one row that the model accepts: the checkpoint's made-up example, else the middle of each range."""
     stored = model.spec.training.get("example")
     if isinstance(stored, dict) and list(stored) == [feature.name for feature in model.schema.features]:
         return stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -325,15 +326,17 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
     ]
 
 
-def test_a_single_small_category_keeps_its_name() -> None:
+@pytest.mark.parametrize(("known", "name"), [(("a", "b"), "b"), (("a",), None)])
+def test_a_single_small_category_keeps_its_name_if_the_model_names_it(known: tuple[str, ...], name: str) -> None:
     cells = np.array(["a"] * 25 + ["b"] * 3, dtype=object)
+    feature = replace(schema(("kind", FeatureKind.CATEGORICAL)).features[0], categories=known)
     groups = scores_by_category(
         {"raw": np.ones(28, dtype=bool)},
         RowWeights.of(28),
-        schema(("kind", FeatureKind.CATEGORICAL)),
+        replace(schema(("kind", FeatureKind.CATEGORICAL)), features=(feature,)),
         {"kind": cells},
     )["kind"]
-    assert [group["category"] for group in groups] == ["a", "b"]
+    assert [group["category"] for group in groups] == ["a", name]
 
 
 def test_booleans_are_categories_and_numbers_are_not() -> None:

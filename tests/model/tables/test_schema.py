@@ -126,7 +126,9 @@ def test_values_outside_are_listed_by_row_then_feature() -> None:
     assert outside == [
         UnfamiliarValue(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
         UnfamiliarValue(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),
-        UnfamiliarValue(1, "Origin", "category 'Mars' was not seen in training ('Japan', 'USA')"),
+        UnfamiliarValue(
+            1, "Origin", "category 'Mars' was not seen in training, or too rarely to be told apart ('Japan', 'USA')"
+        ),
         UnfamiliarValue(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
         UnfamiliarValue(2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"),
     ]

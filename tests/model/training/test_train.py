@@ -169,6 +169,13 @@ def test_the_example_row_can_be_asked() -> None:
     assert isinstance(example["day"], str)
 
 
+def test_the_example_row_and_the_landmarks_are_no_rows_of_the_table() -> None:
+    table = make_table()
+    trained = train_quickly(table)
+    rows = table.select(list(trained.spec.training["example"])).to_pylist()
+    assert trained.spec.training["example"] not in [{**row, "day": str(row["day"])} for row in rows]
+
+
 def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     split = split_rows(160, 0)

@@ -103,7 +103,7 @@ def test_an_example_from_the_schema_is_within_the_training_range() -> None:
 
 
 @pytest.mark.parametrize(("stored", "shown"), [(ROW, ROW), ({"Weight": 1}, example_row(FakeModel()))])
-def test_the_training_row_of_the_checkpoint_goes_first_if_it_has_all_features(stored: Any, shown: Any) -> None:
+def test_the_example_of_the_checkpoint_goes_first_if_it_has_all_features(stored: Any, shown: Any) -> None:
     model = FakeModel()
     model.spec = replace(model.spec, training={"example": stored})
     assert example_row(model) == shown
