@@ -36,7 +36,7 @@ def write_people(path: Path, rows: int = 300) -> None:
 @pytest.mark.parametrize("rare", ["pool", "name"])
 def test_planted_secrets_are_nowhere(tmp_path: Path, rare: str) -> None:
     write_people(tmp_path / "people.csv")
-    options = ("--target", "spent", "--epochs", 3, "--hidden", 8, "--members", 2, "--rare", rare)
+    options: tuple[object, ...] = ("--target", "spent", "--epochs", 3, "--hidden", 8, "--members", 2, "--rare", rare)
     options += ("--noise", "heteroscedastic", "--report", "--no-report-rows")
     call_murho("train", tmp_path / "people.csv", "--checkpoints", tmp_path / "made", *options)
     shown = {str(path): path.read_bytes() for path in (tmp_path / "made").rglob("*") if path.is_file()}
