@@ -8,33 +8,32 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 from fastapi import Response
 from pydantic import BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
+from murho.service.engine.jobs import Timing
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import Asked, InputWarning, ModelName
+from murho.service.predict.answers import InputWarning, ModelName
 from murho.service.predict.formats import Coding, reader_of
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.problems import MAX_LISTED, pointer
 from murho.service.predict.routes import OF_MODELS, Door
+from murho.service.predict.spool import Spool
+from murho.service.tables.blocks import AskedInBlocks, TableCodec
+from murho.service.tables.large_tables import plain_body
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.predictive.totals import Totals
-    from murho.model.tables.schema import Columns, Schema
-    from murho.service.engine.jobs import Answer, Timing
-
-    _Lists: TypeAlias = tuple[list[Any], NDArray[np.float64] | None, list[Any] | None]
-    """Label, weight and unit of each row."""
+    from murho.model.tables.schema import Schema
+    from murho.service.engine.jobs import Answer
+    from murho.service.predict.rows import Inputs
 
 __all__ = ["DOOR", "AggregateRequest"]
 
@@ -89,17 +88,20 @@ class AggregateResponse(BaseModel):
 
 
 async def _answer(call: InFlight) -> Response:
-    reader = reader_of(call.headers.get("content-type", ""))
-    for name in () if isinstance(reader, JSONCodec) else LISTS:
+    reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
+    coding = Coding(reader, call.headers.get("content-encoding", ""), call.query)
+    if not isinstance(reader, TableCodec):
+        asked = await parts.decoder.decode(await call.body(), coding, schema, AggregateRequest)
+        blocks = AskedInBlocks(asked.inputs.count, iter([asked.inputs]), asked.options, asked.request)
+        return await _added_up(call, blocks)
+    for name in LISTS:
         if name in call.query:
             raise BadInputError([Problem(pointer(name), "A table has no place for it. Send JSON.")])
-    coding = Coding(reader, call.headers.get("content-encoding", ""), call.query)
-    asked = await call.parts.decoder.decode(await call.body(), coding, call.model.schema, AggregateRequest)
-    try:
-        document = await _added_up(call, asked, cast("AggregateRequest", asked.request))
-    except OptionError as error:
-        raise _refused(error) from None
-    return JSONBytes(document)
+    with Spool(parts.spool_room) as spool:
+        await call.body(spool)
+        async with plain_body(call, spool, coding.encoding) as body:
+            read = partial(reader.read, body.view(), call.query, schema, parts.settings, AggregateRequest)
+            return await _added_up(call, await parts.decoder.in_thread(read))
 
 
 DOOR = Door(
@@ -121,35 +123,29 @@ def _refused(error: OptionError) -> BadInputError:
     return BadInputError([Problem(f"/{option[2:]}" if named else "", message if named else str(error))])
 
 
-def _totals(schema: "Schema", asked: Asked, own: AggregateRequest) -> "tuple[Totals, _Lists]":
-    """Returns totals without rows, and what the request says of each row.
+def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "Totals":
+    """Returns totals without rows, once what the request says of each row is checked.
 
     Raises:
         BadInputError: A list can't be used.
         OptionError: An option can't be used.
     """
-    from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic, labels_of
+    from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic
 
-    count = asked.inputs.count
-    options = TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options)
-    totals = Totals.of(options, schema)
+    totals = Totals.of(TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options), schema)
     if asked.options.draws or asked.options.mc_error:
         raise BadInputError([Problem("/include", "Totals have no draws or Monte Carlo errors; leave it out.")])
     if own.by and own.groups is not None:
         raise BadInputError([Problem("/groups", "Rows are grouped by features or by labels, not by both.")])
     for name, (fits, expected) in LISTS.items():
         values = getattr(own, name) or ()
-        if getattr(own, name) is not None and len(values) != count:
-            raise BadInputError([Problem(pointer(name), f"Expected one for each of {count} rows.")])
+        if getattr(own, name) is not None and len(values) != asked.rows:
+            raise BadInputError([Problem(pointer(name), f"Expected one for each of {asked.rows} rows.")])
         wrong = islice((place for place, value in enumerate(values) if not fits(value)), MAX_LISTED)
         problems = [Problem(pointer(name, place), f"Expected {expected}.") for place in wrong]
         if problems:
             raise BadInputError(problems)
-    labels: Any = labels_of(schema, asked.inputs.columns, own.by or ())
-    if own.groups is not None:
-        labels = [(label,) for label in own.groups]
-    weights = None if own.weights is None else np.array(own.weights, dtype=np.float64)
-    return totals, (labels, weights, own.units)
+    return totals
 
 
 def _is_weight(value: object) -> bool:
@@ -165,38 +161,63 @@ LISTS = {"groups": _Label, "weights": (_is_weight, "a finite number that is not 
 """What has one entry a row: what fits, and what it is for messages."""
 
 
-async def _added_up(call: InFlight, asked: Asked, own: AggregateRequest) -> dict[str, Any]:
-    """Returns the answer as JSON data: rows are answered some at a time, and added up in a thread.
+async def _added_up(call: InFlight, asked: AskedInBlocks) -> Response:
+    """Returns the answer; rows are read and answered some at a time, and added up in a thread.
 
     Raises:
-        OptionError: An option can't be used.
+        BadInputError: An option can't be used.
         MurhoError: See `InFlight.compute`.
     """
-    inputs, parts, model = asked.inputs, call.parts, call.model
-    totals, (labels, weights, units) = await parts.decoder.in_thread(partial(_totals, model.schema, asked, own))
-    call.admit(inputs.count, totals.asked, own.timeout)
-    timing: Timing | None = None
+    try:
+        return JSONBytes(await _document(call, asked, cast("AggregateRequest", asked.request)))
+    except OptionError as error:
+        raise _refused(error) from None
 
-    async def predicted(columns: "Columns", options: "PredictOptions", first: int = 0) -> "Answer":
-        part = replace(inputs, columns=columns, count=len(next(iter(columns.values()))))
-        cost = model.cost(part.count, options)
-        found = await call.compute(part, options, cost, first=first, most_outside=0)
+
+async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest) -> dict[str, Any]:
+    from murho.model.predictive.totals import labels_of
+
+    in_thread, model, telemetry = call.parts.decoder.in_thread, call.model, call.parts.telemetry
+    totals = await in_thread(partial(_totals, model.schema, asked, own))
+    call.admit(asked.rows, totals.asked, own.timeout)
+    timing, done = Timing(), 0
+
+    async def predicted(inputs: "Inputs", options: "PredictOptions") -> "Answer":
+        cost = model.cost(inputs.count, options)
+        found = await call.compute(inputs, options, cost, first=done, most_outside=0)
         call.done(cost)
+        timing.queue += found.timing.queue
+        timing.compute += found.timing.compute
         return found
 
-    for start in range(0, inputs.count, totals.rows_at_a_time):
-        rows = slice(start, start + totals.rows_at_a_time)
-        columns = {name: column[rows] for name, column in inputs.columns.items()}
-        found = await predicted(columns, totals.asked, start)
-        of_rows = weights if weights is None else weights[rows], units if units is None else units[rows]
-        await parts.decoder.in_thread(partial(totals.add, found.prediction, columns, labels[rows], *of_rows))
-        parts.telemetry.record_rows(model.name, model.version, len(found.prediction), found.prediction)
-        timing = timing or found.timing
-    alone = None if totals.alone is None else (await predicted(*totals.alone)).prediction
-    assert timing is not None  # noqa: S101 - there is at least one row
-    call.answered(inputs.count, asked.options, timing)
-    parts.telemetry.record_timing(model.name, model.version, timing, warned=False)
-    answered = await parts.decoder.in_thread(lambda: totals.answer(alone, model.spec.totals))
+    def add(answer: "AnyPrediction", inputs: "Inputs") -> None:
+        rows = slice(done, done + inputs.count)
+        labels: Any = [(label,) for label in own.groups[rows]] if own.groups is not None else None
+        totals.add(
+            answer,
+            inputs.columns,
+            labels_of(model.schema, inputs.columns, own.by or ()) if labels is None else labels,
+            None if own.weights is None else np.array(own.weights[rows], dtype=np.float64),
+            None if own.units is None else own.units[rows],
+        )
+
+    while (block := await in_thread(partial(next, asked.blocks, None))) is not None:
+        for start in range(0, block.count, totals.rows_at_a_time):
+            columns = {name: column[start : start + totals.rows_at_a_time] for name, column in block.columns.items()}
+            part = replace(block, columns=columns, count=min(totals.rows_at_a_time, block.count - start))
+            found = await predicted(part, totals.asked)
+            await in_thread(partial(add, found.prediction, part))
+            telemetry.record_rows(model.name, model.version, part.count, found.prediction)
+            done += part.count
+            last = part
+    alone = None
+    if totals.alone is not None:
+        firsts, options = totals.alone
+        few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
+        alone = (await predicted(few, options)).prediction
+    call.answered(done, asked.options, timing)
+    telemetry.record_timing(model.name, model.version, timing, warned=False)
+    answered = await in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
     return {
         "model": {"name": model.name, "version": model.version},

@@ -10,6 +10,7 @@ request, and 200 stands for a whole answer.
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -39,7 +40,7 @@ from murho.service.predict.spool import (
 from murho.service.tables.blocks import BlockCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.responses import Response
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from murho.service.predict.rows import Inputs
     from murho.service.tables.blocks import AskedInBlocks
 
-__all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
+__all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large", "plain_body"]
 
 LARGE_BYTES = 2**22
 """Larger bodies are taken in blocks."""
@@ -85,14 +86,9 @@ async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: 
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     parts, schema, reader = call.parts, call.model.schema, coding.reader
-    with Spool(parts.spool_room) as plain:
-        if not is_plain(coding.encoding):
-            pieces = decompressed_pieces(body.view(), coding.encoding, parts.settings.max_body_bytes)
-            await parts.decoder.in_thread(partial(_write_all, plain, pieces))
-            body = plain
+    async with plain_body(call, body, coding.encoding) as body:
         if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
             return None
-        call.charge(body.size / BYTES_PER_ROW_DRAW)
         read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
         asked = await parts.decoder.in_thread(read)
         writer.require_place(asked.options)
@@ -115,6 +111,25 @@ async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: 
             answer.close()
             raise
         return response
+
+
+@asynccontextmanager
+async def plain_body(call: InFlight, body: Spool, encoding: str) -> AsyncIterator[Spool]:
+    """Have a body that was collected without its compression, and charge it.
+
+    Raises:
+        RateLimitError: The caller can't have it read now.
+        MurhoError: See `decompressed_pieces`.
+    """
+    parts = call.parts
+    with Spool(parts.spool_room) as plain:
+        if is_plain(encoding):
+            plain = body
+        else:
+            pieces = decompressed_pieces(body.view(), encoding, parts.settings.max_body_bytes)
+            await parts.decoder.in_thread(partial(_write_all, plain, pieces))
+        call.charge(plain.size / BYTES_PER_ROW_DRAW)
+        yield plain
 
 
 def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:

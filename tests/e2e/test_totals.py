@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,25 @@ def test_all_doors_give_the_same_totals(service: Service, quick_cars: Path, cars
             np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(online.percentiles[5], offline.percentiles[:, 0], rtol=1e-5)
     assert (online.percentiles[5] < online.mean).all()
+
+
+def test_a_table_of_many_blocks_has_the_totals_of_the_file(
+    service: Service, quick_cars: Path, cars: pd.DataFrame
+) -> None:
+    many = pd.concat([cars] * 25, ignore_index=True)
+    offline = murho.load(quick_cars / "cars").aggregate(many, by="Origin")
+    plain, packed = io.BytesIO(), io.BytesIO()
+    many.to_csv(plain, index=False)
+    many.drop(columns="Miles_per_Gallon").to_parquet(packed)
+    bodies = [
+        (plain.getvalue(), {"content-type": "text/csv"}),
+        (gzip.compress(plain.getvalue()), {"content-type": "text/csv", "content-encoding": "gzip"}),
+        (packed.getvalue(), {"content-type": "application/vnd.apache.parquet"}),
+    ]
+    for body, headers in bodies:
+        online = httpx2.post(f"{service.address}/aggregate?by=Origin", content=body, headers=headers).json()
+        assert online["rows"] == offline.rows.tolist()
+        np.testing.assert_allclose(online["std"], np.asarray(offline.std), rtol=1e-6)
 
 
 def test_a_group_of_one_row_has_the_answer_for_that_row(service: Service, cars: pd.DataFrame) -> None:
