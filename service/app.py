@@ -39,14 +39,13 @@ from murho.service.protocols import v2_routes as v2
 from murho.service.security import Security
 from murho.service.settings import Settings, VersionPolicy
 from murho.service.telemetry.log import AccessLog, Tracing
-from murho.service.telemetry.metrics import ModelStatistics, Telemetry
+from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from starlette.types import ASGIApp
 
-    from murho.service.engine.jobs import ModelLike
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.watcher import CheckpointSource
@@ -80,7 +79,6 @@ def create_app(
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
-    statistics = ModelStatistics()
     scheduler = Scheduler(
         compute,
         settings.max_pending,
@@ -92,11 +90,7 @@ def create_app(
     registry = Registry(source.place)
     telemetry = Telemetry(scheduler, settings.metric_models, shared=worker is not None)
 
-    def noticed(model: ModelLike, jobs: int, rows: int, seconds: float) -> None:
-        telemetry.count_pass(jobs, seconds)
-        statistics.count_pass(model, rows, seconds)
-
-    scheduler.noticed = noticed
+    scheduler.noticed = telemetry.count_pass
     lifecycle = lifecycle or Lifecycle()
     loader = Loader(
         source,
@@ -113,7 +107,6 @@ def create_app(
         telemetry.refused.set(sum(not item.waiting for item in snapshot.refused))
         telemetry.listed.set(not snapshot.unreachable)
         telemetry.ready.set(bool(snapshot.models))
-        statistics.keep({(model.name, model.version) for model in snapshot.served})
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
 
@@ -130,7 +123,6 @@ def create_app(
         security=Security(settings, None if worker is None else worker.buckets),
         decoder=Decoder(settings),
         watcher=watcher,
-        statistics=statistics,
         spool_room=SpoolRoom(settings.spool_bytes),
         request_room=RequestRoom(settings.request_bytes),
         answer_room=AnswerRoom(settings.answer_bytes),

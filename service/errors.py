@@ -217,13 +217,11 @@ class BadInputError(InputError):
     Attributes:
         problems: The first problems, in the order of the request.
         total: Number of problems found, listed or not.
-        more: Whether the rest of the request wasn't looked at, so that there may be more.
     """
 
-    def __init__(self, problems: Iterable[Problem], total: int | None = None, *, more: bool = False) -> None:
+    def __init__(self, problems: Iterable[Problem], total: int | None = None) -> None:
         super().__init__(problems)
         self.total = len(self.problems) if total is None else total
-        self.more = more
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,12 +313,11 @@ def _http_problem(error: HTTPException) -> ProblemDetails:
 def _bad_input_detail(error: InputError) -> str:
     """Returns one sentence: the problem, or the number of problems if there are several."""
     total = error.total if isinstance(error, BadInputError) else len(error.problems)
-    least = "At least " if isinstance(error, BadInputError) and error.more else ""
     first = error.problems[0]
     if total == 1:
         return f"{first.pointer}: {first.message}" if first.pointer else first.message
     listed = "all are" if total == len(error.problems) else f"the first {len(error.problems)} are"
-    return f"{least}{total} things are wrong with the input; {listed} listed in errors."
+    return f"{total} things are wrong with the input; {listed} listed in errors."
 
 
 def problem_response(error: Exception, scope: Scope) -> Response:

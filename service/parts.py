@@ -15,7 +15,7 @@ from murho.service.predict.memory import AnswerRoom, RequestRoom
 from murho.service.predict.spool import SpoolRoom
 from murho.service.security import Caller, Security
 from murho.service.settings import Settings
-from murho.service.telemetry.metrics import ModelStatistics, Telemetry
+from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
     from murho.service.worker import Board
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]
 
 
+@dataclass(slots=True)
 class Lifecycle:
     """Counts the predictions in flight and refuses new ones at the end.
 
@@ -37,11 +38,10 @@ class Lifecycle:
         unfinished: Whether an abandoned computation still runs after the service has stopped.
     """
 
-    def __init__(self) -> None:
-        self.draining = False
-        self.closing = False
-        self.in_flight = 0
-        self.unfinished = False
+    draining: bool = False
+    closing: bool = False
+    in_flight: int = 0
+    unfinished: bool = False
 
     def require_not_draining(self) -> None:
         """Checks that the service isn't about to stop.
@@ -51,20 +51,6 @@ class Lifecycle:
         """
         if self.draining:
             raise NotReadyError("The service is shutting down.", retry_after=5)
-
-    def enter(self) -> None:
-        """Counts one prediction as in flight, until `leave`.
-
-        Raises:
-            NotReadyError: The service takes no new predictions.
-        """
-        if self.closing:
-            raise NotReadyError("The service is shutting down.", retry_after=5)
-        self.in_flight += 1
-
-    def leave(self) -> None:
-        """Counts one prediction as answered."""
-        self.in_flight -= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,6 @@ class Parts:
     security: Security
     decoder: Decoder
     watcher: Watcher
-    statistics: ModelStatistics
     spool_room: SpoolRoom
     request_room: RequestRoom
     answer_room: AnswerRoom

@@ -9,17 +9,14 @@ import difflib
 import json
 import os
 import re
-import sys
-import textwrap
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
@@ -29,17 +26,13 @@ from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
 __all__ = [
-    "EXAMPLE",
     "FILE_VARIABLE",
     "OF_OTHERS",
-    "PAGE",
     "Configuration",
     "Settings",
     "VersionPolicy",
-    "example",
     "read_configuration",
     "toml_value",
-    "with_listing",
 ]
 
 PREFIX = "MURHO_"
@@ -63,14 +56,6 @@ OF_KUBERNETES = re.compile(
 LINK = re.compile(r"(tcp|udp|sctp)://")
 SECRETS = frozenset({"api_keys"})
 MOST_FILE_BYTES = 2**20
-EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/settings.md")
-BEGIN, END = "<!-- settings -->", "<!-- end of settings -->"
-HEAD = """\
-# Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
-# An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
-# file. Relative paths begin where the service is started. `murho serve --show-settings` says what holds, and why.
-"""
-
 HOST_PATTERN = re.compile(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+")
 
@@ -516,48 +501,3 @@ def _closest(name: str, prefix: str) -> str:
     close = difflib.get_close_matches(name.lower().replace("-", "_"), Settings.model_fields, n=1)
     shown = close[0].upper() if prefix and close else "".join(close)
     return f"Did you mean {prefix}{shown}?" if close else "`murho serve --show-settings` lists all of them."
-
-
-def example() -> str:
-    """Returns the commented example of a configuration file."""
-    parts = [HEAD]
-    for name, setting in Settings.model_fields.items():
-        comment = textwrap.fill(_sentence(setting), 118, initial_indent="# ", subsequent_indent="# ")
-        value = "" if setting.default is None else f" {toml_value(setting.default)}"
-        parts.append(f"{comment}\n# {name} ={value}\n")
-    return "\n".join(parts)
-
-
-def listing() -> str:
-    """Returns the list of all settings, in Markdown."""
-    items = []
-    for name, setting in Settings.model_fields.items():
-        default = "" if setting.default in (None, ()) else f" (`{toml_value(setting.default)}`)"
-        text = f"- `{name}`{default}: {_sentence(setting)}"
-        items.append(textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False))
-    return "\n".join(items)
-
-
-def with_listing(page: str) -> str:
-    """Returns a page with the list between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{listing()}\n{END}{after}"
-
-
-def _sentence(field: FieldInfo) -> str:
-    """Returns the description, and the choices where there are some."""
-    text = " ".join((field.description or "").split())
-    choices = _choices(field.annotation)
-    return f"{text} One of {', '.join(choices)}." if choices else text
-
-
-def _choices(annotation: Any) -> list[str]:
-    return [str(choice) for choice in get_args(annotation)] if get_origin(annotation) is Literal else []
-
-
-if __name__ == "__main__":
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-    (root / EXAMPLE).parent.mkdir(exist_ok=True)
-    (root / EXAMPLE).write_text(example())
-    (root / PAGE).write_text(with_listing((root / PAGE).read_text()))

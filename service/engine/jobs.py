@@ -14,6 +14,7 @@ import numpy as np
 
 from murho.model.errors import MurhoError
 from murho.model.predictive.prediction import Question, arrays_of, in_one
+from murho.model.tables.columns import select_rows
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.errors import ComputationError, NotReadyError
 
@@ -195,8 +196,7 @@ def _compute(slices: Sequence[Slice]) -> list[Outcome]:
         questions.append(Question(slice(start, stop), part.job.options))
     predictions = model.predict_questions(columns, questions)
     finite = _finite(predictions)
-    told = [prediction.told if fine else None for prediction, fine in zip(predictions, finite, strict=True)]
-    unlike = _unlike(slices, columns, told)
+    unlike = _unlike(slices, columns, predictions, finite)
     return [
         _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
         for part, question, prediction, fine, values in zip(slices, questions, predictions, finite, unlike, strict=True)
@@ -216,7 +216,7 @@ def _columns(parts: Sequence[Slice]) -> Columns:
 
 
 def _unlike(
-    slices: Sequence[Slice], columns: Columns, told: Sequence[NDArray[np.bool_] | None]
+    slices: Sequence[Slice], columns: Columns, predictions: Sequence[AnyPrediction], finite: Sequence[bool]
 ) -> list[list[UnfamiliarValue]]:
     """Returns the values of each slice that are unlike the training rows, with rows counted within its job.
 
@@ -225,23 +225,25 @@ def _unlike(
     Args:
         slices: The rows of the pass.
         columns: All their cells.
-        told: Which rows of each slice have any such value.
+        predictions: Tell which rows have any such value.
+        finite: Whether each prediction is.
     """
-    found: list[list[UnfamiliarValue]] = [[] for _ in slices]
-    rooms = [part.job.max_outside - len(part.job.outside) for part in slices]
-    cells: list[tuple[int, int, int]] = []
+    found: list[list[UnfamiliarValue]] = []
+    cells: list[tuple[int, list[UnfamiliarValue], int, int]] = []
     start = 0
-    for place, (part, rows, room) in enumerate(zip(slices, told, rooms, strict=True)):
-        if rows is not None:
-            cells += [(start + row, place, part.start + row) for row in rows.nonzero()[0][:room].tolist()]
+    for part, prediction, fine in zip(slices, predictions, finite, strict=True):
+        found.append([])
+        room = part.job.max_outside - len(part.job.outside)
+        if fine and prediction.told is not None:
+            told = prediction.told.nonzero()[0][:room].tolist()
+            cells += [(start + row, found[-1], part.start + row, room) for row in told]
         start += part.rows
     if cells:
-        numbers = [number for number, _, _ in cells]
-        those = {name: column[numbers] for name, column in columns.items()}
-        for value in slices[0].job.model.input_warnings(those):
-            _, place, row = cells[value.row]
-            if len(found[place]) < rooms[place]:
-                found[place].append(UnfamiliarValue(row, value.feature, value.message))
+        numbers = np.array([number for number, *_ in cells])
+        for value in slices[0].job.model.input_warnings(select_rows(columns, numbers)):
+            _, listed, row, room = cells[value.row]
+            if len(listed) < room:
+                listed.append(UnfamiliarValue(row, value.feature, value.message))
     return found
 
 
@@ -272,10 +274,7 @@ def _finite(predictions: Sequence[AnyPrediction]) -> list[bool]:
     """Returns whether all numbers of each prediction of a pass are finite; they share arrays, searched once."""
     arrays = [array for prediction in predictions for array in arrays_of(prediction)]
     owners = [array.base if isinstance(array.base, np.ndarray) else array for array in arrays]
-    for owner in dict(zip(map(id, owners), owners, strict=True)).values():
-        if not np.isfinite(owner).all():
-            break
-    else:
+    if all(np.isfinite(owner).all() for owner in {id(owner): owner for owner in owners}.values()):
         return [True] * len(predictions)
     return [all(np.isfinite(array).all() for array in arrays_of(prediction)) for prediction in predictions]
 

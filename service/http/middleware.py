@@ -70,7 +70,6 @@ PAUSE_SECONDS = 0.004
 
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
-GIVEN = frozenset({b"x-request-id", b"traceparent", b"tracestate"})
 SERVER_TIMING = "queue;dur={queue_ms}, compute;dur={compute_ms}, total;dur={total:.2f}"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 # Machines request these every few seconds: one log line each would bury the rest.
@@ -117,32 +116,33 @@ class RequestLog:
             await self.app(scope, receive, send)
             return
         begin, since = time.perf_counter(), time.time_ns()
-        given = {name: value.decode("latin-1") for name, value in scope["headers"] if name in GIVEN}
-        request_id = given.get(b"x-request-id", "")
+        # Of several headers with one name, the last counts.
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        request_id = headers.get("x-request-id", "")
         if not PLAIN_ID.fullmatch(request_id):
             request_id = f"{self._prefix}{next(self._numbers):012x}"
         REQUEST_ID.set(request_id)
         state = scope.setdefault("state", {})
-        state["request_id"] = request_id
-        traceparent = given.get(b"traceparent", "")
+        state["request_id"], state["headers"] = request_id, headers
+        traceparent = headers.get("traceparent", "")
         status, span = 0, None
 
         async def send_with_id(message: Message) -> None:
             nonlocal status, span, traceparent
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                sent = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 if self.tracing is not None:
-                    trace = {"traceparent": traceparent, "tracestate": given.get(b"tracestate", "")}
+                    trace = {"traceparent": traceparent, "tracestate": headers.get("tracestate", "")}
                     span = self.tracing.begin(scope["method"], _route_of(scope), trace, since)
                 if span is not None and self.tracing is not None:
                     traceparent = self.tracing.traceparent(span)
                 if TRACEPARENT.fullmatch(traceparent):
-                    headers.append((b"traceparent", traceparent.encode()))
+                    sent.append((b"traceparent", traceparent.encode()))
                 if (facts := state.get("facts")) is not None:
                     total = 1000.0 * (time.perf_counter() - begin)
-                    headers.append((b"server-timing", SERVER_TIMING.format(total=total, **facts).encode()))
-                message["headers"] = headers
+                    sent.append((b"server-timing", SERVER_TIMING.format(total=total, **facts).encode()))
+                message["headers"] = sent
             await send(message)
 
         try:
@@ -314,26 +314,21 @@ class FrontDoor:
             MisdirectedError: The request is to a name that isn't this service's.
             ForeignPageError: A page of another site wants to change something.
         """
-        said: dict[bytes, bytes] = {}
-        cookies = False
+        said: dict[str, str] = scope["state"]["headers"]
         for name, value in scope["headers"]:
-            if name in PARSED:
-                if len(value) > MOST_PARSED_BYTES:
-                    raise HeadersTooLargeError(
-                        f"The header {name.decode()} has {len(value)} bytes; this service reads at most "
-                        f"{MOST_PARSED_BYTES}."
-                    )
-                said[name] = value
-            elif name == b"cookie":
-                cookies = True
-        if cookies:
+            if len(value) > MOST_PARSED_BYTES and name in PARSED:
+                raise HeadersTooLargeError(
+                    f"The header {name.decode()} has {len(value)} bytes; this service reads at most "
+                    f"{MOST_PARSED_BYTES}."
+                )
+        if "cookie" in said:
             scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
         if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
             raise TargetTooLongError(f"The query has more than {MOST_PARAMETERS} parameters.")
-        host = said.get(b"host", b"").decode("latin-1")
+        host = said.get("host", "")
         server = _address((scope.get("server") or ("",))[0])
         checked = self._hosts or (self._guess and server is not None and server.is_loopback)
-        if checked and b"host" in said and not self._is_own(_name(host), server):  # browsers never leave it out
+        if checked and "host" in said and not self._is_own(_name(host), server):  # browsers never leave it out
             raise MisdirectedError(
                 f"This service isn't known as {host[:80]!r}. It answers to localhost, to its address and to the names "
                 "in its setting hosts (MURHO_HOSTS)."
@@ -353,13 +348,13 @@ class FrontDoor:
             return True
         return any(fnmatchcase(name, host) for host in self._hosts)
 
-    def _is_foreign(self, said: dict[bytes, bytes], host: str) -> bool:
+    def _is_foreign(self, said: dict[str, str], host: str) -> bool:
         """Returns whether a page of another origin sent a request; other clients say nothing of origins."""
-        origin = said.get(b"origin", b"").decode("latin-1")
+        origin = said.get("origin", "")
         if origin in self._origins or (origin and "*" in self._origins):
             return False
-        if site := said.get(b"sec-fetch-site"):  # the browser compared, whatever a proxy has made of Host
-            return site not in {b"same-origin", b"none"}
+        if site := said.get("sec-fetch-site"):  # the browser compared, whatever a proxy has made of Host
+            return site not in {"same-origin", "none"}
         scheme, _, authority = origin.partition("://")
         own = host.lower().removesuffix(":443" if scheme == "https" else ":80")
         return bool(origin) and authority != own and authority not in self._hosts

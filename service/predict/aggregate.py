@@ -18,7 +18,7 @@ from murho.model.errors import OptionError, Problem
 from murho.service.engine.jobs import Timing
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import InputWarning, ModelName
+from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.formats import Coding, reader_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.options import PredictRequest
@@ -100,8 +100,8 @@ async def _answer(call: InFlight) -> Response:
     with Spool(parts.spool_room) as spool:
         await call.body(spool)
         async with plain_body(call, spool, coding.encoding) as body:
-            read = partial(reader.read, body.view(), call.query, schema, parts.settings, AggregateRequest)
-            return await _added_up(call, await parts.decoder.in_thread(read))
+            terms = Terms(call.query, schema, parts.settings, AggregateRequest)
+            return await _added_up(call, await parts.decoder.in_thread(partial(reader.read, body.view(), terms)))
 
 
 DOOR = Door(
@@ -177,7 +177,7 @@ async def _added_up(call: InFlight, asked: AskedInBlocks) -> Response:
 async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest) -> dict[str, Any]:
     from murho.model.predictive.totals import labels_of
 
-    in_thread, model, telemetry = call.parts.decoder.in_thread, call.model, call.parts.telemetry
+    in_thread, model = call.parts.decoder.in_thread, call.model
     totals = await in_thread(partial(_totals, model.schema, asked, own))
     call.admit(asked.rows, totals.asked, own.timeout)
     timing, done = Timing(), 0
@@ -207,7 +207,7 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest)
             part = replace(block, columns=columns, count=min(totals.rows_at_a_time, block.count - start))
             found = await predicted(part, totals.asked)
             await in_thread(partial(add, found.prediction, part))
-            telemetry.record_rows(model.name, model.version, part.count, found.prediction)
+            call.parts.telemetry.record_rows(model.name, model.version, found.prediction)
             done += part.count
             last = part
     alone = None
@@ -216,7 +216,6 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest)
         few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
         alone = (await predicted(few, options)).prediction
     call.answered(done, asked.options, timing)
-    telemetry.record_timing(model.name, model.version, timing, warned=False)
     answered = await in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
     return {

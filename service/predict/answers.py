@@ -50,6 +50,7 @@ __all__ = [
     "Codec",
     "Encoded",
     "PredictResponse",
+    "Terms",
     "answer_columns",
     "answer_facts",
     "answer_values",
@@ -67,6 +68,23 @@ JOIN_BYTES = 2**18
 """Of a piece of a document, at least, but for the last one."""
 MOST_CLASS_VALUES = 100_000_000
 """Of one answer: as many as a million rows with a hundred percentiles of a number have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a body is read.
+
+    Attributes:
+        query: The query parameters.
+        schema: The features and the target of the model.
+        settings: The limits.
+        kind: The options that there are.
+    """
+
+    query: Mapping[str, str]
+    schema: Schema
+    settings: Settings
+    kind: type[PredictRequest] = PredictRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +112,7 @@ class Answered:
         asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
+        values: About how many values it has (`answer_values`).
     """
 
     model: tuple[str, str]
@@ -101,16 +120,12 @@ class Answered:
     asked: Asked
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
+    values: int
 
     @property
     def options(self) -> PredictOptions:
         """The options of the request."""
         return self.asked.options
-
-    @property
-    def values(self) -> int:
-        """About how many values it has."""
-        return answer_values(len(self.prediction), self.asked.options, self.prediction.classes)
 
 
 class Encoded(NamedTuple):
@@ -128,33 +143,25 @@ class Codec(ABC):
         media_type: Of the answers, and the first of those that are read.
         aliases: Other media types that are read, in lower case.
         unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
+        in_blocks: Whether bodies are read, and answers written, a block of rows at a time.
     """
 
     media_type: ClassVar[str]
     aliases: ClassVar[frozenset[str]] = frozenset()
     unpacks = False
+    in_blocks = False
 
     def reads(self, media_type: str) -> bool:
         """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
         return media_type == self.media_type or media_type in self.aliases
 
     @abstractmethod
-    def decode(
-        self,
-        body: bytes,
-        query: Mapping[str, str],
-        schema: Schema,
-        settings: Settings,
-        kind: type[PredictRequest] = PredictRequest,
-    ) -> Asked:
+    def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the rows and the options of a request.
 
         Args:
             body: The whole body, not compressed.
-            query: The query parameters.
-            schema: The features of the model.
-            settings: The limits.
-            kind: The options that there are.
+            terms: How it is read.
 
         Raises:
             BadInputError: A row or an option can't be used; every problem has its pointer.

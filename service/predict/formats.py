@@ -21,14 +21,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
-from murho.service.predict.answers import require_place
+from murho.service.predict.answers import Terms, require_place
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.spool import decompressed, is_plain
-from murho.service.tables.arrow_tables import ArrowCodec
+from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
 from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
-from murho.service.tables.parquet_tables import ParquetCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -160,14 +159,14 @@ class Decoder:
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        reader, query, settings, most = coding.reader, coding.query, self._settings, self._settings.max_body_bytes
+        reader, terms = coding.reader, Terms(coding.query, schema, self._settings, kind)
         if is_plain(coding.encoding) and len(body) <= SMALL_BODY_BYTES and not reader.unpacks:
-            asked = reader.decode(body, query, schema, settings, kind)
+            asked = reader.decode(body, terms)
         else:
             asked = await self.in_thread(
-                lambda: reader.decode(decompressed(body, coding.encoding, most), query, schema, settings, kind)
+                lambda: reader.decode(decompressed(body, coding.encoding, self._settings.max_body_bytes), terms)
             )
-        require_place(asked.inputs.count, asked.options, schema, settings)
+        require_place(asked.inputs.count, asked.options, schema, self._settings)
         return asked
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:

@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from murho.model.errors import MurhoError, Problem
 from murho.service.engine.jobs import Job, RowsNotFiniteError
 from murho.service.engine.scheduler import PASS_SECONDS
-from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
+from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, Share
 from murho.service.predict.spool import WRITTEN_BYTES
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from murho.service.predict.rows import Inputs
     from murho.service.predict.spool import Spool
     from murho.service.security import Caller
-    from murho.service.settings import Settings
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "headers_of", "read_body", "wanted_within"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body", "wanted_within"]
 
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
@@ -71,7 +70,7 @@ class InFlight:
         self.model = (
             snapshot.find_default(parts.settings.default_model) if name is None else snapshot.find(name, version)
         )
-        self.headers = headers_of(scope)
+        self.headers: Mapping[str, str] = scope["state"]["headers"]
         self.query: Mapping[str, str] = QueryParams(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
         self._caller: Caller = scope["state"]["caller"]
@@ -81,18 +80,21 @@ class InFlight:
         self._share, self._answer_bytes = Share(parts.request_room), 0
 
     def __enter__(self) -> Self:
-        self.parts.lifecycle.enter()
+        if self.parts.lifecycle.closing:
+            raise NotReadyError("The service is shutting down.", retry_after=5)
+        self.parts.lifecycle.in_flight += 1
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self.parts.lifecycle.leave()
+        self.parts.lifecycle.in_flight -= 1
         if self._admitted is not None:
             self.parts.scheduler.end(self._admitted)
         if self._share.size:
             self._share.resize(0)
         self.parts.answer_room.taken -= self._answer_bytes
         if isinstance(error, MurhoError):
-            self.parts.statistics.failed(self.model, self.parts.scheduler.clock() - self._begin)
+            seconds = self.parts.scheduler.clock() - self._begin
+            self.parts.telemetry.record_failure(self.model.name, self.model.version, seconds)
 
     async def body(self, spool: Spool | None = None) -> bytes:
         """Returns the body as it was sent; with a spool, all of it is there instead.
@@ -104,8 +106,8 @@ class InFlight:
         """
         self.parts.scheduler.admission.require_room()  # what is refused costs next to nothing: it is not even read
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
-        settings = self.parts.settings
-        body = await read_body(self._receive, self.headers, settings, self._share, spool, arrived=arrived)
+        seconds, most = self.parts.settings.request_timeout, self.parts.settings.max_body_bytes
+        body = await read_body(self._receive, self.headers, seconds, most, self._share, spool, arrived=arrived)
         if len(body) > SMALL_BYTES:
             self.charge(len(body) / BYTES_PER_ROW_DRAW)
         return body
@@ -123,12 +125,19 @@ class InFlight:
         """
         model, inputs, options = self.model, asked.inputs, asked.options
         cost = self.admit(inputs.count, options, asked.request.timeout)
-        await self._take_memory(inputs, VALUE_BYTES * answer_values(inputs.count, options, model.schema.target.classes))
+        # Rows take memory in place of the body that they were in, and so does their answer.
+        rows = 8 * inputs.count * len(inputs.columns)
+        values = answer_values(inputs.count, options, model.schema.target.classes)
+        if rows > SMALL_BYTES or self._share.size:
+            self._share.resize(rows if rows > SMALL_BYTES else 0)
+        if (size := VALUE_BYTES * values) > SMALL_BYTES:
+            await self.parts.answer_room.take(size, self._deadline - self.parts.scheduler.clock())
+            self._answer_bytes = size
         answer = await self.compute(inputs, options, cost)
-        self.parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
-        self.answered(inputs.count, options, answer.timing)
-        warnings = warnings_of(answer.outside, asked)
-        return Answered((model.name, model.version), model.schema.target.name, asked, answer.prediction, warnings)
+        self.parts.telemetry.record_rows(model.name, model.version, answer.prediction, noise=options.noise)
+        self.answered(inputs.count, options, answer.timing, warned=bool(answer.outside))
+        names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
+        return Answered(names, model.schema.target.name, asked, answer.prediction, warnings, values)
 
     def admit(self, rows: int, options: PredictOptions, timeout: float | None) -> float:
         """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.
@@ -157,20 +166,6 @@ class InFlight:
         """
         self.parts.security.admit(self._caller, cost - self._charged, requests=0)
         self._charged = max(cost, self._charged)
-
-    async def _take_memory(self, inputs: Inputs, answer: int) -> None:
-        """Takes memory for rows, in place of the body that they were in, and bytes for their answer.
-
-        Raises:
-            QueueFullError: There is none for the rows.
-            DeadlineError: There was none for the answer in time.
-        """
-        rows = 8 * inputs.count * len(inputs.columns)
-        if rows > SMALL_BYTES or self._share.size:
-            self._share.resize(rows if rows > SMALL_BYTES else 0)
-        if answer > SMALL_BYTES:
-            await self.parts.answer_room.take(answer, self._deadline - self.parts.scheduler.clock())
-            self._answer_bytes = answer
 
     async def compute(
         self,
@@ -219,13 +214,14 @@ class InFlight:
         if self._admitted is not None:
             self.parts.scheduler.admission.done(self._admitted, cost)
 
-    def answered(self, rows: int, options: PredictOptions, timing: Timing) -> None:
+    def answered(self, rows: int, options: PredictOptions, timing: Timing, *, warned: bool = False) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
-        self.parts.statistics.answered(self.model, rows, timing, self.parts.scheduler.clock() - self._begin)
+        name, version, seconds = self.model.name, self.model.version, self.parts.scheduler.clock() - self._begin
+        self.parts.telemetry.record_answer(name, version, rows, timing, seconds, warned=warned)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,
-            "model": self.model.name,
-            "version": self.model.version,
+            "model": name,
+            "version": version,
             "rows": rows,
             "samples": options.samples,
             "queue_ms": round(1000 * timing.queue, 2),
@@ -233,15 +229,11 @@ class InFlight:
         }
 
 
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Returns the headers by name in lower case; of several with one name, the last."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
 async def read_body(
     receive: Receive,
     headers: Mapping[str, str],
-    settings: Settings,
+    seconds: float,
+    most: int,
     share: Share,
     spool: Spool | None = None,
     *,
@@ -252,7 +244,8 @@ async def read_body(
     Args:
         receive: The next message of the client.
         headers: The request's headers.
-        settings: The most seconds that the body may take, and the most bytes.
+        seconds: The most seconds that the body may take.
+        most: The most bytes.
         share: Takes memory for it as it arrives; a small one that is there already needs none.
         spool: Gets it; None: it is returned.
         arrived: Whether all of it is there already, so that no timer is needed.
@@ -263,11 +256,10 @@ async def read_body(
         ClientGoneError: The client closed the connection before the end.
         QueueFullError: There is no memory for it.
     """
-    seconds, most = settings.request_timeout, settings.max_body_bytes
     announced = headers.get("content-length", "")
-    too_large = TooLargeError(f"The body is larger than {most} bytes, the most that this service takes. Send parts.")
+    too_large = f"The body is larger than {most} bytes, the most that this service takes. Send parts."
     if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
-        raise too_large
+        raise TooLargeError(too_large)
     waiting, size, last = bytearray(), 0, False
     try:
         async with nullcontext() if arrived else asyncio.timeout(seconds):
@@ -278,7 +270,7 @@ async def read_body(
                 part, last = message.get("body", b""), not message.get("more_body", False)
                 size += len(part)
                 if size > most:
-                    raise too_large
+                    raise TooLargeError(too_large)
                 if last and size == len(part) <= SMALL_BYTES and spool is None:
                     return bytes(part)
                 share.resize(len(waiting) + len(part))

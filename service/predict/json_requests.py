@@ -24,13 +24,13 @@ from murho.service.predict.problems import JSON_NAMES, foreign_form, refuse_unkn
 from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered
+    from murho.service.predict.answers import Answered, Terms
     from murho.service.settings import Settings
 
 __all__ = ["JSONCodec", "load_json"]
@@ -121,25 +121,20 @@ class JSONCodec(Codec):
             media_type.startswith("application/") and media_type.endswith("+json")
         )
 
-    def decode(
-        self,
-        body: bytes,
-        query: Mapping[str, str],
-        schema: Schema,
-        settings: Settings,
-        kind: type[PredictRequest] = PredictRequest,
-    ) -> Asked:
+    def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the rows and the options of a document; see `Codec.decode`."""
-        if query:
-            refuse_unknown(list(query), "With a JSON body, options are keys of the document, not query parameters.")
+        schema, settings = terms.schema, terms.settings
+        if terms.query:
+            advice = "With a JSON body, options are keys of the document, not query parameters."
+            refuse_unknown(list(terms.query), advice)
         documents = self._documents.get(id(schema))
         if documents is None:
             if len(self._documents) >= MOST_KEPT:
                 self._documents.clear()
             documents = self._documents[id(schema)] = _Documents(schema)
-        if kind is PredictRequest and (asked := documents.read(body, settings)) is not None:
+        if terms.kind is PredictRequest and (asked := documents.read(body, settings)) is not None:
             return asked
-        request = check_options(load_json(body, settings.max_json_bytes), kind, rows=True)
+        request = check_options(load_json(body, settings.max_json_bytes), terms.kind, rows=True)
         options = predict_options(request, settings, schema.target)
         return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 

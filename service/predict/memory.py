@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ QUIET_LOOKS = 5
 QUIET_SHARE = 16
 
 
+@dataclass(slots=True)
 class RequestRoom:
     """How many bytes the bodies of all requests, and the rows that were read from them, may take together.
 
@@ -44,22 +46,21 @@ class RequestRoom:
         taken: Bytes now.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most, self.taken = most, 0
+    most: int
+    taken: int = 0
 
 
+@dataclass(slots=True)
 class Share:
     """What one request takes of a room.
 
     Attributes:
+        room: The room.
         size: Bytes.
     """
 
-    __slots__ = ("_room", "size")
-
-    def __init__(self, room: RequestRoom) -> None:
-        self._room = room
-        self.size = 0
+    room: RequestRoom
+    size: int = 0
 
     def resize(self, size: int) -> None:
         """Takes so many bytes from now on.
@@ -67,7 +68,7 @@ class Share:
         Raises:
             QueueFullError: There is no room; it has what it had. What is alone has room.
         """
-        room, more = self._room, size - self.size
+        room, more = self.room, size - self.size
         most = room.most if size <= SMALL_BYTES else LARGE_SHARE * room.most
         if more > 0 and room.taken + more > most and room.taken > self.size:
             raise QueueFullError(

@@ -199,4 +199,4 @@ def wrong(place: tuple[str | int, ...], message: str) -> BadInputError:
 def moved(error: BadInputError, move: Callable[[str], str]) -> BadInputError:
     """Returns an error with other pointers."""
     problems = (Problem(move(item.pointer), item.message) for item in error.problems)
-    return BadInputError(problems, error.total, more=error.more)
+    return BadInputError(problems, error.total)

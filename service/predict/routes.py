@@ -111,7 +111,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     parts, headers = call.parts, call.headers
     reader, writer = codecs(headers)
     coding = Coding(reader, headers.get("content-encoding", ""), call.query)
-    if may_be_large(coding, writer, headers):
+    if reader.in_blocks and writer.in_blocks and may_be_large(coding, headers):
         with Spool(parts.spool_room) as spool:
             await call.body(spool)
             response = await answer_in_blocks(call, spool, coding, writer)

@@ -298,26 +298,26 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
 
 def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
     """Returns the canonical column `[B]` of cells whose types are right, and the rows whose content is wrong."""
+    broken: set[Any] = set()
     if feature.kind is FeatureKind.CATEGORICAL:
-        names = {cell: feature.category(cell) for cell in set(cells)}
+        names: dict[Any, str | None] = {None: None}
+        for cell in set(cells) - {None}:
+            name = names[cell] = feature.category(cell)
+            # Too long, or a word for a missing cell, such as "NA".
+            long = isinstance(cell, str) and 4 * len(cell) > LONGEST_TEXT < len(cell.encode())
+            if long or (name is None and not feature.accepts_missing):
+                broken.add(cell)
         column = np.empty(len(cells), dtype=object)
         column[:] = list(map(names.get, cells))
-        broken: set[Any] = {
-            cell for cell in names if isinstance(cell, str) and 4 * len(cell) > LONGEST_TEXT < len(cell.encode())
-        }
-        if not feature.accepts_missing:  # a word for a missing cell, such as "NA"
-            broken |= {cell for cell, name in names.items() if name is None and cell is not None}
     elif feature.kind is FeatureKind.DATE or (feature.reading is not None and str in set(map(type, cells))):
         parse = parse_date if feature.reading is None else feature.reading.parse
-        values = {cell: _read(parse, cell) for cell in set(cells)}
+        values: dict[Any, float | None] = {None: None}
+        for cell in set(cells) - {None}:
+            value = values[cell] = _read(parse, cell)
+            # A word for a missing cell, such as "n/a", is NaN.
+            if value is None or (math.isnan(value) and isinstance(cell, str) and not feature.accepts_missing):
+                broken.add(cell)
         column = np.array(list(map(values.get, cells)), dtype=np.float64)  # None becomes NaN
-        broken = {cell for cell, value in values.items() if value is None and cell is not None}
-        if not feature.accepts_missing:  # a word for a missing cell, such as "n/a"
-            broken |= {
-                cell
-                for cell, value in values.items()
-                if isinstance(cell, str) and value is not None and math.isnan(value)
-            }
     else:
         # NumPy reads None as NaN. The JSON parser has refused NaN, Infinity and numbers that float64 can't hold.
         return feature.without_codes(np.array(cells, dtype=np.float64)), ()
@@ -325,10 +325,10 @@ def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Seq
 
 
 def _read(parse: Callable[[str], float], cell: Any) -> float | None:
-    """Returns the value of a cell; NaN for a word for a missing one, None for one that is missing or can't be read."""
+    """Returns the value of a cell; NaN for a word for a missing one, None for one that can't be read."""
     if isinstance(cell, str):
         return _parsed(parse, cell) if len(cell) <= MAX_DATE_LENGTH else None
-    return None if cell is None else float(cell)
+    return float(cell)
 
 
 @lru_cache(4096)  # the same dates come again and again

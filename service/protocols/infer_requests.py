@@ -30,13 +30,13 @@ from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HE
 from murho.service.tables.blocks import check_names, number_column, number_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import Schema, Target
-    from murho.service.predict.answers import Answered, Encoded
+    from murho.service.predict.answers import Answered, Encoded, Terms
     from murho.service.protocols.infer_answers import Output
     from murho.service.settings import Settings
 
@@ -192,15 +192,9 @@ class InferCodec(Codec):
     def __init__(self, length: str | None = None) -> None:
         self._length = length
 
-    def decode(
-        self,
-        body: bytes,
-        query: Mapping[str, str],  # noqa: ARG002 - the protocol has none
-        schema: Schema,
-        settings: Settings,
-        kind: type[PredictRequest] = PredictRequest,  # noqa: ARG002
-    ) -> InferAsked:
+    def decode(self, body: bytes, terms: Terms) -> InferAsked:
         """Returns the rows, the options and the wanted outputs of a request; see `Codec.decode`."""
+        schema, settings = terms.schema, terms.settings
         size = len(body) if self._length is None else _header_length(self._length, len(body))
         if size or not body:
             document = load_json(body[:size], settings.max_json_bytes, nan=True)

@@ -19,7 +19,7 @@ from murho.service.parts import JSONBytes, PartsDependency
 from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
 from murho.service.predict.formats import CODECS, reader_of, writer_of
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import PredictRequest, options_of
+from murho.service.predict.options import options_of
 from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
 from murho.service.predict.routes import Door, answer
 from murho.service.predict.rows import Inputs, parse_inputs
@@ -27,9 +27,7 @@ from murho.service.predict.rows import Inputs, parse_inputs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered
-    from murho.service.settings import Settings
+    from murho.service.predict.answers import Answered, Terms
 
 __all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse", "router"]
 
@@ -82,16 +80,10 @@ class ScoringCodec(Codec):
 
     media_type = "application/json"
 
-    def decode(
-        self,
-        body: bytes,
-        query: "Mapping[str, str]",
-        schema: "Schema",
-        settings: "Settings",
-        kind: type[PredictRequest] = PredictRequest,
-    ) -> Asked:
+    def decode(self, body: bytes, terms: "Terms") -> Asked:
         """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
-        refuse_unknown(list(query), "With a JSON body, options are in its params, not query parameters.")
+        schema, settings = terms.schema, terms.settings
+        refuse_unknown(list(terms.query), "With a JSON body, options are in its params, not query parameters.")
         request = parsed(ScoringRequest, load_json(body, settings.max_json_bytes, nan=True))
         given = [key for key in ROWS if key in request.model_fields_set]
         if len(given) != 1:
@@ -99,7 +91,7 @@ class ScoringCodec(Codec):
             raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
         rows: Any = getattr(request, given[0])
         try:
-            options, said = options_of(request.params or {}, settings, schema.target, kind)
+            options, said = options_of(request.params or {}, settings, schema.target, terms.kind)
         except BadInputError as error:
             raise moved(error, "/params{}".format) from None
         if request.dataframe_split is not None:

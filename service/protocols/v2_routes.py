@@ -11,21 +11,20 @@ from fastapi import APIRouter, Request, Response
 from murho.model.tables.schema import FeatureKind
 from murho.service.models.loader import Change
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
-from murho.service.predict.in_flight import headers_of, read_body
+from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import SMALL_BYTES, Share
 from murho.service.predict.problems import Strict, parsed
 from murho.service.predict.routes import Door, answer
 from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, InferResponse, outputs_of
 from murho.service.protocols.infer_requests import MATRIX, InferCodec, InferRequest, takes_matrix
-from murho.service.telemetry.metrics import Sum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Snapshot
-    from murho.service.telemetry.metrics import ModelStatistics
+    from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [
     "INFER",
@@ -92,7 +91,7 @@ async def _all_statistics(parts: PartsDependency) -> JSONBytes:
     """Says what each served version has done since it was loaded."""
     snapshot = parts.registry.snapshot
     snapshot.require_models()
-    return JSONBytes(statistics_document(snapshot.served, parts.statistics))
+    return JSONBytes(statistics_document(snapshot.served, parts.telemetry))
 
 
 @router.get(MODEL, summary="The inputs and outputs of a model", name="v2_model")
@@ -126,7 +125,7 @@ async def _statistics(name: str, parts: PartsDependency, version: str | None = N
     snapshot = parts.registry.snapshot
     model = snapshot.find(name, version)
     models = [model] if version is not None else list(snapshot.models[name].versions.values())
-    return JSONBytes(statistics_document(models, parts.statistics))
+    return JSONBytes(statistics_document(models, parts.telemetry))
 
 
 @router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
@@ -157,10 +156,10 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
 
 async def _body(request: Request, parts: Parts, kind: type[Document]) -> Document:
     """Returns the document in a body, which may be empty."""
-    headers, share = headers_of(request.scope), Share(parts.request_room)
-    small = parts.settings.model_copy(update={"max_body_bytes": min(SMALL_BYTES, parts.settings.max_body_bytes)})
+    headers, settings, share = request.scope["state"]["headers"], parts.settings, Share(parts.request_room)
+    most = min(SMALL_BYTES, settings.max_body_bytes)
     try:
-        body = await read_body(request.receive, headers, small, share)
+        body = await read_body(request.receive, headers, settings.request_timeout, most, share)
     finally:
         share.resize(0)
     return parsed(kind, load_json(body, SMALL_BYTES) if body.strip() else {})
@@ -277,39 +276,39 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
     return [dict(zip(("name", "version", "state", "reason"), each, strict=True)) for each in found]
 
 
-def statistics_document(models: Sequence[ModelLike], statistics: ModelStatistics) -> dict[str, Any]:
+def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> dict[str, Any]:
     """Returns what some versions have done since they were loaded, whatever the protocol they were asked by.
 
     Decoding and encoding aren't measured, and there is no cache: their counts are 0. `batch_size` is rounded up to a
     power of two.
     """
-    return {"model_stats": [_statistics_of(model, statistics) for model in models]}
+    return {"model_stats": [_statistics_of(model, telemetry) for model in models]}
 
 
-def _statistics_of(model: ModelLike, statistics: ModelStatistics) -> dict[str, Any]:
-    totals, nothing = statistics.of(model), _sum(Sum())
+def _statistics_of(model: ModelLike, telemetry: Telemetry) -> dict[str, Any]:
+    totals, nothing = telemetry.totals_of(model.name, model.version), _sum(0, 0.0)
     batches = sorted(totals.batches.copy().items())
     return {
         "name": model.name,
         "version": model.version,
         "last_inference": int(MILLISECONDS * totals.last),
         "inference_count": totals.rows,
-        "execution_count": sum(batch.count for _, batch in batches),
+        "execution_count": sum(count for _, (count, _) in batches),
         "inference_stats": {
-            "success": _sum(totals.success),
-            "fail": _sum(totals.fail),
-            "queue": _sum(totals.queue),
-            "compute_infer": _sum(totals.compute),
+            "success": _sum(totals.answered, totals.seconds),
+            "fail": _sum(totals.failed, totals.failed_seconds),
+            "queue": _sum(totals.answered, totals.queue),
+            "compute_infer": _sum(totals.answered, totals.compute),
             **dict.fromkeys(("compute_input", "compute_output", "cache_hit", "cache_miss"), nothing),
         },
         "response_stats": {},
         "batch_stats": [
-            {"batch_size": size, "compute_input": nothing, "compute_infer": _sum(batch), "compute_output": nothing}
+            {"batch_size": size, "compute_input": nothing, "compute_infer": _sum(*batch), "compute_output": nothing}
             for size, batch in batches
         ],
         "memory_usage": [],
     }
 
 
-def _sum(total: Sum) -> dict[str, int]:
-    return {"count": total.count, "ns": int(NANOSECONDS * total.seconds)}
+def _sum(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": int(NANOSECONDS * seconds)}

@@ -1,39 +1,63 @@
-"""Arrow streams, a block of rows at a time, whatever the sizes of their batches.
+"""Arrow streams, a block of rows at a time, whatever the sizes of their batches; and Parquet files, which become such.
 
 Batches that aren't compressed are read where they lie: of a batch with all rows of a file, only the rows of a block are
 touched at a time. A compressed batch is in memory as a whole. What a stream unpacks to is known before it is read, and
-what its dictionaries and views write out before it is written.
+what its dictionaries and views write out before it is written. Parquet files are unpacked to a stream in a process of
+their own (`parquet_worker` is its program).
 """
 
 from __future__ import annotations
 
 import io
+import json
+import os
+import signal
 import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet
 
+from murho.model.errors import TableError
 from murho.model.predictive.answer_columns import table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import float_array, holds_cells, holds_text, integers, number_array, text_array
+from murho.service.errors import TooLargeError
 from murho.service.predict.answers import answer_facts
 from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.rows import check_rows
-from murho.service.tables.blocks import BlockCodec, block_rows, check_memory, check_names, check_work, inputs_of_tables
+from murho.service.tables import parquet_worker
+from murho.service.tables.blocks import (
+    HELD,
+    WORK,
+    BlockCodec,
+    TableCodec,
+    block_rows,
+    check_names,
+    check_size,
+    inputs_of_tables,
+    most_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import IO
 
     from numpy.typing import NDArray
 
     from murho.model.predictive.answer_columns import Column
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered
+    from murho.service.predict.answers import Answered, Terms
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
@@ -41,6 +65,8 @@ __all__ = [
     "FACTS",
     "TEXT_BYTES",
     "ArrowCodec",
+    "ParquetCodec",
+    "ParquetProcess",
     "StreamSize",
     "arrow_table",
     "stream_rows",
@@ -61,9 +87,9 @@ class ArrowCodec(BlockCodec):
     media_type = "application/vnd.apache.arrow.stream"
     whole = "a whole Arrow stream"
 
-    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
         """Returns the rows; see `TableCodec.rows`."""
-        return stream_rows(body, schema, settings)
+        return stream_rows(body, terms)
 
     def encode_block(self, answered: Answered, *, first: bool) -> bytes:  # noqa: ARG002 - all blocks are alike
         """Returns one record batch."""
@@ -108,12 +134,13 @@ def _text_lists(lists: list[list[str] | None]) -> pa.Array:
     return pa.ListArray.from_arrays(ends, text_array(list(chain.from_iterable(given))))
 
 
-def stream_rows(body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+def stream_rows(body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
     """Returns the number of rows in a stream, and the rows in blocks; see `TableCodec.rows`."""
+    schema, settings = terms.schema, terms.settings
     names = [feature.name for feature in schema.features]
     size = stream_size(body)
-    check_memory(size.dictionaries + max(size.batches, default=0), settings)
-    check_work(sum(size.batches), settings)
+    check_size(size.dictionaries + max(size.batches, default=0), HELD, settings)
+    check_size(sum(size.batches), WORK, settings)
     check_rows(size.rows, settings.max_rows)
     stored = pa.ipc.read_schema(pa.py_buffer(body))
     check_names(stored.names, schema)
@@ -140,7 +167,7 @@ def _blocks(
             part = table.slice(start, most)
             counts = np.sum([text_bytes(column) for column in part.columns], axis=0)
             written += int(counts.sum())
-            check_work(written, settings)
+            check_size(written, WORK, settings)
             cuts = (np.flatnonzero(np.diff(np.cumsum(counts) // TEXT_BYTES)) + 1).tolist()
             for begin, end in pairwise([0, *cuts, part.num_rows]):
                 yield part.slice(begin, end - begin)
@@ -306,3 +333,145 @@ def _text_bytes(cells: pa.Array, rows: NDArray[np.int64] | slice = slice(None)) 
         return np.maximum(counts, 0, dtype=np.int64)  # those of missing cells can be anything
     offsets = np.frombuffer(data[1], size, cells.offset + len(cells) + 1)[cells.offset :]
     return np.subtract(offsets[1:][rows], offsets[:-1][rows], dtype=np.int64)
+
+
+ROOM = 4
+"""The process may take this many times the memory of the largest body, with the body, ..."""
+LEAST_ROOM = 2**26
+"""... and this at least, which is what small files take."""
+MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+"""Of allocators, one that reserves no more than it needs."""
+
+
+class ParquetCodec(TableCodec):
+    """The codec of a file."""
+
+    media_type = "application/vnd.apache.parquet"
+    aliases = frozenset({"application/x-parquet", "application/parquet"})
+    whole = "a whole Parquet file"
+
+    def __init__(self) -> None:
+        self._process = ParquetProcess()
+
+    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
+        """Returns the rows; see `TableCodec.rows`."""
+        schema, settings = terms.schema, terms.settings
+        asked = {
+            "names": [feature.name for feature in schema.features],
+            "most_rows": settings.max_rows,
+            "most_columns": most_columns(schema),
+        }
+        facts, stream = self._process.unpack(body, asked, max(LEAST_ROOM, ROOM * settings.max_body_bytes))
+        check_names(facts["names"], schema)
+        check_rows(facts["rows"], settings.max_rows)
+        return stream_rows(stream, terms)
+
+    def body(self, answered: Answered) -> list[bytes]:
+        """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
+        sink = io.BytesIO()
+        pa.parquet.write_table(arrow_table(answered), sink)
+        return [sink.getvalue()]
+
+    def close(self) -> None:
+        """Ends the process that unpacks; the next body begins another."""
+        self._process.close()
+
+
+class ParquetProcess:
+    """One process, begun when it is needed, also anew after its end. It unpacks one file after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def unpack(self, body: memoryview, asked: dict[str, Any], room: int) -> tuple[dict[str, Any], memoryview]:
+        """Returns what a file says of itself, and the wanted columns as an Arrow stream. It waits; threads call it.
+
+        Args:
+            body: The file.
+            asked: What is wanted: see `parquet_worker.answer_all`.
+            room: The bytes of memory that it may take.
+
+        Raises:
+            TableError: The file is broken.
+            TooLargeError: It takes too much memory or time.
+            MemoryError: The machine has no memory for it.
+        """
+        question = json.dumps({**asked, "room": room, "bytes": len(body)}).encode() + b"\n"
+        with self._lock:
+            process = self._process
+            if process is not None and process.poll() is not None:
+                _ended(process)
+                process = None
+            self._process = process = process or _begun()
+            try:
+                facts, stream = _exchange(process, question, body)
+            except (OSError, ValueError, EOFError):
+                raise _failure(process) from None
+            except BaseException:
+                process.kill()  # the rest of its answer is for nobody
+                raise
+        if "wrong" not in facts:
+            return facts, stream
+        if facts["wrong"] is None:
+            raise _too_large("memory")
+        raise TableError(f"the body is not a whole Parquet file: {facts['wrong']}")
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.kill()
+            _ended(self._process)
+
+
+def _begun() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - this interpreter and a file of this package
+        # -P: beside the file are modules with the names of others.
+        [sys.executable, "-P", str(Path(parquet_worker.__file__))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **MEMORY},
+        start_new_session=True,  # signals are for the service, which still answers after them
+    )
+
+
+def _exchange(process: subprocess.Popen[bytes], *question: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
+    """Returns the answer of the process and the stream behind it.
+
+    Raises:
+        OSError, ValueError: The process has ended.
+    """
+    questions, answers = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    for part in question:
+        questions.write(part)
+    questions.flush()
+    answer = json.loads(answers.readline())
+    stream = bytearray(answer["bytes"])
+    if cast("Any", answers).readinto(stream) < len(stream):
+        raise EOFError
+    return answer, memoryview(stream)
+
+
+def _failure(process: subprocess.Popen[bytes]) -> Exception:
+    """Returns the error for a file over which the process has ended."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.kill()  # if it hasn't ended
+    by = -_ended(process)
+    if by == signal.SIGXCPU:
+        return _too_large("time")
+    if by == signal.SIGKILL:
+        return MemoryError("the process that unpacks Parquet files was killed")
+    return TableError("the body can't be read as a Parquet file: it is broken, or takes too much memory")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Waits for the end of a process, closes its pipes and returns its exit code."""
+    with suppress(OSError), process:  # what was written last may still wait in a pipe
+        pass
+    return process.wait()
+
+
+def _too_large(what: str) -> TooLargeError:
+    return TooLargeError(f"The Parquet file takes more {what} to unpack than this service has for one. Send parts.")

@@ -22,13 +22,13 @@ from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import Asked, Codec, Encoded, fact_headers
+from murho.service.predict.answers import Asked, Codec, Encoded, Terms, fact_headers
 from murho.service.predict.options import PredictRequest, query_options
 from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, explain_cell, explain_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_BYTES",
+    "HELD",
+    "WORK",
     "AskedInBlocks",
     "BlockCodec",
     "TableCodec",
     "block_rows",
-    "check_memory",
     "check_names",
-    "check_work",
+    "check_size",
     "inputs_of_tables",
     "most_columns",
     "number_column",
@@ -90,7 +91,7 @@ class TableCodec(Codec):
     """Whether a cell of an answer can be a list."""
 
     @abstractmethod
-    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
         """Returns the number of rows, and the rows in blocks, in order, each when it is asked for.
 
         What the library raises of a body that is broken is raised as it is.
@@ -108,47 +109,30 @@ class TableCodec(Codec):
         """Returns the answer; see `Codec.encode`."""
         return Encoded(self.body(answered), self.media_type, fact_headers(answered))
 
-    def read(
-        self,
-        body: memoryview,
-        query: Mapping[str, str],
-        schema: Schema,
-        settings: Settings,
-        kind: type[PredictRequest] = PredictRequest,
-    ) -> AskedInBlocks:
+    def read(self, body: memoryview, terms: Terms) -> AskedInBlocks:
         """Returns the rows and the options of a request.
 
         Args:
             body: The whole body, not compressed. It is read as the blocks are.
-            query: The query parameters.
-            schema: The features of the model.
-            settings: The limits.
-            kind: The options that there are.
+            terms: How it is read.
 
         Raises:
             BadInputError: An option or the names of the columns can't be used.
             TooLargeError: The request is above a limit.
         """
-        options, request = query_options(query, settings, schema.target, kind)
+        options, request = query_options(terms.query, terms.settings, terms.schema.target, terms.kind)
         with self._faults():
-            rows, blocks = self.rows(body, schema, settings)
-        check_rows(rows, settings.max_rows)
+            rows, blocks = self.rows(body, terms)
+        check_rows(rows, terms.settings.max_rows)
         if not rows:
             raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
         return AskedInBlocks(rows, self._checked(blocks, rows), options, request)
 
-    def decode(
-        self,
-        body: bytes,
-        query: Mapping[str, str],
-        schema: Schema,
-        settings: Settings,
-        kind: type[PredictRequest] = PredictRequest,
-    ) -> Asked:
+    def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the rows as a whole, and the options of a request; see `Codec.decode`."""
-        asked = self.read(memoryview(body), query, schema, settings, kind)
+        asked, schema, settings = self.read(memoryview(body), terms), terms.schema, terms.settings
         # Bits, and columns without values, take more than the body.
-        _check(8 * asked.rows * len(schema.features), CELLS, settings)
+        check_size(8 * asked.rows * len(schema.features), CELLS, settings)
         columns = {
             feature.name: np.empty(asked.rows, object if feature.kind is FeatureKind.CATEGORICAL else np.float64)
             for feature in schema.features
@@ -159,7 +143,7 @@ class TableCodec(Codec):
                 columns[name][row : row + block.count] = column
                 if column.dtype == object:
                     texts += sum(map(getsizeof, set(column)))
-            check_memory(texts, settings)
+            check_size(texts, HELD, settings)
             row += block.count
         return Asked(replace(block, columns=columns, count=row), asked.options, asked.request)
 
@@ -198,6 +182,8 @@ class TableCodec(Codec):
 class BlockCodec(TableCodec):
     """The codec of a format whose answers are written a block of rows at a time, too."""
 
+    in_blocks = True
+
     @abstractmethod
     def encode_block(self, answered: Answered, *, first: bool) -> bytes:
         """Returns the answer for one block of rows, `[B]`; `first`: for the first block."""
@@ -226,25 +212,12 @@ def most_columns(schema: Schema) -> int:
     return len(schema.features) + len(schema.left_out) + SPARE_COLUMNS
 
 
-def check_memory(taken: int, settings: Settings) -> None:
-    """Checks the bytes that a part of a table takes in memory.
+def check_size(taken: int, times: int, settings: Settings) -> None:
+    """Checks the bytes that a table takes: `HELD` for what is in memory at a time, `WORK` for all of it.
 
     Raises:
-        TooLargeError: They are more than `HELD` times the largest body.
+        TooLargeError: They are more than so many times the largest body.
     """
-    _check(taken, HELD, settings)
-
-
-def check_work(taken: int, settings: Settings) -> None:
-    """Checks the bytes that all parts of a table take, one after the other.
-
-    Raises:
-        TooLargeError: They are more than `WORK` times the largest body.
-    """
-    _check(taken, WORK, settings)
-
-
-def _check(taken: int, times: int, settings: Settings) -> None:
     most = times * settings.max_body_bytes
     if taken > most:
         raise TooLargeError(

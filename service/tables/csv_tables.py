@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered
+    from murho.service.predict.answers import Answered, Terms
     from murho.service.predict.rows import Inputs
-    from murho.service.settings import Settings
 
 __all__ = ["CSVCodec", "record_ends"]
 
@@ -57,8 +56,9 @@ class CSVCodec(BlockCodec):
     whole = "CSV in UTF-8"
     lists = False
 
-    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
         """Returns the rows; see `TableCodec.rows`."""
+        schema = terms.schema
         start = bytes(body[:MOST_HEADER_BYTES])
         advice = foreign_form(start)
         if advice and not start.startswith(BYTE_ORDER_MARK):
@@ -78,7 +78,7 @@ class CSVCodec(BlockCodec):
         for ends in record_ends(chunks, header.separator, WHERE, MOST_ROW_BYTES):
             found.append(ends)
             rows += len(ends)
-            check_rows(rows, settings.max_rows)
+            check_rows(rows, terms.settings.max_rows)
         if rows < 1:
             return 0, ()
         return rows, inputs_of_tables(_tables(body, np.concatenate(found), header, schema), schema)
@@ -135,20 +135,12 @@ def record_ends(chunks: Iterable[bytes], separator: str, where: str, most_bytes:
 
 def _line_ends(data: bytes, quoted: re.Pattern[bytes], *, last: bool) -> NDArray[np.int64]:
     """Returns the offsets behind the lines that end outside of quoted cells."""
-    values = np.frombuffer(data, np.uint8)
+    bare = quoted.sub(lambda cell: b"x" * len(cell[0]), data) if b'"' in data else data
+    values = np.frombuffer(bare, np.uint8)
     ending = values == NEW_LINE
-    if b"\r" in data:  # one that a new line follows, perhaps in the next chunk, ends nothing
+    if b"\r" in bare:  # one that a new line follows, perhaps in the next chunk, ends nothing
         ending[:-1] |= (values[:-1] == RETURN) & (values[1:] != NEW_LINE)
-    breaks = np.flatnonzero(ending)
-    found = [match.span() for match in quoted.finditer(data)] if b'"' in data else []
-    if found:
-        spans = np.array(found, np.int64)
-        if spans[-1, 1] == len(data) and not last:
-            # It may go on in the next chunk.
-            breaks = breaks[breaks < spans[-1, 0]]
-        before = np.searchsorted(spans[:, 0], breaks) - 1
-        breaks = breaks[(before < 0) | (breaks >= spans[before, 1])]
-    ends = breaks + 1
+    ends = np.flatnonzero(ending) + 1
     if last and data and (not len(ends) or ends[-1] < len(data)):
         ends = np.append(ends, len(data))  # the last line has no line break
     return ends.astype(np.int64)

@@ -10,11 +10,11 @@ request, and 200 stands for a whole answer.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from murho.service.engine.jobs import Timing
 from murho.service.errors import ClientGoneError, DeadlineError
@@ -23,6 +23,7 @@ from murho.service.predict.answers import (
     Answered,
     Asked,
     Encoded,
+    Terms,
     fact_headers,
     require_place,
     warnings_of,
@@ -40,7 +41,7 @@ from murho.service.predict.spool import (
 from murho.service.tables.blocks import BlockCodec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from starlette.responses import Response
 
@@ -61,10 +62,8 @@ EXPANSION = 64
 Result = TypeVar("Result")
 
 
-def may_be_large(coding: Coding, writer: Codec, headers: dict[str, str]) -> bool:
-    """Returns whether a body may be large, and of formats that are read and written in blocks."""
-    if not isinstance(coding.reader, BlockCodec) or not isinstance(writer, BlockCodec):
-        return False
+def may_be_large(coding: Coding, headers: Mapping[str, str]) -> bool:
+    """Returns whether a body may be large."""
     announced = headers.get("content-length", "")
     large = LARGE_BYTES if is_plain(coding.encoding) else LARGE_BYTES // EXPANSION
     return not announced.isdecimal() or int(announced) > large
@@ -89,28 +88,21 @@ async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: 
     async with plain_body(call, body, coding.encoding) as body:
         if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
             return None
-        read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
-        asked = await parts.decoder.in_thread(read)
+        terms = Terms(coding.query, schema, parts.settings)
+        asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
         writer.require_place(asked.options)
         require_place(asked.rows, asked.options, schema, parts.settings)
         call.admit(asked.rows, asked.options, asked.request.timeout)
-        answer = Spool(parts.spool_room)
-        try:
-            work = _Work(call, asked)
-            await _through(work, body, writer, answer)
-            answered = work.finished()
-            head, tail = writer.ends(answered)
+        with ExitStack() as stack:
+            answer = stack.enter_context(Spool(parts.spool_room))
+            answered = await _through(call, asked, body, writer, answer)
+            (head, tail), facts = writer.ends(answered), fact_headers(answered)
             accepted = accepted_coding(call.headers.get("accept-encoding", ""))
             if accepted is None:
-                return SpooledResponse(answer, fact_headers(answered), writer.media_type, head, tail)
-            pieces = chain([head], sent_pieces(answer), [tail])
-            encoded = Encoded(pieces, writer.media_type, fact_headers(answered))
-            response = await parts.decoder.in_thread(partial(response_of, encoded, accepted, parts.spool_room))
-            answer.close()
-        except BaseException:
-            answer.close()
-            raise
-        return response
+                stack.pop_all()  # the response closes it
+                return SpooledResponse(answer, facts, writer.media_type, head, tail)
+            encoded = Encoded(chain([head], sent_pieces(answer), [tail]), writer.media_type, facts)
+            return await parts.decoder.in_thread(partial(response_of, encoded, accepted, parts.spool_room))
 
 
 @asynccontextmanager
@@ -137,72 +129,55 @@ def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
         spool.write(piece)
 
 
-class _Work:
-    """The blocks of one request, computed one after the other."""
+async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: BlockCodec, answer: Spool) -> Answered:
+    """Takes all blocks through decoding, computation and encoding; at any time at most one is in each.
 
-    def __init__(self, call: InFlight, asked: AskedInBlocks) -> None:
-        self.call, self.asked = call, asked
-        self._done, self._timing = 0, Timing()
-        self._outside: list[UnfamiliarValue] = []
-        self._last: Answered | None = None
-
-    async def compute(self, inputs: Inputs) -> Answered:
-        """Returns the answer for the next block, without warnings."""
-        call, model, options, first = self.call, self.call.model, self.asked.options, self._done
-        cost, most_outside = model.cost(inputs.count, options), MAX_WARNINGS + 1 - len(self._outside)
-        try:
-            answer = await call.compute(inputs, options, cost, first=first, most_outside=most_outside)
-        except DeadlineError:
-            raise DeadlineError(
-                f"There was no answer in time: {first} of {self.asked.rows} rows were computed. Send fewer rows, ask "
-                "for fewer samples, or allow more time."
-            ) from None
-        call.done(cost)
-        call.parts.telemetry.record_rows(
-            model.name, model.version, inputs.count, answer.prediction, noise=options.noise
-        )
-        self._timing.queue += answer.timing.queue
-        self._timing.compute += answer.timing.compute
-        self._outside += [replace(value, row=value.row + first) for value in answer.outside]
-        self._done += inputs.count
-        asked = Asked(inputs, options, self.asked.request)
-        self._last = Answered((model.name, model.version), model.schema.target.name, asked, answer.prediction, [])
-        return self._last
-
-    def finished(self) -> Answered:
-        """Counts the request as answered; returns the answer for the last block, with the warnings of all."""
-        answered, model = cast("Answered", self._last), self.call.model
-        self.call.parts.telemetry.record_timing(model.name, model.version, self._timing, warned=bool(self._outside))
-        self.call.answered(self._done, self.asked.options, self._timing)
-        return replace(answered, warnings=warnings_of(self._outside, answered.asked))
-
-
-async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) -> None:
-    """Takes all blocks through decoding, computation and encoding; at any time at most one is in each."""
-    in_thread = work.call.parts.decoder.in_thread
+    Returns:
+        The answer for the last block, with the warnings of all.
+    """
+    in_thread, model, options = call.parts.decoder.in_thread, call.model, asked.options
+    outside: list[UnfamiliarValue] = []
+    timing, done = Timing(), 0
 
     def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
         return asyncio.ensure_future(in_thread(step))
 
     def read() -> Inputs | None:
         body.forget_pages()
-        return next(work.asked.blocks, None)
+        return next(asked.blocks, None)
 
     def write(answered: Answered) -> None:
         answer.write(writer.encode_block(answered, first=answer.size == 0))
 
     reading, writing = begin(read), begin(lambda: None)
     # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
-    leaving = asyncio.ensure_future(work.call.until_gone())
+    leaving = asyncio.ensure_future(call.until_gone())
     try:
         while (inputs := await reading) is not None:
             if leaving.done():
                 raise ClientGoneError("The client closed the connection before the answer.")
             reading = begin(read)
-            answered = await work.compute(inputs)
+            cost, room = model.cost(inputs.count, options), MAX_WARNINGS + 1 - len(outside)
+            try:
+                found = await call.compute(inputs, options, cost, first=done, most_outside=room)
+            except DeadlineError:
+                raise DeadlineError(
+                    f"There was no answer in time: {done} of {asked.rows} rows were computed. Send fewer rows, ask "
+                    "for fewer samples, or allow more time."
+                ) from None
+            call.done(cost)
+            call.parts.telemetry.record_rows(model.name, model.version, found.prediction, noise=options.noise)
+            timing.queue += found.timing.queue
+            timing.compute += found.timing.compute
+            outside += [replace(value, row=value.row + done) for value in found.outside]
+            done += inputs.count
+            names, of_block = (model.name, model.version), Asked(inputs, options, asked.request)
+            answered = Answered(names, model.schema.target.name, of_block, found.prediction, [], values=0)
             await writing
             writing = begin(partial(write, answered))
         await writing
     finally:
         leaving.cancel()
         await asyncio.gather(leaving, reading, writing, return_exceptions=True)
+    call.answered(done, options, timing, warned=bool(outside))
+    return replace(answered, warnings=warnings_of(outside, answered.asked))

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.answer_columns import Column
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered
-    from murho.service.settings import Settings
+    from murho.service.predict.answers import Answered, Terms
 
 __all__ = ["NpyCodec"]
 
@@ -47,8 +46,9 @@ class NpyCodec(TableCodec):
     unpacks = False
     whole = "an array"
 
-    def rows(self, body: memoryview, schema: Schema, settings: Settings) -> tuple[int, Iterable[Inputs]]:  # noqa: ARG002 - as the seam has it
+    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
         """Returns the rows; see `TableCodec.rows`."""
+        schema = terms.schema
         names = [feature.name for feature in schema.features]
         others = [feature.name for feature in schema.features if feature.kind not in NUMBERS]
         if others:

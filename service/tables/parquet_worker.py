@@ -1,7 +1,7 @@
 """The program of the process that unpacks Parquet files, where a limit of memory and processor time holds.
 
 A small Parquet file can stand for any amount: its pages, their dictionaries and deltas say what they unpack to only
-while they are unpacked. `parquet_tables` runs this file as a script: it imports nothing of Murho, so that it is small.
+while they are unpacked. `arrow_tables` runs this file as a script: it imports nothing of Murho, so that it is small.
 Questions come on stdin, answers go to stdout, each a line of JSON and the bytes that it announces.
 """
 

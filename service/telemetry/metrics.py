@@ -9,14 +9,13 @@ five minutes is ``rate(murho_std_total[5m]) / rate(murho_spread_rows_total[5m])`
 Workers (`service.supervisor`) write their metrics into files, as prometheus-client has it, and each can answer a scrape
 for all. There a gauge can't be a function, so those that are functions are set before a scrape, and each second.
 
-Beside these distributions, `ModelStatistics` has plain sums, for whoever asks about one model.
+Beside these distributions, `Totals` are plain sums, for whoever asks about one model.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from murho.model.predictive.prediction import AnyPrediction
-    from murho.service.engine.jobs import Answer, ModelLike, Timing
+    from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 
-__all__ = ["OTHERS", "ModelStatistics", "Sum", "Telemetry", "Totals"]
+__all__ = ["OTHERS", "Telemetry", "Totals"]
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
@@ -64,6 +63,7 @@ class Telemetry:
         self._followed: list[tuple[Gauge, Callable[[], float]]] = []
         self._lock = threading.Lock()
         self._series: dict[tuple[str, str], _Series] = {}
+        self._totals: dict[tuple[str, str], Totals] = {}
         self._served: dict[tuple[str, str], None] = {}
 
         def counter(name: str, help_line: str, labels: Sequence[str] = ()) -> Counter:
@@ -183,42 +183,71 @@ class Telemetry:
         requests.inc()
         request_seconds.observe(seconds)
 
-    def count_pass(self, jobs: int, seconds: float) -> None:
-        """Counts one pass of the engine."""
+    def count_pass(self, model: ModelLike, jobs: int, rows: int, seconds: float) -> None:
+        """Counts one pass of the engine; called in its thread."""
         self.pass_jobs.observe(jobs)
         self.pass_seconds.observe(seconds)
+        batches, size = self.totals_of(model.name, model.version).batches, 1 << (rows - 1).bit_length()
+        count, before = batches.get(size, (0, 0.0))
+        batches[size] = count + 1, before + seconds
 
-    def record(self, name: str, version: str, rows: int, answer: Answer, *, noise: bool = True) -> None:
-        """Counts one prediction.
+    def record_rows(self, name: str, version: str, prediction: AnyPrediction, *, noise: bool = True) -> None:
+        """Counts the rows of a prediction, or of a part of one.
 
         Args:
             name: The model.
             version: Its version.
-            rows: B.
-            answer: The prediction.
+            prediction: The prediction.
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
-        self.record_rows(name, version, rows, answer.prediction, noise=noise)
-        self.record_timing(name, version, answer.timing, warned=bool(answer.outside))
-
-    def record_rows(self, name: str, version: str, rows: int, prediction: AnyPrediction, *, noise: bool = True) -> None:
-        """Counts the rows of a prediction, or of a part of one; see `record`."""
         series = self._of(name, version)
-        series.rows.inc(rows)
+        series.rows.inc(len(prediction))
         series.add_doubt(prediction, noise=noise)
 
-    def record_timing(self, name: str, version: str, timing: Timing, *, warned: bool) -> None:
-        """Counts a prediction, without its rows."""
-        series = self._of(name, version)
+    def record_answer(
+        self, name: str, version: str, rows: int, timing: Timing, seconds: float, *, warned: bool
+    ) -> None:
+        """Counts a request that was answered; its rows are recorded before.
+
+        Args:
+            name: The model.
+            version: Its version.
+            rows: Number of rows.
+            timing: In the queue and in computation.
+            seconds: From its arrival.
+            warned: Whether the answer has warnings.
+        """
+        series, totals = self._of(name, version), self.totals_of(name, version)
         series.queue.observe(timing.queue)
         series.compute.observe(timing.compute)
         if warned:
             self.warned.labels(*series.labels).inc()
+        totals.rows += rows
+        totals.last = time.time()
+        totals.answered += 1
+        totals.seconds += seconds
+        totals.queue += timing.queue
+        totals.compute += timing.compute
+
+    def record_failure(self, name: str, version: str, seconds: float) -> None:
+        """Counts a request that was refused or failed."""
+        totals = self.totals_of(name, version)
+        totals.failed += 1
+        totals.failed_seconds += seconds
+
+    def totals_of(self, name: str, version: str) -> Totals:
+        """Returns what a version has done; it goes on."""
+        totals = self._totals.get((name, version))
+        if totals is None:
+            with self._lock:
+                totals = self._totals.setdefault((name, version), Totals())
+        return totals
 
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
         """Takes name and version of all that are served, in the place of those before, at once."""
         self._served = dict.fromkeys(served)
         with self._lock:
+            self._totals = {labels: totals for labels, totals in self._totals.items() if labels in self._served}
             for labels in [labels for labels in self._series if labels not in (*self._served, OTHERS)]:
                 del self._series[labels]
                 if not self._shared:  # files of metrics only grow
@@ -331,75 +360,28 @@ class _ServedVersions:
 
 
 @dataclass(slots=True)
-class Sum:
-    """A number of events, and the seconds that they took together."""
-
-    count: int = 0
-    seconds: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Adds one event."""
-        self.count += 1
-        self.seconds += seconds
-
-
-@dataclass(slots=True)
 class Totals:
-    """What one version has done.
+    """What one version has done. The compute thread and the event loop add to it.
 
     Attributes:
         rows: Rows answered.
         last: When the last request was answered, in seconds since 1970-01-01 UTC; 0.0: none was.
-        success: Requests that were answered, from their arrival to their answer.
-        fail: Requests for this version that were refused or failed.
-        queue: Answered requests, in the queue.
-        compute: Answered requests, in computation; requests that share a batch have its time each.
-        batches: Passes of the engine, by their size: the smallest power of two that is not below their rows.
+        answered: Number of requests that were answered.
+        seconds: Of these, from their arrival to their answer.
+        queue: Seconds of these in the queue.
+        compute: Seconds of these in computation; requests that share a batch have its time each.
+        failed: Number of requests for this version that were refused or failed.
+        failed_seconds: Of these, until then.
+        batches: Passes of the engine and their seconds, by their size: the smallest power of two that is not below
+            their rows.
     """
 
     rows: int = 0
     last: float = 0.0
-    success: Sum = field(default_factory=Sum)
-    fail: Sum = field(default_factory=Sum)
-    queue: Sum = field(default_factory=Sum)
-    compute: Sum = field(default_factory=Sum)
-    batches: dict[int, Sum] = field(default_factory=lambda: defaultdict(Sum))
-
-
-class ModelStatistics:
-    """The totals of each version. The compute thread and the event loop add to them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._totals: dict[tuple[str, str], Totals] = {}
-
-    def of(self, model: ModelLike) -> Totals:
-        """Returns the totals of a version; they go on."""
-        key = model.name, model.version
-        totals = self._totals.get(key)
-        if totals is None:
-            with self._lock:
-                totals = self._totals.setdefault(key, Totals())
-        return totals
-
-    def answered(self, model: ModelLike, rows: int, timing: Timing, seconds: float) -> None:
-        """Counts a request that was answered."""
-        totals = self.of(model)
-        totals.rows += rows
-        totals.last = time.time()
-        totals.success.add(seconds)
-        totals.queue.add(timing.queue)
-        totals.compute.add(timing.compute)
-
-    def failed(self, model: ModelLike, seconds: float) -> None:
-        """Counts a request that was refused or failed."""
-        self.of(model).fail.add(seconds)
-
-    def count_pass(self, model: ModelLike, rows: int, seconds: float) -> None:
-        """Counts one pass of the engine."""
-        self.of(model).batches[1 << (rows - 1).bit_length()].add(seconds)
-
-    def keep(self, served: set[tuple[str, str]]) -> None:
-        """Forgets the versions that are no longer served."""
-        with self._lock:
-            self._totals = {key: totals for key, totals in self._totals.items() if key in served}
+    answered: int = 0
+    seconds: float = 0.0
+    queue: float = 0.0
+    compute: float = 0.0
+    failed: int = 0
+    failed_seconds: float = 0.0
+    batches: dict[int, tuple[int, float]] = field(default_factory=dict)

@@ -61,9 +61,9 @@ COMMANDS = {
         "Put a version from disk into object storage.",
         "Run a service",
     ),
-    "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
-    "key": ("murho.service.commands", "Make an API key for a service.", "Run a service"),
-    "doctor": ("murho.service.commands", "Say what is wrong with this installation.", "Run a service"),
+    "serve": ("murho.cli.serve", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
+    "key": ("murho.cli.serve", "Make an API key for a service.", "Run a service"),
+    "doctor": ("murho.cli.doctor", "Say what is wrong with this installation.", "Run a service"),
 }
 """Command → the module with a function of that name, its line in ``murho --help``, and the group of lines there."""
 

@@ -109,8 +109,8 @@ def _import_the_service() -> None:
     from murho.model.runtime import let_threads_sleep
 
     let_threads_sleep()  # as `murho.command_line.main` does before PyTorch is imported
+    import murho.cli.serve
     import murho.model.checkpoint.posterior
-    import murho.service.commands
     import murho.service.process  # noqa: F401
     from murho.model.predictive.compiled_engine import load
 

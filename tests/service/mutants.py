@@ -29,6 +29,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from murho.model.errors import MurhoError
+from murho.service.predict.answers import Terms
 from murho.service.predict.formats import reader_of
 from murho.service.predict.spool import decompressed
 from murho.service.protocols.infer_requests import InferCodec
@@ -385,15 +386,15 @@ def _v2_binary() -> list[tuple[bytes, ...]]:
 
 def _decoded(media_type: str, schema: Schema = SCHEMA) -> Callable[[bytes, Mutant], object]:
     """Reads a body as a whole."""
-    return lambda body, _: reader_of(media_type).decode(body, {}, schema, LIMITS)
+    return lambda body, _: reader_of(media_type).decode(body, Terms({}, schema, LIMITS))
 
 
 def _inferred(body: bytes, mutant: Mutant) -> object:
-    return InferCodec(mutant.length).decode(body, {}, CARS.schema, LIMITS)
+    return InferCodec(mutant.length).decode(body, Terms({}, CARS.schema, LIMITS))
 
 
 def _scored(body: bytes, _: Mutant) -> object:
-    return ScoringCodec().decode(body, {}, SCHEMA, LIMITS)
+    return ScoringCodec().decode(body, Terms({}, SCHEMA, LIMITS))
 
 
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.errors import MurhoError
+from murho.service.predict.answers import Terms
 from murho.service.predict.formats import reader_of
 from tests.service.mutants import FORMS, LIMITS, Mutant, mutants, search
 from tests.service.protocols.support import NUMBERS
@@ -59,4 +60,4 @@ VALUES = st.text(max_size=12) | st.sampled_from(["0", "true", "5,50", "1e400", "
 def test_any_options_in_a_query_are_read_or_refused(query: dict[str, str]) -> None:
     for form in ("csv", "arrow"):
         with contextlib.suppress(MurhoError):
-            reader_of(FORMS[form].media_type).decode(FORMS[form].good()[0][0], query, SCHEMA, LIMITS)
+            reader_of(FORMS[form].media_type).decode(FORMS[form].good()[0][0], Terms(query, SCHEMA, LIMITS))

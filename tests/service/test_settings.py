@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from murho.model.errors import OptionError
-from murho.service.settings import EXAMPLE, PAGE, Settings, example, read_configuration, with_listing
+from murho.service.settings import Settings, read_configuration
 from tests.support import ROOT
 
 DIGEST = "ab" * 32
-RENEW = "run `python -m murho.service.settings`"
+RENEW = "run `python scripts/settings_pages.py`"
+PAGES = runpy.run_path(str(ROOT / "scripts" / "settings_pages.py"))
 
 
 def test_the_environment_sets_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,16 +160,16 @@ def test_settings_are_shown_as_a_file_without_secrets(tmp_path: Path) -> None:
 
 
 def test_the_committed_example_has_every_setting_with_its_default(tmp_path: Path) -> None:
-    assert (ROOT / EXAMPLE).read_text() == example(), RENEW
+    assert (ROOT / PAGES["EXAMPLE"]).read_text() == PAGES["example"](), RENEW
     # Every line that has a default can be used as it is.
-    text = re.sub(r"^# (\w+ = .*)$", r"\1", example(), flags=re.MULTILINE)
+    text = re.sub(r"^# (\w+ = .*)$", r"\1", PAGES["example"](), flags=re.MULTILINE)
     assert tomllib.loads(text)
     path = tmp_path / "murho.toml"
     path.write_text(text)
     assert read_configuration({}, path, {}).settings == Settings()
-    assert set(re.findall(r"^# (\w+) =", example(), flags=re.MULTILINE)) == set(Settings.model_fields)
+    assert set(re.findall(r"^# (\w+) =", PAGES["example"](), flags=re.MULTILINE)) == set(Settings.model_fields)
 
 
 def test_the_page_on_operations_has_every_setting() -> None:
-    page = (ROOT / PAGE).read_text()
-    assert page == with_listing(page), RENEW
+    page = (ROOT / PAGES["PAGE"]).read_text()
+    assert page == PAGES["with_listing"](page), RENEW

@@ -33,6 +33,7 @@ def encode(**options: Any) -> dict[str, Any]:
         Asked(ROWS, chosen, PredictRequest.model_validate({"inputs": None})),
         prediction,
         [],
+        values=0,
     )
     answer: dict[str, Any] = orjson.loads(b"".join(encode_answer(answered)))
     PredictResponse.model_validate(answer)

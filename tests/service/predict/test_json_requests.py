@@ -17,6 +17,7 @@ from murho.model.errors import MurhoError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict import json_requests
+from murho.service.predict.answers import Terms
 from murho.service.predict.formats import reader_of
 from murho.service.predict.json_requests import MOST_CONTAINERS, JSONCodec, load_json
 from murho.service.predict.problems import foreign_form
@@ -48,7 +49,7 @@ def by_values(body: bytes) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_requests._Documents, "read", lambda *_: None)
         try:
-            return shown(codec.decode(body, {}, SCHEMA, LIMITS))
+            return shown(codec.decode(body, Terms({}, SCHEMA, LIMITS)))
         except MurhoError as error:
             return type(error)
 
@@ -161,14 +162,14 @@ def test_names_with_quotes_and_one_feature_are_read() -> None:
     for name in ('5" "pipes"', "a\\b", "x", "ü", "inputs"):
         schema = Schema((Feature(name, FeatureKind.NUMERIC, None, True, 0.0, 1.0, ()),), Target("y", None), {})
         for rows_ in ([{name: 1}, {name: None}], [[1], [None]], {name: [1, None]}):
-            asked = JSONCodec().decode(orjson.dumps({"inputs": rows_}), {}, schema, LIMITS)
+            asked = JSONCodec().decode(orjson.dumps({"inputs": rows_}), Terms({}, schema, LIMITS))
             assert np.array_equal(asked.inputs.columns[name], [1.0, np.nan], equal_nan=True)
 
 
 def test_a_kept_option_is_of_its_settings() -> None:
     codec, body = JSONCodec(), orjson.dumps({"inputs": [ROW], "seed": 5})
     for samples in (3, 4, 3):
-        asked = codec.decode(body, {}, SCHEMA, Settings(samples=samples))
+        asked = codec.decode(body, Terms({}, SCHEMA, Settings(samples=samples)))
         assert (asked.options.samples, asked.options.seed) == (samples, 5)
 
 
@@ -181,7 +182,7 @@ def test_many_rows_are_read_as_a_few(form: str, monkeypatch: pytest.MonkeyPatch)
     assert by_types(body) == by_values(body)
     made[33]["Weight"] = "heavy"
     with pytest.raises(BadInputError) as caught:
-        JSONCodec().decode(orjson.dumps({"inputs": rows_in(form, made)}), {}, SCHEMA, LIMITS)
+        JSONCodec().decode(orjson.dumps({"inputs": rows_in(form, made)}), Terms({}, SCHEMA, LIMITS))
     where = {"records": "33/Weight", "matrix": "33/0", "columns": "Weight/33"}[form]
     assert [problem.pointer for problem in caught.value.problems] == [f"/inputs/{where}"]
 
@@ -195,13 +196,13 @@ def rows_in(form: str, made: list[dict[str, Any]]) -> Any:
 def test_a_large_document_is_refused_with_the_formats_for_large_tables() -> None:
     body = b'{"inputs": [[1]]' + b" " * 1000 + b"}"
     with pytest.raises(TooLargeError, match=r"1017 bytes; at most 1000 are read\..*Arrow, Parquet or CSV"):
-        JSONCodec().decode(body, {}, SCHEMA, Settings(max_json_bytes=1000))
+        JSONCodec().decode(body, Terms({}, SCHEMA, Settings(max_json_bytes=1000)))
 
 
 @pytest.mark.parametrize("container", [b"[],", b"{},", b"[["])
 def test_many_lists_and_objects_are_refused_before_they_are_made(container: bytes) -> None:
     body = b'{"inputs": [' + container * MOST_CONTAINERS
-    for read in (lambda: load_json(body, MOST), lambda: JSONCodec().decode(body, {}, SCHEMA, Settings())):
+    for read in (lambda: load_json(body, MOST), lambda: JSONCodec().decode(body, Terms({}, SCHEMA, Settings()))):
         with pytest.raises(TooLargeError, match=r"lists and objects; at most 100000 are read\. Send large tables as"):
             read()
 
@@ -209,7 +210,7 @@ def test_many_lists_and_objects_are_refused_before_they_are_made(container: byte
 def test_many_good_rows_are_read_by_their_types() -> None:
     row = json.dumps(list(ROW.values()))
     body = f'{{"inputs": [{",".join([row] * (MOST_CONTAINERS + 1))}]}}'.encode()
-    assert JSONCodec().decode(body, {}, SCHEMA, Settings()).inputs.count == MOST_CONTAINERS + 1
+    assert JSONCodec().decode(body, Terms({}, SCHEMA, Settings())).inputs.count == MOST_CONTAINERS + 1
 
 
 def test_nan_is_null_outside_of_texts_where_it_may_be() -> None:
@@ -285,7 +286,7 @@ def test_what_is_no_json_gets_a_hint(body: bytes, said: str) -> None:
 @pytest.mark.parametrize("kind", ["application/json", "text/csv"])
 def test_a_body_in_another_form_is_told_what_it_looks_like(encode: Any, advice: str, text: str, kind: str) -> None:
     with pytest.raises(BadInputError, match=advice):
-        reader_of(kind).decode(encode(text), {}, SCHEMA, Settings())
+        reader_of(kind).decode(encode(text), Terms({}, SCHEMA, Settings()))
 
 
 def test_ordinary_text_looks_like_nothing() -> None:
@@ -296,10 +297,10 @@ def test_ordinary_text_looks_like_nothing() -> None:
 def test_a_category_that_is_a_number_and_a_text_for_a_number_are_read_by_their_values() -> None:
     body = orjson.dumps({"inputs": [{**ROW, "Origin/plant": 4.0}]})
     assert by_types(body) is None
-    assert JSONCodec().decode(body, {}, SCHEMA, LIMITS).inputs.columns["Origin/plant"].tolist() == ["4"]
+    assert JSONCodec().decode(body, Terms({}, SCHEMA, LIMITS)).inputs.columns["Origin/plant"].tolist() == ["4"]
 
 
 def test_a_missing_cell_of_a_feature_without_missing_cells_is_told() -> None:
     schema = replace(SCHEMA, features=tuple(replace(each, missing=False) for each in SCHEMA.features))
     with pytest.raises(BadInputError, match="null isn't accepted"):
-        JSONCodec().decode(orjson.dumps({"inputs": [{**ROW, "Horsepower": None}]}), {}, schema, LIMITS)
+        JSONCodec().decode(orjson.dumps({"inputs": [{**ROW, "Horsepower": None}]}), Terms({}, schema, LIMITS))

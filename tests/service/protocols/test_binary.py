@@ -8,6 +8,7 @@ import pytest
 
 from murho.model.tables.schema import Feature, FeatureKind, Schema
 from murho.service.errors import BadInputError
+from murho.service.predict.answers import Terms
 from murho.service.protocols.infer_answers import packed
 from murho.service.protocols.infer_requests import DTYPES, InferCodec
 from murho.service.settings import Settings
@@ -37,7 +38,7 @@ def read(data: bytes, datatype: str, *shape: int) -> list[Any]:
     model = FakeModel(schema=Schema((Feature("a", kind, None, True, ends[0], ends[1], categories),), SCHEMA.target, {}))
     tensor = {"name": "a", "shape": shape, "datatype": datatype, "parameters": {"binary_data_size": len(data)}}
     text = orjson.dumps({"inputs": [tensor]})
-    asked = InferCodec(str(len(text))).decode(text + data, {}, model.schema, Settings())
+    asked = InferCodec(str(len(text))).decode(text + data, Terms({}, model.schema, Settings()))
     column: list[Any] = asked.inputs.columns["a"].tolist()
     return column
 
@@ -84,7 +85,7 @@ def test_a_byte_of_a_boolean_is_0_or_1() -> None:
 @pytest.mark.parametrize("given", ["", "-1", "1e3", "0x10", "\uff14", "9" * 20, str(2**31)])
 def test_a_header_that_is_no_size_within_the_body_is_refused(given: str) -> None:
     with pytest.raises(BadInputError, match="Inference-Header-Content-Length"):
-        InferCodec(given).decode(b"{}", {}, FakeModel().schema, Settings())
+        InferCodec(given).decode(b"{}", Terms({}, FakeModel().schema, Settings()))
 
 
 def test_binary_inputs_come_in_their_order_between_json_ones(client: AppClient) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from murho.model.tables.cells import LONGEST_TEXT
 from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.answers import Terms
 from murho.service.predict.formats import reader_of
 from murho.service.settings import Settings
 from murho.service.tables import blocks as table_blocks
@@ -47,7 +48,7 @@ def table_of(count: int, **columns: Any) -> pa.Table:
 
 
 def decode(body: bytes, kind: str, **settings: Any) -> object:
-    return reader_of(kind).decode(body, {}, SCHEMA, Settings(**settings))
+    return reader_of(kind).decode(body, Terms({}, SCHEMA, Settings(**settings)))
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -132,7 +133,7 @@ def test_the_memory_of_repeated_texts_is_that_of_a_block(
     before = pool.max_memory()
     pa.set_memory_pool(pool)
     try:
-        asked = reader_of(kind).decode(body, {}, SCHEMA, Settings())
+        asked = reader_of(kind).decode(body, Terms({}, SCHEMA, Settings()))
     finally:
         pa.set_memory_pool(DEFAULT_POOL)
     assert set(asked.inputs.columns["Origin/plant"]) == {"x" * 60_000}
@@ -254,7 +255,7 @@ def cars_of(count: int) -> pa.Table:
 
 
 def blocks_of(body: bytes, **limits: Any) -> list[dict[str, Any]]:
-    asked = ArrowCodec().read(memoryview(body), {}, SCHEMA, Settings(**limits))
+    asked = ArrowCodec().read(memoryview(body), Terms({}, SCHEMA, Settings(**limits)))
     blocks = list(asked.blocks)
     assert sum(block.count for block in blocks) == asked.rows
     return [dict(block.columns) for block in blocks]
@@ -267,7 +268,7 @@ def test_blocks_are_the_rows_of_the_whole(
 ) -> None:
     body = stream(cars_of(37), compression, batch)
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 7)
-    whole = reader_of(ARROW).decode(body, {}, SCHEMA, Settings()).inputs
+    whole = reader_of(ARROW).decode(body, Terms({}, SCHEMA, Settings())).inputs
     blocks = blocks_of(body)
     assert max(len(block["Weight"]) for block in blocks) <= 7
     assert len(blocks) < 12

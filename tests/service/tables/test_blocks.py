@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from murho.service.predict.formats import CODECS, PARQUET
 from murho.service.tables.blocks import BlockCodec
-from murho.service.predict.answers import Answered
+from murho.service.predict.answers import Answered, Terms
 from murho.service.settings import Settings
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, FakeModel
@@ -32,9 +32,9 @@ def bodies():
 codecs = {codec.media_type: codec for codec in CODECS}
 for model, (kind, body) in itertools.product((FakeModel(), Classifier()), bodies()):
     for query in ({}, {"samples": "0"}, {"include": "draws", "samples": "8"}):
-        asked = codecs[kind].decode(body, query, model.schema, Settings())
+        asked = codecs[kind].decode(body, Terms(query, model.schema, Settings()))
         prediction = model.predict(asked.inputs.columns, asked.options)
-        answered = Answered(("m", "1"), "y", asked, prediction, [])
+        answered = Answered(("m", "1"), "y", asked, prediction, [], 0)
         for codec in CODECS:
             if not (asked.options.draws and codec.media_type == "text/csv"):
                 codec.encode(answered)

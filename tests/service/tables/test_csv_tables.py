@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from murho.model.errors import TableError
 from murho.model.tables.csv_reader import Header, parse_csv
 from murho.service.errors import BadInputError, TooLargeError
+from murho.service.predict.answers import Terms
 from murho.service.predict.formats import reader_of
 from murho.service.settings import Settings
 from murho.service.tables import blocks as table_blocks
@@ -49,7 +50,7 @@ def text_of(rows: list[dict[str, Any]], **style: Any) -> bytes:
 
 
 def columns_in_blocks(body: bytes, **limits: Any) -> list[dict[str, Any]]:
-    asked = CSVCodec().read(memoryview(body), {}, SCHEMA, Settings(**limits))
+    asked = CSVCodec().read(memoryview(body), Terms({}, SCHEMA, Settings(**limits)))
     blocks = list(asked.blocks)
     assert sum(block.count for block in blocks) == asked.rows
     return [dict(block.columns) for block in blocks]
@@ -76,7 +77,7 @@ def test_blocks_are_the_rows_of_the_whole(
     body = b"\xef\xbb\xbf" * mark + text_of(
         rows, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL if end == "\r" else csv.QUOTE_MINIMAL
     )
-    whole = reader_of("text/csv").decode(body, {}, SCHEMA, Settings()).inputs
+    whole = reader_of("text/csv").decode(body, Terms({}, SCHEMA, Settings())).inputs
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", most)
     monkeypatch.setattr(csv_tables, "BLOCK_BYTES", chunk)
     blocks = columns_in_blocks(body)
@@ -113,7 +114,7 @@ def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("pyarrow.csv.read_csv", None)
     body = ",".join(f"c{index}" for index in range(1000)).encode() + b"\n1"
     with pytest.raises(BadInputError) as caught:
-        reader_of("text/csv").decode(body, {}, SCHEMA, Settings())
+        reader_of("text/csv").decode(body, Terms({}, SCHEMA, Settings()))
     assert caught.value.total == 1000 + len(NAMES)
 
 

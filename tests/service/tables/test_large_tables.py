@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from murho.service.predict.in_flight import InFlight
 from murho.service.tables import blocks as table_blocks
 from murho.service.tables import large_tables
 from murho.service.tables.arrow_tables import FACTS
@@ -227,11 +228,11 @@ def test_a_bounded_number_of_blocks_is_read_ahead(
 ) -> None:
     read: list[int] = []
     ahead: list[int] = []
-    through = large_tables._Work.compute
+    through = InFlight.compute
 
-    async def watched(self: large_tables._Work, inputs: Any) -> Any:
+    async def watched(self: InFlight, inputs: Any, *arguments: Any, **named: Any) -> Any:
         read.append(inputs.count)
-        return await through(self, inputs)
+        return await through(self, inputs, *arguments, **named)
 
     decode, decoded = table_blocks._inputs_of_table, [0]
 
@@ -240,7 +241,7 @@ def test_a_bounded_number_of_blocks_is_read_ahead(
         return decode(*arguments, **named)
 
     monkeypatch.setattr(table_blocks, "_inputs_of_table", counted)
-    monkeypatch.setattr(large_tables._Work, "compute", watched)
+    monkeypatch.setattr(InFlight, "compute", watched)
     model.before = lambda: ahead.append(decoded[0] - model.passes)
     assert ask(client, body_of(table(), CSV), CSV).status_code == 200
     assert sum(read) == ROWS

@@ -1,4 +1,4 @@
-"""Tests of `service.tables.parquet_tables`: what a hostile file does in the process stays there."""
+"""Tests of `service.tables.arrow_tables`: what a hostile file does in the process stays there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from murho.model.errors import TableError
 from murho.service.errors import TooLargeError
-from murho.service.tables import parquet_tables
-from murho.service.tables.parquet_tables import ParquetProcess
+from murho.service.tables import arrow_tables
+from murho.service.tables.arrow_tables import ParquetProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,13 +105,13 @@ def test_a_process_that_dies_is_replaced(
 ) -> None:
     unpack(process, SMALL)
     first = pid_of(process)
-    exchange = parquet_tables._exchange
+    exchange = arrow_tables._exchange
 
     def dying(*question: Any) -> Any:
         os.kill(first, number)
         return exchange(*question)
 
-    monkeypatch.setattr(parquet_tables, "_exchange", dying)
+    monkeypatch.setattr(arrow_tables, "_exchange", dying)
     with pytest.raises(error, match=message):
         unpack(process, SMALL)
     monkeypatch.undo()

@@ -44,8 +44,8 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
     telemetry.show_served([(f"m{number}", "1") for number in range(500)])
     assert telemetry.named() == []
     for number in range(500):
-        telemetry.record_rows(f"m{number}", "1", 1, ANSWER)
-        telemetry.record_timing(f"m{number}", "1", Timing(0.0, 0.0), warned=True)
+        telemetry.record_rows(f"m{number}", "1", ANSWER)
+        telemetry.record_answer(f"m{number}", "1", 1, Timing(0.0, 0.0), 0.0, warned=True)
     named = [f'model="m{number}",version="1"' for number in range(3)]
     others = f'model="{OTHERS[0]}",version=""'
     assert of(telemetry, "murho_rows_total") == {**dict.fromkeys(named, 1.0), others: 497.0}
@@ -67,10 +67,10 @@ def test_few_models_are_all_named_before_they_are_asked() -> None:
 def test_a_version_that_is_gone_makes_room() -> None:
     telemetry = made()
     for version in "1234":
-        telemetry.record_rows("a", version, 1, ANSWER)
+        telemetry.record_rows("a", version, ANSWER)
     assert len(of(telemetry, "murho_rows_total")) == 4  # with the others
     telemetry.show_served([("a", "2"), ("a", "3"), ("a", "4")])
-    telemetry.record_rows("a", "4", 1, ANSWER)
+    telemetry.record_rows("a", "4", ANSWER)
     kept = {f'model="a",version="{version}"': 1.0 for version in "234"}
     assert of(telemetry, "murho_rows_total") == {**kept, f'model="{OTHERS[0]}",version=""': 1.0}
 
@@ -79,7 +79,7 @@ def doubt(prediction: Any) -> dict[str, float]:
     """The sums of two answers, by the names of their metrics."""
     telemetry = made()
     for _ in range(2):
-        telemetry.record_rows("cars", "1", 2, prediction)
+        telemetry.record_rows("cars", "1", prediction)
     text = generate_latest(telemetry.registry).decode()
     return {name: float(value) for name, value in re.findall(r'^murho_(\w+)_total{model="cars".*} (\S+)$', text, re.M)}
 

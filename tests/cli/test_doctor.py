@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from murho.service import commands
-from murho.service.commands import Finding, examine
+from murho.cli import doctor
+from murho.cli.doctor import Finding, examine
 from murho.service.settings import Settings
 from tests.support import ROOT, call_murho
 
@@ -25,8 +25,8 @@ FIXTURES = ROOT / "tests" / "fixtures" / "checkpoints"
 @pytest.fixture(autouse=True)
 def without_compiling() -> Iterator[None]:
     """Leaves out the check of the compiled engine, which takes seconds."""
-    checks = {name: check for name, check in commands.CHECKS.items() if name != "compiled engine"}
-    with mock.patch.object(commands, "CHECKS", checks):
+    checks = {name: check for name, check in doctor.CHECKS.items() if name != "compiled engine"}
+    with mock.patch.object(doctor, "CHECKS", checks):
         yield
 
 
@@ -65,7 +65,7 @@ def test_a_check_that_fails_is_a_problem_and_the_next_ones_follow() -> None:
     def broken(_: Settings) -> Iterator[Finding]:
         raise RuntimeError("oops")
 
-    with mock.patch.object(commands, "CHECKS", {"first": broken, "threads": commands.CHECKS["threads"]}):
+    with mock.patch.object(doctor, "CHECKS", {"first": broken, "threads": doctor.CHECKS["threads"]}):
         findings = found(FIXTURES)
     assert findings["first"] == Finding("first", "problem", "the check failed: RuntimeError: oops")
     assert findings["threads"].status == "ok"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import typer
 from typer.testing import CliRunner
 
+from murho.cli.serve import key, serve
 from murho.model.errors import OptionError
-from murho.service.commands import key, serve
 from murho.service.security import digest_of, parse_line
 
 if TYPE_CHECKING:
