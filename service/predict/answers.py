@@ -94,6 +94,7 @@ class Answered:
         asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
+        ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
     """
 
     model: tuple[str, str]
@@ -101,6 +102,7 @@ class Answered:
     asked: Asked
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
+    ids: Sequence[str | None] | None = None
 
     @property
     def options(self) -> PredictOptions:
@@ -128,11 +130,13 @@ class Codec(ABC):
         media_type: Of the answers, and the first of those that are read.
         aliases: Other media types that are read, in lower case.
         unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
+        records: Whether an answer has a place for ids.
     """
 
     media_type: ClassVar[str]
     aliases: ClassVar[frozenset[str]] = frozenset()
     unpacks = False
+    records = True
 
     def reads(self, media_type: str) -> bool:
         """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
@@ -239,6 +243,8 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
             if field.detail is not None:
                 value = {**detail, "values": value}
         document[field.name] = value
+    if answered.ids is not None:
+        document["ids"] = answered.ids
     document["calibrated"] = prediction.calibrated
     document["warnings"] = answered.warnings
     if answered.values <= PIECE_VALUES:
@@ -353,8 +359,11 @@ def answer_columns(answered: Answered) -> dict[str, NDArray[Any]]:
     For a class these are `prediction`, `p_CLASS` for each class, `entropy, epistemic_entropy, prediction_set`, then
     `epistemic_std_CLASS, p5_CLASS, …, mc_error_CLASS` and `draws` `[B, S, C]`. Names of classes are objects: a text in
     each cell of `prediction`, and a list of texts, or None, in each of `prediction_set`.
+
+    With ids `id` comes first: a text, or None, in each cell.
     """
-    return columns_of_prediction(answered.prediction, answered.options, tuple(Place))
+    columns = columns_of_prediction(answered.prediction, answered.options, tuple(Place))
+    return columns if answered.ids is None else {"id": np.array(answered.ids, dtype=object), **columns}
 
 
 def answer_facts(answered: Answered) -> dict[str, Any]:
@@ -414,6 +423,12 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
         "seed": (int, ...),
         **head,
         **{field.name: _entry(field, prefix) for field in fields},
+        "ids": (
+            list[str | None] | None,
+            Field(
+                None, description="Of the recorded rows; null where one could not be. Only if a record is asked for."
+            ),
+        ),
         "calibrated": (bool, Field(description=calibrated)),
         "warnings": (list[InputWarning], ...),
     }

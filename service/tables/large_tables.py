@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from murho.model.evaluation.recorded import with_grid
 from murho.service.engine.jobs import Timing
 from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.predict.answers import (
@@ -28,6 +29,7 @@ from murho.service.predict.answers import (
     warnings_of,
 )
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.options import records
 from murho.service.predict.spool import (
     Spool,
     SpooledResponse,
@@ -144,11 +146,14 @@ class _Work:
         self.call, self.asked = call, asked
         self._done, self._timing = 0, Timing()
         self._outside: list[UnfamiliarValue] = []
+        self._warnings: list[dict[str, str]] = []
         self._last: Answered | None = None
 
     async def compute(self, inputs: Inputs) -> Answered:
         """Returns the answer for the next block, without warnings."""
-        call, model, options, first = self.call, self.call.model, self.asked.options, self._done
+        call, model, first = self.call, self.call.model, self._done
+        record = records(self.asked.request, self.asked.options, call.parts.settings, inputs.count)
+        options = with_grid(self.asked.options, model.schema.target) if record else self.asked.options
         cost, most_outside = model.cost(inputs.count, options), MAX_WARNINGS + 1 - len(self._outside)
         try:
             answer = await call.compute(inputs, options, cost, first=first, most_outside=most_outside)
@@ -165,16 +170,20 @@ class _Work:
         self._timing.compute += answer.timing.compute
         self._outside += [replace(value, row=value.row + first) for value in answer.outside]
         self._done += inputs.count
-        asked = Asked(inputs, options, self.asked.request)
-        self._last = Answered((model.name, model.version), model.schema.target.name, asked, answer.prediction, [])
-        return self._last
+        asked = Asked(inputs, self.asked.options, self.asked.request)
+        answered = Answered((model.name, model.version), model.schema.target.name, asked, answer.prediction, [])
+        if record:
+            answered = await call.recorded(answered)
+            self._warnings = self._warnings or answered.warnings
+        self._last = answered
+        return answered
 
     def finished(self) -> Answered:
         """Counts the request as answered; returns the answer for the last block, with the warnings of all."""
         answered, model = cast("Answered", self._last), self.call.model
         self.call.parts.telemetry.record_timing(model.name, model.version, self._timing, warned=bool(self._outside))
         self.call.answered(self._done, self.asked.options, self._timing)
-        return replace(answered, warnings=warnings_of(self._outside, answered.asked))
+        return replace(answered, warnings=[*warnings_of(self._outside, answered.asked), *self._warnings])
 
 
 async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) -> None:
