@@ -17,7 +17,7 @@ from murho.model.errors import Problem
 from murho.model.evaluation.martingale import PitMartingale
 from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES
 from murho.service.errors import BadInputError
-from murho.service.outcomes.schema import ROLLUPS, reading
+from murho.service.outcomes.schema import ROLLUPS, SPANS, reading
 from murho.service.outcomes.store import HOUR
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ __all__ = ["ALARM", "AlarmFollower", "QualityQuery", "quality_of"]
 ALARM = "alarm"
 WINDOW = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 HOURS = {"h": 1, "d": 24, "w": 168}
+MOST_HOURS = 7 * 24
+"""A longer window is of whole days."""
 MOST_STEPS = 60
 """Of coverage over time."""
 NORMAL_95 = 1.959963984540054
@@ -112,15 +114,16 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     if asked.by is not None and asked.by not in features:
         message = f"The model has no such feature; it has {', '.join(sorted(features))}."
         raise BadInputError([Problem("/by", message)])
+    span = SPANS[0] if asked.hours <= MOST_HOURS else SPANS[1]
     until = int(time.time() // HOUR) + 1
-    since = until - asked.hours
-    step = max(1, math.ceil(asked.hours / MOST_STEPS))
+    since = (until - asked.hours) // span * span
+    step = span * math.ceil((until - since) / span / MOST_STEPS)
     versions: dict[str, dict[str, Any]] = {}
     for of_classes in {version in classes for version in facts}:
         told = _class_quality if of_classes else _number_quality
         of_feature = [""] if asked.by is None else ["", asked.by]
         for feature in of_feature:
-            sums = _sums(store, model, feature, asked, (since, step), of_classes=of_classes)
+            sums = _sums(store, model, feature, asked, (span, since, step), of_classes=of_classes)
             for (version, group), slots in sorted(sums.items()):
                 quality = told(np.sum(list(slots.values()), axis=0), asked)
                 if feature:
@@ -143,15 +146,24 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
 
 
 def _sums(
-    store: Store, model: str, feature: str, asked: QualityQuery, times: tuple[int, int], *, of_classes: bool
+    store: Store, model: str, feature: str, asked: QualityQuery, times: tuple[int, int, int], *, of_classes: bool
 ) -> dict[tuple[str, str], dict[int, Doubles]]:
-    """Returns sums by version and group, of each step of time: from an hour on, so many hours each."""
-    table, (since, step) = ROLLUPS[of_classes], times
+    """Returns sums by version and group, of each step of time.
+
+    Args:
+        store: The store.
+        model: The model's name.
+        feature: Whose groups; empty: of all.
+        asked: What is asked for.
+        times: Hours of the rows to add up, the first hour, and hours of a step.
+        of_classes: Whether they are of classes.
+    """
+    table, (span, since, step) = ROLLUPS[of_classes], times
     found = table.c
     slot = ((found.hour - since) // step).label("slot")
     names = CLASS_SUMS if of_classes else NUMBER_SUMS
     key = found.version, found.group, slot
-    wanted = [found.model == model, found.feature == feature, found.hour >= since]
+    wanted = [found.model == model, found.feature == feature, found.span == span, found.hour >= since]
     if asked.version is not None:
         wanted.append(found.version == asked.version)
     query = select(*key, *(func.sum(found[name]) for name in names)).where(*wanted).group_by(*key)

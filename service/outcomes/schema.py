@@ -1,7 +1,7 @@
 """The tables of the store, in SQLite or PostgreSQL, and how a store is opened and brought up to date.
 
 Times are seconds since 1970-01-01 UTC. A prediction is known by model and id; its answer is kept in the form in which
-`model.evaluation.recorded` scores it. Rollups are sums by hour, so that quality needs no look at single outcomes.
+`model.evaluation.recorded` scores it. Rollups are sums by hour and day, so that quality needs no look at outcomes.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ __all__ = [
     "PREDICTIONS",
     "REVISIONS",
     "ROLLUPS",
+    "SPANS",
     "STATES",
     "VERSIONS",
     "address_of",
@@ -136,7 +137,8 @@ def _rollups(name: str, sums: tuple[str, ...]) -> Table:
         Column("model", String, primary_key=True),
         # Empty: all predictions, in one group.
         Column("feature", String, primary_key=True),
-        # Of the prediction, since 1970.
+        # Hours that a row sums up, and the first of them since 1970, by the time of predictions.
+        Column("span", Integer, primary_key=True),
         Column("hour", Integer, primary_key=True),
         Column("version", String, primary_key=True),
         Column("group", String, primary_key=True),
@@ -146,6 +148,8 @@ def _rollups(name: str, sums: tuple[str, ...]) -> Table:
 
 ROLLUPS = {False: _rollups("number_rollups", NUMBER_SUMS), True: _rollups("class_rollups", CLASS_SUMS)}
 """By whether they are of classes."""
+SPANS = (1, 24)
+"""Hours of a row; each outcome is in one of each."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = ()
 """Statements that lead from format 1 to 2, from 2 to 3, …; a new store has the tables above at once."""

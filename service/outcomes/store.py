@@ -24,6 +24,7 @@ from murho.service.outcomes.schema import (
     PREDICTIONS,
     REVISIONS,
     ROLLUPS,
+    SPANS,
     STATES,
     VERSIONS,
     address_of,
@@ -556,7 +557,7 @@ class _Coming:
         return Scored(self._model, version, classes, rows_behind, predicted, values, means, answers, pits, states)
 
     def _roll(self, scored: Scored, rows: Sequence[Row[Any]], sign: float) -> None:
-        """Adds outcomes to the sums by hour, of all and of each group; or takes them off, with the sign -1."""
+        """Adds outcomes to the sums, of all and of each group; or takes them off, with the sign -1."""
         if scored.classes is None:
             sums = number_sums(scored.answers, scored.values - scored.means, scored.pits)
         else:
@@ -582,10 +583,12 @@ class _Coming:
                 "model": self._model,
                 "version": scored.version,
                 "feature": feature,
-                "hour": hour,
+                "span": span,
+                "hour": hour - hour % span,
                 "group": group,
                 **dict(zip(names, line, strict=True)),
             }
+            for span in SPANS
             for (feature, hour, group), line in zip(known, totals.tolist(), strict=True)
         ]
         _add_up(self._connection, table, lines, names)
