@@ -106,7 +106,7 @@ def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, An
         routes=app.routes,
     )
     asked = [(OutcomesRequest, "validation"), *((door.asked, "validation") for door in doors)]
-    answered = [(OutcomesResponse, "serialization")]
+    answered: list[Any] = [(OutcomesResponse, "serialization")]
     answered += [
         (model, "serialization") for door in doors for model in (*door.answered, ProblemDocument, InferenceError)
     ]
