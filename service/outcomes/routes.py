@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.model.tables.cells import canonical_category, parse_number
-from murho.service.errors import BadInputError, MediaTypeError
+from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import headers_of, read_body
 from murho.service.predict.json_requests import load_json
@@ -20,7 +20,6 @@ from murho.service.predict.memory import Share
 from murho.service.predict.options import EXPECTED, LONGEST_ID
 from murho.service.predict.problems import MAX_LISTED, Problems, pointer, shorten
 from murho.service.predict.routes import REFERENCE
-from murho.service.predict.rows import check_rows
 from murho.service.predict.spool import decompressed
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
@@ -36,6 +35,9 @@ __all__ = ["checked", "router"]
 
 router = APIRouter(tags=["outcomes"])
 COLUMNS = ("id", "value")
+MOST_OUTCOMES = 100_000
+"""Of one request: they are in memory as Python objects."""
+MOST_HEADER_BYTES = 1000
 KINDS = "application/json, text/csv or application/vnd.apache.arrow.stream"
 
 
@@ -179,20 +181,22 @@ def _from_json(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
             problems.append(Problem(pointer("outcomes", place), 'Expected {"id": "…", "value": …}, and nothing else.'))
     if problems:
         raise BadInputError(problems[:MAX_LISTED], len(problems))
-    check_rows(len(outcomes), settings.max_rows)
+    _require_few(len(outcomes))
     return [each["id"] for each in outcomes], [each["value"] for each in outcomes]
 
 
-def _from_csv(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
+def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
     """Returns ids and values of a text with these two columns."""
-    texts = dict.fromkeys(COLUMNS, pa.string())
+    _require_few(body.count(b"\n") - 1)
+    if len(body.partition(b"\n")[0]) > MOST_HEADER_BYTES:
+        raise BadInputError([Problem("", "Expected a header line with the columns id and value, and no others.")])
+    convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string()), strings_can_be_null=True)
     try:
-        table = pa.csv.read_csv(
-            pa.BufferReader(body), convert_options=pa.csv.ConvertOptions(column_types=texts, strings_can_be_null=True)
-        )
+        table = pa.csv.read_csv(pa.BufferReader(body), pa.csv.ReadOptions(use_threads=False), convert_options=convert)
     except pa.ArrowException as error:
         raise BadInputError([Problem("", f"The body is not CSV in UTF-8: {shorten(str(error), 500)}.")]) from None
-    return _of_table(table, settings)
+    _require_columns(table.schema)
+    return _of_table(table)
 
 
 def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
@@ -200,23 +204,36 @@ def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
     try:
         size = stream_size(body)
         check_memory(size.dictionaries + sum(size.batches), settings)
-        check_rows(size.rows, settings.max_rows)
-        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        _require_few(size.rows)
+        reader = pa.ipc.open_stream(pa.py_buffer(body))
+        _require_columns(reader.schema)
+        table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
-        raise BadInputError(
-            [Problem("", f"The body is not a whole Arrow stream: {shorten(str(error), 500)}.")]
-        ) from None
-    return _of_table(table, settings)
+        message = f"The body is not a whole Arrow stream: {shorten(str(error), 500)}."
+        raise BadInputError([Problem("", message)]) from None
+    return _of_table(table)
 
 
-def _of_table(table: pa.Table, settings: Settings) -> tuple[list[Any], list[Any]]:
-    if sorted(table.column_names) != sorted(COLUMNS):
-        found = shorten(", ".join(table.column_names), 200)
+def _require_few(count: int) -> None:
+    if count > MOST_OUTCOMES:
+        raise TooLargeError(f"The request has {count} outcomes; at most {MOST_OUTCOMES} are read. Send parts.")
+
+
+def _require_columns(schema: pa.Schema) -> None:
+    """Checks names and types before a cell is read: a few bytes of some types stand for many long texts."""
+    if sorted(schema.names[: 1 + len(COLUMNS)]) != sorted(COLUMNS):
+        found = shorten(", ".join(schema.names[:10]), 200)
         raise BadInputError([Problem("", f"Expected the columns id and value, and no others; found {found}.")])
+    fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_floating)
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if not any(test(kind) for test in fits):
+            raise BadInputError([Problem(pointer(name), f"Cells of the type {shorten(str(kind))} can't be used.")])
+
+
+def _of_table(table: pa.Table) -> tuple[list[Any], list[Any]]:
     if not table.num_rows:
         raise BadInputError([Problem("/outcomes", "The table has no rows.")])
-    check_rows(table.num_rows, settings.max_rows)
     ids, values = (table.column(name).to_pylist() for name in COLUMNS)
     return [str(key) if type(key) is int else key for key in ids], values
 

@@ -88,8 +88,16 @@ def test_outcomes_that_cannot_be_used_are_refused_as_a_whole(
 def test_other_requests_are_refused(recording: AppClient, client: AppClient) -> None:
     assert recording.post("/models/other/outcomes", told(("a", 1.0))).status_code == 404
     assert recording.post(OUTCOMES, content=b"{}", headers={"content-type": "image/png"}).status_code == 415
-    for body in (b"\xff\xfe", b"id,value\n1"):
+    for body in (b"\xff\xfe", b"id,value\n1", b"id,value," + b"x," * 1000 + b"\n1,2", b"value,id\n"):
         assert recording.post(OUTCOMES, content=body, headers={"content-type": "text/csv"}).status_code == 422
+    many = b"id,value\n" + b"a,1\n" * 100_001
+    assert recording.post(OUTCOMES, content=many, headers={"content-type": "text/csv"}).status_code == 413
+    stream = io.BytesIO()
+    table = pa.table({"id": pa.array(["a"]).dictionary_encode(), "value": [1.0]})
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    kind = {"content-type": "application/vnd.apache.arrow.stream"}
+    assert pointers(recording.post(OUTCOMES, content=stream.getvalue(), headers=kind)) == ["/id"]
     assert pointers(recording.get(f"{QUALITY}?window=1y&coverage=0.333&what=1")) == ["/what", "/window", "/coverage"]
     assert pointers(recording.post("/predict", {"inputs": [ROW], "record": True, "samples": 0})) == ["/record"]
     assert pointers(recording.post("/predict", {"inputs": [ROW, ROW], "ids": ["a", "a"]})) == ["/ids/1"]
