@@ -44,7 +44,7 @@ LABEL org.opencontainers.image.title="Murho" \
       org.opencontainers.image.licenses="MIT"
 RUN groupadd --gid 10001 murho \
     && useradd --uid 10001 --gid murho --no-create-home --home-dir /tmp --shell /usr/sbin/nologin murho \
-    && install -d -o murho -g murho /checkpoints \
+    && install -d -o murho -g murho /checkpoints /store \
     && python -m pip uninstall --yes --quiet --root-user-action ignore pip setuptools wheel
 COPY --from=trimmed /opt/venv /opt/venv
 COPY --from=application /app /app

@@ -27,6 +27,7 @@ from murho.service.models.loader import Loader
 from murho.service.models.registry import Registry
 from murho.service.models.watcher import Watcher, seconds_between_looks, source_of
 from murho.service.openapi import DESCRIPTION, install_openapi
+from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
 from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.watcher import CheckpointSource
+    from murho.service.outcomes.recorder import Recorder
+    from murho.service.outcomes.store import Scored
     from murho.service.worker import Worker
 
 __all__ = ["create_app"]
@@ -127,6 +130,7 @@ def create_app(
         request_room=RequestRoom(settings.request_bytes),
         answer_room=AnswerRoom(settings.answer_bytes),
         board=None if worker is None else worker.board,
+        recorder=None if settings.store is None else _recorder(settings.store, settings, telemetry),
     )
 
     for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
@@ -150,6 +154,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         # The first loading runs in the compute thread, which is warm then; later ones run beside it.
         scheduler.start(first=load)
+        if parts.recorder is not None:
+            parts.recorder.start()
         keeping = asyncio.ensure_future(keep_small(scheduler, draw_room))
         try:
             yield {"parts": parts}
@@ -159,6 +165,8 @@ def create_app(
             parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)
             parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
+            if parts.recorder is not None:
+                await asyncio.to_thread(parts.recorder.close, CLOSE_SECONDS)
             access_log.flush()
             if tracing is not None:
                 with suppress(TimeoutError):  # the collector may be gone
@@ -187,10 +195,30 @@ def create_app(
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(settings, keyless=not parts.security.enabled)
     app.middleware_stack = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
-    for router in (*direct, models.router, v2.router, page.router):
+    for router in (*direct, models.router, outcomes.router, v2.router, page.router):
         app.include_router(router)
     install_openapi(app, parts, DOORS)
     return app
+
+
+def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
+    """Returns the recorder of a store, which is opened.
+
+    Raises:
+        OptionError: It can't be.
+    """
+    from murho.service.outcomes.quality import AlarmFollower
+    from murho.service.outcomes.recorder import Recorder  # here, as SQLAlchemy takes a while, and most have no store
+    from murho.service.outcomes.store import Store
+
+    def noticed(scored: Scored, raised: bool) -> None:
+        inside = int(scored.inside.sum())
+        telemetry.count_outcomes(scored.model, scored.version, len(scored.pits), inside, alarm=raised)
+
+    opened = Store(store, [AlarmFollower(noticed)])
+    recorder = Recorder(opened, settings.record_bytes, keep_days=settings.store_days, store_bytes=settings.store_bytes)
+    telemetry.follow_memory("recording", lambda: recorder.waiting)
+    return recorder
 
 
 def _set_threads(threads: int) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from murho.service.errors import is_inference_path
+from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
 from murho.service.predict.options import EXAMPLE
 from murho.service.predict.problems import InferenceError
 from murho.service.predict.routes import REFERENCE
@@ -56,7 +57,7 @@ PROBLEMS = {
 }
 PROBLEMS_BY_METHOD = {
     "post": tuple(PROBLEMS),
-    "get": ("400", "401", "404", "408", "414", "421", "429", "431", "500", "501", "503"),
+    "get": ("400", "401", "404", "408", "414", "421", "422", "429", "431", "500", "501", "503"),
 }
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},
@@ -104,8 +105,9 @@ def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, An
         description=app.description,
         routes=app.routes,
     )
-    asked = [(door.asked, "validation") for door in doors]
-    answered = [
+    asked = [(OutcomesRequest, "validation"), *((door.asked, "validation") for door in doors)]
+    answered: list[Any] = [(OutcomesResponse, "serialization")]
+    answered += [
         (model, "serialization") for door in doors for model in (*door.answered, ProblemDocument, InferenceError)
     ]
     _, schemas = models_json_schema(cast("Any", [*asked, *dict.fromkeys(answered)]), ref_template=REFERENCE)

@@ -18,6 +18,7 @@ from murho.service.settings import Settings
 from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
+    from murho.service.outcomes.recorder import Recorder
     from murho.service.worker import Board
 
 __all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]
@@ -70,6 +71,7 @@ class Parts:
     request_room: RequestRoom
     answer_room: AnswerRoom
     board: "Board | None" = None
+    recorder: "Recorder | None" = None
 
     def require_alive(self) -> None:
         """Checks that this process, and any other worker, can answer.

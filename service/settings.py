@@ -44,6 +44,8 @@ OF_OTHERS = frozenset(
         "MURHO_API_KEY",  # the client, `murho predict --url`
         "MURHO_PUBLISH",  # docker-compose.yml
         "MURHO_GPU_PUBLISH",  # docker-compose.yml
+        "MURHO_STORE_PUBLISH",  # docker-compose.yml
+        "MURHO_STORE_PASSWORD",  # docker-compose.yml
         "MURHO_PROMETHEUS_PUBLISH",  # docker-compose.yml
         "MURHO_GRAFANA_PUBLISH",  # docker-compose.yml
     }
@@ -55,6 +57,8 @@ OF_KUBERNETES = re.compile(
 """What Kubernetes puts into the environment of every pod beside a Service whose name begins with murho."""
 LINK = re.compile(r"(tcp|udp|sctp)://")
 SECRETS = frozenset({"api_keys"})
+PASSWORD = re.compile(r"(?<=://)[^/@]*@")
+"""Name and password in the address of a store."""
 MOST_FILE_BYTES = 2**20
 HOST_PATTERN = re.compile(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+")
@@ -154,6 +158,31 @@ class Settings(BaseSettings):
         ge=0,
         description="Seconds between two looks for new, changed and deleted versions, by default 1 in a directory and "
         "10 in a storage; 0: none, only when asked to.",
+    )
+
+    store: str | None = Field(
+        default=None,
+        description="Where predictions and their outcomes are kept: a file, or the address of a PostgreSQL database, "
+        "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE. Without it nothing is.",
+    )
+    record: Literal["asked", "all"] = Field(
+        default="asked", description="With a store: which predictions are recorded, those that ask for it or all."
+    )
+    record_inputs: bool = Field(
+        default=False,
+        description="Whether the cells of recorded rows are kept, too: for quality by feature, and to learn from.",
+    )
+    record_bytes: int = Field(
+        default=2**26,
+        ge=1,
+        description="The most bytes of predictions that wait for the store; beyond it they aren't recorded, and the "
+        "answers say so.",
+    )
+    store_days: float | None = Field(
+        default=None, gt=0, description="Days after which predictions and their outcomes are deleted; sums stay."
+    )
+    store_bytes: int | None = Field(
+        default=None, ge=2**20, description="The most bytes of the store; beyond it the oldest predictions are deleted."
     )
 
     metric_models: int = Field(
@@ -393,7 +422,8 @@ class Configuration:
             elif name in SECRETS and value:
                 shown = f"# {name} = {len(value)} keys, not shown"
             else:
-                shown = f"{name} = {toml_value(value)}"
+                text = toml_value(value)
+                shown = f"{name} = {PASSWORD.sub('***@', text) if name == 'store' else text}"
             lines.append(f"{shown}  # {self.sources[name]}")
         return lines
 

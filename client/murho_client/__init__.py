@@ -18,6 +18,7 @@ from murho_client._errors import (
     Unreachable,
 )
 from murho_client._model import Feature, Model, ModelSummary
+from murho_client._outcomes import Outcomes
 from murho_client._prediction import Prediction
 from murho_client._responses import Response
 from murho_client._totals import Totals
@@ -36,6 +37,7 @@ __all__ = [
     "ModelSummary",
     "MurhoClientError",
     "NotReady",
+    "Outcomes",
     "Prediction",
     "Problem",
     "Response",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from murho_client._model import Model, ModelSummary
+    from murho_client._outcomes import Outcomes
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
     from murho_client._totals import Totals
@@ -109,6 +110,23 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     ) -> Totals:
         """Adds up predictions, with error bars; see `Client.aggregate`."""
         return await self._run(self._service.aggregate(data, model, version, by, options))
+
+    async def outcomes(self, data: object, model: str) -> Outcomes:
+        """Tells what came true of recorded predictions; see `Client.outcomes`."""
+        return await self._run(self._service.outcomes(data, model))
+
+    async def quality(
+        self,
+        model: str,
+        *,
+        window: str = "30d",
+        by: str | None = None,
+        coverage: float | None = None,
+        version: str | None = None,
+    ) -> dict[str, Any]:
+        """How good recorded predictions were, by their outcomes; see `Client.quality`."""
+        asked = {"window": window, "by": by, "coverage": coverage, "version": version}
+        return await self._run(self._service.quality(model, asked))
 
     async def predict_file(
         self,

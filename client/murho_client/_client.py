@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from murho_client._model import Model, ModelSummary
+    from murho_client._outcomes import Outcomes
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
     from murho_client._totals import Totals
@@ -181,6 +182,8 @@ class Client(BaseClient[httpx2.Client]):
             include: ``"draws"`` for the function value of each draw, or its probabilities of the classes;
                 ``"mc_error"`` for the standard errors that come from the finite number of draws.
             coverage: Coverage of a classifier's prediction sets, between 0 and 1; the service's (0.9) if not given.
+            record: Whether the service keeps the answer; the prediction then has `ids`, for `outcomes`.
+            ids: The rows' own ids, which ask for a record, too.
             timeout: Seconds for the whole call. If not given, each request has the client's timeout.
             headers: Further headers of the requests, such as ``{"X-Request-ID": "…"}``.
             progress: None shows the number of finished rows on a terminal if the work takes more than a second, True
@@ -222,6 +225,46 @@ class Client(BaseClient[httpx2.Client]):
             MurhoClientError: See `predict`.
         """
         return self._run(self._service.aggregate(data, model, version, by, options))
+
+    def outcomes(self, data: object, model: str) -> Outcomes:
+        """Tells what came true of recorded predictions: late, in any order, and again; another value revises.
+
+        Args:
+            data: A table with the columns ``id`` and ``value``, as `predict` takes tables.
+            model: Name of the model.
+
+        Raises:
+            InvalidInput: A value is none of the target's; nothing of its request is kept.
+            MurhoClientError: See `predict`. What was sent before is kept; sending all of it again is right.
+        """
+        return self._run(self._service.outcomes(data, model))
+
+    def quality(
+        self,
+        model: str,
+        *,
+        window: str = "30d",
+        by: str | None = None,
+        coverage: float | None = None,
+        version: str | None = None,
+    ) -> dict[str, Any]:
+        """How good recorded predictions were, by their outcomes; and whether the alarm says that the model is wrong.
+
+        Args:
+            model: Name of the model.
+            window: How far back the predictions go: hours, days or weeks, such as 24h, 30d or 4w.
+            by: A feature whose groups are told apart; the service must record inputs.
+            coverage: Of a further central band, such as 0.98.
+            version: The only version; by default all.
+
+        Returns:
+            What the service says, with one entry of ``versions`` for each.
+
+        Raises:
+            MurhoClientError: See `predict`.
+        """
+        asked = {"window": window, "by": by, "coverage": coverage, "version": version}
+        return self._run(self._service.quality(model, asked))
 
     def predict_file(
         self,

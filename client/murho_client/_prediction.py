@@ -65,6 +65,8 @@ class Prediction:
         labels: The rows' labels, such as the index of a pandas data frame; None where these are the row numbers.
         warnings: Values unlike the training rows, each with its row, feature and message.
         request_ids: The ids of the requests behind the answer, as the service's log has them.
+
+    A recorded prediction has `ids` of its rows.
     """
 
     model: str
@@ -116,6 +118,8 @@ class Prediction:
                 if len(part[key]) != count:
                     raise ValueError(f"{key!r} isn't made of {count} rows")
             arrays[key] = parts[0][key] if len(parts) == 1 else np.concatenate([part[key] for part in parts])
+        if "ids" in answers[0]:
+            arrays["ids"] = np.array([key for answer in answers for key in answer["ids"]], dtype=object)
         if labels is not None and len(labels) != sum(counts):
             raise ValueError(f"{sum(counts)} rows were answered, but {len(labels)} have labels")
         return cls(
@@ -126,6 +130,12 @@ class Prediction:
             _rows=sum(counts),
             _arrays=arrays,
         )
+
+    @property
+    def ids(self) -> tuple[str | None, ...] | None:
+        """Ids of the rows, for `Client.outcomes`; None for one that could not be recorded; None if none was to be."""
+        found = self._arrays.get("ids")
+        return None if found is None else tuple(found)
 
     @property
     def mean(self) -> Array:
@@ -285,17 +295,19 @@ class Prediction:
 
         A regression has `mean, std, epistemic_std, aleatoric_std, p5, p50, …`, then `exceedance_T` for each threshold;
         a classifier `prediction, p_CLASS, …, entropy, epistemic_entropy, prediction_set`. What is None has no column.
+        Recorded rows have `id` first.
         """
         arrays = self._arrays
+        columns: dict[str, Any] = {} if self.ids is None else {"id": list(self.ids)}
         if self.classes is None:
-            columns: dict[str, Any] = {name: arrays[name] for name in MOMENTS if name in arrays}
+            columns |= {name: arrays[name] for name in MOMENTS if name in arrays}
             for key, prefix, listed in (
                 ("percentiles", "p", self.levels),
                 ("exceedance", "exceedance_", self.thresholds),
             ):
                 columns |= {f"{prefix}{number(at)}": arrays[key][:, index] for index, at in enumerate(listed)}
             return columns
-        columns = {"prediction": arrays["prediction"].tolist()}
+        columns["prediction"] = arrays["prediction"].tolist()
         columns |= {f"p_{name}": arrays["probabilities"][:, index] for index, name in enumerate(self.classes)}
         columns |= {name: arrays[name] for name in ENTROPIES if name in arrays}
         if "prediction_set" in arrays:

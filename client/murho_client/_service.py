@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from murho_client._data import Batch, to_batch
 from murho_client._display import Progress, ProgressBar
 from murho_client._errors import InvalidInput, Problem, UnexpectedAnswer, UnknownModel
 from murho_client._model import Model, ModelSummary, fitted
+from murho_client._outcomes import Outcomes, outcome_requests
 from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
 from murho_client._totals import Totals, totals_request
@@ -44,6 +45,8 @@ class PredictOptions(TypedDict, total=False):
     thresholds: Iterable[float]
     include: Iterable[str]
     coverage: float | None
+    record: bool | None
+    ids: Iterable[str] | None
     timeout: float | None
     headers: Mapping[str, str] | None
     progress: Progress
@@ -215,6 +218,20 @@ class Service:
         path = f"{_path(name, version)}/aggregate"
         return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers, within=within))
 
+    def outcomes(self, data: object, name: str) -> Dialogue[Outcomes]:
+        """What became of the outcomes of a model's predictions."""
+        documents = []
+        for request in outcome_requests(to_batch(data)):
+            headers = {"Content-Type": "application/json"}
+            answer = yield from self.request("POST", f"{_path(name)}/outcomes", request, None, headers)
+            documents.append(answer.json())
+        return _understood(lambda: Outcomes.of(documents))
+
+    def quality(self, name: str, query: Mapping[str, object]) -> Dialogue[dict[str, Any]]:
+        """How good a model's recorded predictions were."""
+        asked = urlencode({key: str(value) for key, value in query.items() if value is not None})
+        return self._json("GET", f"{_path(name)}/quality?{asked}")
+
     def _answered(
         self,
         batch: Batch,
@@ -226,10 +243,14 @@ class Service:
     ) -> Dialogue[Prediction]:
         """The prediction for rows in the form of the model, `rows` of them a request."""
         headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
+        ids = chosen.get("ids")
+        if ids is not None and len(ids) != batch.rows:
+            raise InvalidInput([Problem(f"There are {len(ids)} ids for {batch.rows} rows.", feature="ids")])
 
         def part(start: int) -> Dialogue[tuple[dict[str, Any], str | None]]:
             sent = batch.slice(start, start + rows)
-            body = _to_json({"inputs": sent.inputs(), **chosen})
+            own = {} if ids is None else {"ids": ids[start : start + rows]}
+            body = _to_json({"inputs": sent.inputs(), **chosen, **own})
 
             def read(response: Response) -> tuple[dict[str, Any], str | None]:
                 return read_answer(response, sent, start)
@@ -279,12 +300,14 @@ def options_of(options: PredictOptions) -> dict[str, Any]:
     """
     for name in options.keys() - OF_PREDICTIONS:
         raise TypeError(f"There is no option {name!r}. There are {', '.join(OF_PREDICTIONS)}.")
-    kinds = {
+    kinds: dict[str, Callable[[Any], Any]] = {
         "samples": operator.index,
         "percentiles": _numbers,
         "seed": operator.index,
         "thresholds": _numbers,
         "coverage": float,
+        "record": bool,
+        "ids": lambda ids: list(map(str, ids)),
     }
     sent: dict[str, Any] = {}
     chosen: dict[str, Any] = {"samples": 256, "percentiles": (5, 50, 95), **options}

@@ -135,6 +135,8 @@ def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "T
     totals = Totals.of(TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options), schema)
     if asked.options.draws or asked.options.mc_error:
         raise BadInputError([Problem("/include", "Totals have no draws or Monte Carlo errors; leave it out.")])
+    if own.record or own.ids is not None:
+        raise BadInputError([Problem("/record", "Totals aren't recorded: outcomes are of rows. Leave it out.")])
     if own.by and own.groups is not None:
         raise BadInputError([Problem("/groups", "Rows are grouped by features or by labels, not by both.")])
     for name, (fits, expected) in LISTS.items():

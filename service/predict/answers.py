@@ -113,6 +113,7 @@ class Answered:
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
         values: About how many values it has (`answer_values`).
+        ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
     """
 
     model: tuple[str, str]
@@ -121,6 +122,7 @@ class Answered:
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
     values: int
+    ids: Sequence[str | None] | None = None
 
     @property
     def options(self) -> PredictOptions:
@@ -144,12 +146,14 @@ class Codec(ABC):
         aliases: Other media types that are read, in lower case.
         unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
         in_blocks: Whether bodies are read, and answers written, a block of rows at a time.
+        records: Whether an answer has a place for ids.
     """
 
     media_type: ClassVar[str]
     aliases: ClassVar[frozenset[str]] = frozenset()
     unpacks = False
     in_blocks = False
+    records = True
 
     def reads(self, media_type: str) -> bool:
         """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
@@ -246,6 +250,8 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
             if field.detail is not None:
                 value = {**detail, "values": value}
         document[field.name] = value
+    if answered.ids is not None:
+        document["ids"] = answered.ids
     document["calibrated"] = prediction.calibrated
     document["warnings"] = answered.warnings
     if answered.values <= PIECE_VALUES:
@@ -360,8 +366,11 @@ def answer_columns(answered: Answered) -> dict[str, NDArray[Any]]:
     For a class these are `prediction`, `p_CLASS` for each class, `entropy, epistemic_entropy, prediction_set`, then
     `epistemic_std_CLASS, p5_CLASS, …, mc_error_CLASS` and `draws` `[B, S, C]`. Names of classes are objects: a text in
     each cell of `prediction`, and a list of texts, or None, in each of `prediction_set`.
+
+    With ids `id` comes first: a text, or None, in each cell.
     """
-    return columns_of_prediction(answered.prediction, answered.options, tuple(Place))
+    columns = columns_of_prediction(answered.prediction, answered.options, tuple(Place))
+    return columns if answered.ids is None else {"id": np.array(answered.ids, dtype=object), **columns}
 
 
 def answer_facts(answered: Answered) -> dict[str, Any]:
@@ -421,6 +430,12 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
         "seed": (int, ...),
         **head,
         **{field.name: _entry(field, prefix) for field in fields},
+        "ids": (
+            list[str | None] | None,
+            Field(
+                None, description="Of the recorded rows; null where one could not be. Only if a record is asked for."
+            ),
+        ),
         "calibrated": (bool, Field(description=calibrated)),
         "warnings": (list[InputWarning], ...),
     }

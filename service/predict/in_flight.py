@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, Problem
+from murho.model.evaluation.recorded import with_grid, without_grid
 from murho.service.engine.jobs import Job, RowsNotFiniteError
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.options import records
 from murho.service.predict.spool import WRITTEN_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
     from starlette.types import Receive, Scope
@@ -38,6 +42,8 @@ __all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body", "wanted_within"]
 
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
+MOST_RECORDED_AT_ONCE = 64
+"""Rows whose record takes the event loop less than a millisecond."""
 VALUE_BYTES = 32
 """Of an answer, while its passes are put together and encoded."""
 
@@ -117,13 +123,19 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, asked: Asked) -> Answered:
+    async def predict(self, asked: Asked, *, recorded: bool = True) -> Answered:
         """Returns the answer.
+
+        Args:
+            asked: The request.
+            recorded: Whether its protocol has a place for ids.
 
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
-        model, inputs, options = self.model, asked.inputs, asked.options
+        model, inputs = self.model, asked.inputs
+        record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
+        options = with_grid(asked.options, model.schema.target) if record else asked.options
         cost = self.admit(inputs.count, options, asked.request.timeout)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
@@ -137,7 +149,29 @@ class InFlight:
         self.parts.telemetry.record_rows(model.name, model.version, answer.prediction, noise=options.noise)
         self.answered(inputs.count, options, answer.timing, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
-        return Answered(names, model.schema.target.name, asked, answer.prediction, warnings, values)
+        answered = Answered(names, model.schema.target.name, asked, answer.prediction, warnings, values)
+        return await self.recorded(answered) if record else answered
+
+    async def recorded(self, answered: Answered) -> Answered:
+        """Records an answer to options that `with_grid` has returned; returns it with ids, as it was asked for."""
+        recorder, telemetry, asked = self.parts.recorder, self.parts.telemetry, answered.asked
+        assert recorder is not None  # noqa: S101 - `records`
+        inputs, rows = asked.inputs, asked.inputs.count
+        columns = inputs.columns if self.parts.settings.record_inputs else None
+        work = partial(recorder.record, self.model, answered.prediction, asked.request.ids, inputs=columns)
+        found: Sequence[str | None] | None = (
+            await self.parts.decoder.in_thread(work) if rows > MOST_RECORDED_AT_ONCE else work()
+        )
+        (telemetry.unrecorded if found is None else telemetry.recorded).inc(rows)
+        warnings = answered.warnings
+        if found is None:
+            found = [None] * rows
+            warnings = [
+                *warnings,
+                {"pointer": "/record", "message": "The store is behind: these rows aren't recorded."},
+            ]
+        prediction = without_grid(answered.prediction, asked.options)
+        return replace(answered, prediction=prediction, warnings=warnings, ids=found)
 
     def admit(self, rows: int, options: PredictOptions, timeout: float | None) -> float:
         """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.

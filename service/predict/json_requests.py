@@ -54,6 +54,8 @@ HINTS = {
 """What stands where a parser stops, in lower case → what to do; longer words before those that they begin with."""
 
 OPTIONS = tuple(PredictRequest.model_fields)[1:]
+IDS = OPTIONS.index("ids")
+"""They are others in every request."""
 MOST_KEPT, MOST_KEPT_BYTES = 256, 512
 """Options of requests as they were sent, and their bytes, for which the next one like them needs no look at them."""
 NUMBERS = frozenset({FeatureKind.NUMERIC, FeatureKind.BOOLEAN})
@@ -227,7 +229,7 @@ class _Documents:
         if kept is None:
             given = {name: orjson.loads(text) for name, text in zip(OPTIONS, said, strict=True) if text}
             kept = options_of(given, settings, self.schema.target)
-            if sum(map(len, said)) <= MOST_KEPT_BYTES:
+            if sum(map(len, said)) <= MOST_KEPT_BYTES and not said[IDS]:
                 if len(self._options) >= MOST_KEPT:
                     self._options.clear()
                 self._options[key] = kept

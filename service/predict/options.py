@@ -9,7 +9,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXAMPLE",
+    "LONGEST_ID",
     "PredictRequest",
     "check_options",
     "options_of",
     "predict_options",
     "query_options",
+    "records",
     "value_of_text",
 ]
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
+LONGEST_ID = 200
 
 _TRUTH = "true or false"
 EXPECTED: dict[str, tuple[str, str]] = {
@@ -48,6 +51,8 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "calibrated": (_TRUTH, ""),
     "coverage": ("a number above 0 and below 1", ""),
     "timeout": ("a number of seconds above 0", ""),
+    "record": (_TRUTH, ""),
+    "ids": ("a list with one text a row", f"a text of 1 to {LONGEST_ID} printable characters"),
 }
 """What an option is, and what each entry of it is if it is a list, for messages."""
 
@@ -105,6 +110,14 @@ _INPUTS: dict[str, Any] = {
     ]
 }
 
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(text)
+    return text
+
+
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID), AfterValidator(_printable)]
 Level = Annotated[float, Field(gt=0, lt=100)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -153,6 +166,13 @@ class PredictRequest(BaseModel):
         None,
         description="Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header "
         "X-Request-Timeout says the same for every format.",
+    )
+    record: bool | None = Field(
+        None,
+        description="true: the answer is kept in the service's store and has ids, so that outcomes can be told of it.",
+    )
+    ids: list[Id] | None = Field(
+        None, description="The caller's own ids, all different, one a row; they ask for a record, too. In JSON alone."
     )
 
 
@@ -211,6 +231,41 @@ def options_of(
     return predict_options(request, settings, target), request
 
 
+def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
+    """Returns whether the answer to a request is to be recorded.
+
+    Args:
+        request: The options as they were sent.
+        options: The same, complete.
+        settings: Whether there is a store, and what it has if a request doesn't say.
+        rows: Number of rows.
+
+    Raises:
+        BadInputError: It can't be recorded, or not under these ids.
+    """
+    ids, judged = request.ids, options.samples > 0 and options.noise
+    if request.record is None and ids is None:
+        return settings.record == "all" and settings.store is not None and judged
+    if request.record is False:
+        if ids is not None:
+            raise BadInputError([Problem("/ids", "Ids are of recorded rows: leave them out, or record.")])
+        return False
+    if settings.store is None:
+        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
+        raise BadInputError([Problem("/record", message)])
+    if not judged:
+        message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
+        raise BadInputError([Problem("/record", message)])
+    if ids is not None and len(ids) != rows:
+        raise BadInputError([Problem("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")])
+    if ids is not None and len(set(ids)) != rows:
+        first = {key: place for place, key in reversed(list(enumerate(ids)))}
+        again = [place for place, key in enumerate(ids) if first[key] != place]
+        problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
+        raise BadInputError(problems, len(again))
+    return True
+
+
 def value_of_text(text: str, *, listed: bool = False) -> Any:
     """Returns the number or truth value that a text stands for; other texts as they are.
 
@@ -240,7 +295,13 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
         BadInputError: An option is not for this kind of target, `samples` is above the limit, or a level is too near to
             0 or 100 for float64.
     """
-    others = {"inputs", "timeout", *(type(request).model_fields.keys() - PredictRequest.model_fields.keys())}
+    others = {
+        "inputs",
+        "timeout",
+        "record",
+        "ids",
+        *(type(request).model_fields.keys() - PredictRequest.model_fields.keys()),
+    }
     given = request.model_dump(exclude=others, exclude_none=True)
     kind, foreign = ("number", OF_CLASSES) if target.classes is None else ("class", OF_NUMBERS)
     title = f"{shorten(target.name)!r} is a {kind}."

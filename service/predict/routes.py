@@ -123,7 +123,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     asked = await parts.decoder.decode(body, coding, call.model.schema)
     del body
     writer.require_place(asked.options)
-    answered = await call.predict(asked)
+    answered = await call.predict(asked, recorded=writer.records)
     large, accepted = answered.values > LARGE_ANSWER_VALUES, accepted_coding(headers.get("accept-encoding", ""))
 
     def work() -> Response:

@@ -188,6 +188,7 @@ class InferCodec(Codec):
     """
 
     media_type = "application/json"
+    records = False
 
     def __init__(self, length: str | None = None) -> None:
         self._length = length

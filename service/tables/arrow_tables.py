@@ -107,7 +107,8 @@ def arrow_table(answered: Answered) -> pa.Table:
     """Returns the answer `[B]` as a table, with `draws` as lists, and its facts in the metadata of the schema."""
     classes = answered.prediction.classes or ()
     columns = table_columns(answered.prediction, answered.options)
-    arrays = {name: _column(column, classes) for name, column in columns.items()}
+    arrays = {} if answered.ids is None else {"id": text_array(list(answered.ids))}
+    arrays |= {name: _column(column, classes) for name, column in columns.items()}
     return pa.table(arrays).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(answered))})
 
 

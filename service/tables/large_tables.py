@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
+from murho.model.evaluation.recorded import with_grid
 from murho.service.engine.jobs import Timing
 from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.predict.answers import (
@@ -29,6 +30,7 @@ from murho.service.predict.answers import (
     warnings_of,
 )
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.options import records
 from murho.service.predict.spool import (
     Spool,
     SpooledResponse,
@@ -135,8 +137,9 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
     Returns:
         The answer for the last block, with the warnings of all.
     """
-    in_thread, model, options = call.parts.decoder.in_thread, call.model, asked.options
+    in_thread, model, target = call.parts.decoder.in_thread, call.model, call.model.schema.target
     outside: list[UnfamiliarValue] = []
+    unrecorded: list[dict[str, str]] = []
     timing, done = Timing(), 0
 
     def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
@@ -157,6 +160,8 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
             if leaving.done():
                 raise ClientGoneError("The client closed the connection before the answer.")
             reading = begin(read)
+            record = records(asked.request, asked.options, call.parts.settings, inputs.count)
+            options = with_grid(asked.options, target) if record else asked.options
             cost, room = model.cost(inputs.count, options), MAX_WARNINGS + 1 - len(outside)
             try:
                 found = await call.compute(inputs, options, cost, first=done, most_outside=room)
@@ -171,13 +176,16 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
             timing.compute += found.timing.compute
             outside += [replace(value, row=value.row + done) for value in found.outside]
             done += inputs.count
-            names, of_block = (model.name, model.version), Asked(inputs, options, asked.request)
-            answered = Answered(names, model.schema.target.name, of_block, found.prediction, [], values=0)
+            names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
+            answered = Answered(names, target.name, of_block, found.prediction, [], values=0)
+            if record:
+                answered = await call.recorded(answered)
+                unrecorded = unrecorded or answered.warnings
             await writing
             writing = begin(partial(write, answered))
         await writing
     finally:
         leaving.cancel()
         await asyncio.gather(leaving, reading, writing, return_exceptions=True)
-    call.answered(done, options, timing, warned=bool(outside))
-    return replace(answered, warnings=warnings_of(outside, answered.asked))
+    call.answered(done, asked.options, timing, warned=bool(outside))
+    return replace(answered, warnings=[*warnings_of(outside, answered.asked), *unrecorded])

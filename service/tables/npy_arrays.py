@@ -84,6 +84,8 @@ class NpyCodec(TableCodec):
             name: _cells(column, prediction.classes or ())
             for name, column in table_columns(prediction, answered.options).items()
         }
+        if answered.ids is not None:
+            columns = {"id": np.array([key or "" for key in answered.ids]), **columns}
         array = np.empty(len(prediction), [(name, each.dtype, each.shape[1:]) for name, each in columns.items()])
         for name, values in columns.items():
             array[name] = values

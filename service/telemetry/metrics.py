@@ -108,6 +108,13 @@ class Telemetry:
             "Sum over rows of the epistemic share, 0 to 1: of the variance, or of the entropy for classes.",
             OF_VERSION,
         )
+        self.recorded = counter("murho_recorded_rows_total", "Rows recorded for outcomes that are to come.")
+        self.unrecorded = counter("murho_unrecorded_rows_total", "Rows for which the way to the store had no room.")
+        self.outcomes = counter("murho_outcomes_total", "Outcomes of recorded rows.", OF_VERSION)
+        self.inside = counter(
+            "murho_outcomes_inside_total", "Outcomes in the central 90 % band, or in the prediction set.", OF_VERSION
+        )
+        self.alarm = self._gauge("murho_alarm", "Whether outcomes are not as predicted.", OF_VERSION, mode="livemax")
         self.protocol_errors = counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
@@ -243,6 +250,13 @@ class Telemetry:
                 totals = self._totals.setdefault((name, version), Totals())
         return totals
 
+    def count_outcomes(self, name: str, version: str, count: int, inside: int, *, alarm: bool) -> None:
+        """Counts outcomes, those in their band or set, and shows whether the alarm is raised; any thread may."""
+        labels = self._of(name, version).labels
+        self.outcomes.labels(*labels).inc(count)
+        self.inside.labels(*labels).inc(inside)
+        self.alarm.labels(*labels).set(alarm)
+
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
         """Takes name and version of all that are served, in the place of those before, at once."""
         self._served = dict.fromkeys(served)
@@ -283,6 +297,9 @@ class Telemetry:
             self.std,
             self.entropy,
             self.epistemic_share,
+            self.outcomes,
+            self.inside,
+            self.alarm,
         ):
             metric.remove(name, version)
         if not any(other == name for other, _ in self._series):

@@ -56,6 +56,16 @@ COMMANDS = {
         "Use and judge a model",
     ),
     "models": ("murho.cli.models", "List the checkpoints of a directory.", "Use and judge a model"),
+    "outcomes": (
+        "murho.cli.outcomes",
+        "Tell what came true of recorded predictions.",
+        "Use and judge a model",
+    ),
+    "quality": (
+        "murho.cli.outcomes",
+        "Show how good recorded predictions were.",
+        "Use and judge a model",
+    ),
     "publish": (
         "murho.cli.publish",
         "Put a version from disk into object storage.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -45,9 +46,12 @@ def exposed() -> dict[str, set[str]]:
     """Names of the samples that a service shows after predictions of numbers and classes, with their labels."""
     samples: dict[str, set[str]] = {}
     for model in (FakeModel(), Classifier()):
-        with make_client(model) as client:
+        with TemporaryDirectory() as folder, make_client(model, store=f"{folder}/murho.db") as client:
             client.wait_until_loaded()
-            assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
+            assert client.post("/predict", {"inputs": [ROW], "ids": ["a"]}).status_code == 200
+            value = 100.0 if model.schema.target.classes is None else model.schema.target.classes[0]
+            outcomes = {"outcomes": [{"id": "a", "value": value}]}
+            assert client.post(f"/models/{model.name}/outcomes", outcomes).json()["accepted"] == 1
             text = client.get("/metrics").text
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

@@ -33,7 +33,7 @@ def words(text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["pricing.py", "active_learning.py", "drift.py", "totals.py"])
+@pytest.mark.parametrize("script", ["pricing.py", "active_learning.py", "drift.py", "totals.py", "outcomes.py"])
 def test_a_script_prints_what_its_page_says_and_draws_its_figure(script: str, tmp_path: Path) -> None:
     figure = tmp_path / "figure.png"
     last = words(run(script, "--quick", "--figure", figure))

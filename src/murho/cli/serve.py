@@ -44,6 +44,10 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(help="Threads of the computation; by default all processors there are.")
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Keeps predictions and outcomes: a file, or postgresql+psycopg://…  [default: nothing is]"),
+    ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.  [default: info]")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file with settings, such as deploy/murho.toml.")] = None,
     show_settings: Annotated[
@@ -71,6 +75,10 @@ def serve(
     from murho.service.telemetry.log import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
+    if settings.store is not None:
+        from murho.service.outcomes.store import Store
+
+        Store(settings.store).close()  # what is wrong with it is said before anything else
     count = count_of(settings)
     listening = (listen if count == 1 else reserve)(settings.host, settings.port)
     address = address_of(listening)

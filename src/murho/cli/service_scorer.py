@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.prediction import PredictOptions
 
-__all__ = ["ServiceScorer", "connect"]
+__all__ = ["ServiceScorer", "client_errors", "connect"]
 
 ROWS_PER_REQUEST = 4_096
 SECONDS_PER_REQUEST = 120.0
@@ -84,7 +84,7 @@ class ServiceScorer:
             MurhoError: The service can't be reached or has no such model.
         """
         self._client, self._version, self._options, self._warnings = client, version, options, warnings
-        with _client_errors():
+        with client_errors():
             if model is None:
                 names = sorted(each.name for each in client.models())
                 if len(names) != 1:
@@ -103,7 +103,7 @@ class ServiceScorer:
         own: dict[str, Any] = {"coverage": options.coverage}
         if classes is None:
             own = {"percentiles": options.percentiles, "noise": options.noise, "thresholds": options.thresholds}
-        with _client_errors():
+        with client_errors():
             answer = self._client.predict(
                 {feature.name: _cells(feature, columns[feature.name]) for feature in self.schema.features},
                 self._model,
@@ -188,7 +188,7 @@ def _cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
 
 
 @contextmanager
-def _client_errors() -> Iterator[None]:
+def client_errors() -> Iterator[None]:
     """The client's errors as Murho's, in one line."""
     from murho_client import MurhoClientError
 

@@ -1,0 +1,201 @@
+"""Scores of answers that were kept until the truth came: of a percentile grid, or of the probabilities of classes.
+
+A number's distribution is kept as its percentiles at `LEVELS`. Between them its distribution function is a line in
+normal scores for the PIT, and a line in probabilities for the CRPS: within 1 % of a Gaussian's own CRPS. Where
+several percentiles are one value, it has a probability of its own, and the PIT is drawn from its span (Brockwell 2007,
+"Universal residuals"). A class's PIT is its randomised p-value: the probability of less likely classes, and a share of
+its own. Either is uniform if the answers are right.
+
+Scores are added up: `number_sums` and `class_sums` have one line an outcome, and sums of lines tell the quality of any
+set of outcomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from murho.model.predictive.prediction import Prediction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
+    from murho.model.tables.schema import Target
+
+    Doubles: TypeAlias = NDArray[np.float64]
+
+__all__ = [
+    "BINS",
+    "CLASS_SUMS",
+    "COVERAGES",
+    "LEVELS",
+    "NUMBER_SUMS",
+    "PIT_EDGES",
+    "class_pits",
+    "class_sums",
+    "number_pits",
+    "number_sums",
+    "with_grid",
+    "without_grid",
+]
+
+_LOWER = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)
+LEVELS = (*_LOWER, 50.0, *(100.0 - level for level in reversed(_LOWER)))
+"""Percentile levels of the grid, G of them."""
+COVERAGES = (0.5, 0.8, 0.9, 0.95)
+"""Of the central bands whose widths are added up."""
+PIT_EDGES = (0.0, 0.005, 0.01, *(round(0.025 * step, 3) for step in range(1, 40)), 0.99, 0.995, 1.0)
+"""Of the bins that PITs are counted in: they tell the coverage of every central band that ends at two of them."""
+BINS = 15
+"""Of the probability of the predicted class, for the expected calibration error."""
+NUMBER_SUMS = (
+    *("n", "crps", "error", "squared_error"),
+    *(f"width_{round(100 * coverage)}" for coverage in COVERAGES),
+    *(f"pit_{place}" for place in range(len(PIT_EDGES) - 1)),
+)
+CLASS_SUMS = (
+    *("n", "correct", "log_loss", "brier", "covered", "set_size"),
+    *(f"{what}_{place}" for what in ("bin", "bin_correct", "bin_sure") for place in range(BINS)),
+)
+LEAST = 1e-12
+"""Floor of a probability in the log loss."""
+FURTHEST = 8.0
+"""The largest normal score."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The levels as probabilities and as normal scores, ``[G]`` each."""
+
+    levels: Doubles
+    scores: Doubles
+
+
+def _grid() -> _Grid:
+    levels = np.array(LEVELS) / 100.0
+    return _Grid(levels, np.array([NormalDist().inv_cdf(level) for level in levels]))
+
+
+GRID = _grid()
+
+
+def with_grid(options: PredictOptions, target: Target) -> PredictOptions:
+    """Options whose answer can be recorded: of a number, percentiles at `LEVELS` come after all that were asked for."""
+    if target.classes is not None:
+        return options
+    return replace(options, percentiles=(*options.percentiles, *LEVELS))
+
+
+def without_grid(prediction: AnyPrediction, options: PredictOptions) -> AnyPrediction:
+    """The answer to the options that were asked for, of one to `with_grid`'s."""
+    if not isinstance(prediction, Prediction) or prediction.percentiles is None:
+        return prediction
+    asked, errors = len(options.percentiles), prediction.mc_error
+    if errors is not None and errors.percentiles is not None:
+        errors = replace(errors, percentiles=errors.percentiles[:, :asked])
+    return replace(prediction, percentiles=prediction.percentiles[:, :asked], mc_error=errors)
+
+
+def number_pits(apart: NDArray[np.float32], values: Doubles, shares: Doubles) -> Doubles:
+    """The PIT of each outcome, ``[B]``.
+
+    Args:
+        apart: Percentiles at `LEVELS` less the mean, ``[B, G]``.
+        values: Outcomes less the mean, ``[B]``.
+        shares: Uniform numbers, ``[B]``: where in the span of a value with a probability of its own its PIT lies.
+    """
+    import torch  # here: the service answers /healthz before it is loaded
+
+    value = values.astype(np.float32)[:, None]
+    below, upto = (apart < value).sum(axis=1), (apart <= value).sum(axis=1)
+    rows, most = np.arange(len(values)), len(LEVELS)
+    right = below.clip(1, most - 1)
+    left_value, right_value = (apart[rows, place].astype(np.float64) for place in (right - 1, right))
+    left, step = GRID.scores[right - 1], GRID.scores[right] - GRID.scores[right - 1]
+    width = right_value - left_value
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(width > 0.0, (values - left_value) / width, np.where(values > right_value, np.inf, -np.inf))
+    scores = (left + step * part).clip(-FURTHEST, FURTHEST)
+    between: Doubles = torch.special.ndtr(torch.from_numpy(scores)).numpy()
+    # Beyond the grid its ends are the nearest that a rounded value may come.
+    between = np.where(below == most, np.maximum(between, GRID.levels[-1]), between)
+    # The probability of a value reaches to about halfway between its levels and the next ones.
+    middles = np.concatenate([[0.0], 0.5 * (GRID.levels[1:] + GRID.levels[:-1]), [1.0]])
+    start, end = middles[below], middles[upto]
+    return np.where(upto > below, start + shares * (end - start), between)
+
+
+def _crps(apart: Doubles, values: Doubles) -> Doubles:
+    """The integral of ``(F(x) - [x >= value])^2``, of a distribution function of straight lines, ``[B]``."""
+    left, right = apart[:, :-1], apart[:, 1:]
+    low, high = GRID.levels[:-1], GRID.levels[1:]
+    width, value = right - left, values[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(width > 0.0, ((value - left) / width).clip(0.0, 1.0), (value >= right) * 1.0)
+    cut = low + part * (high - low)
+    before, after = part * width, (1.0 - part) * width
+    inside = before * (low**2 + low * cut + cut**2) + after * (
+        (1.0 - cut) ** 2 + (1.0 - cut) * (1.0 - high) + (1.0 - high) ** 2
+    )
+    beyond = np.maximum(values - apart[:, -1], 0.0) + np.maximum(apart[:, 0] - values, 0.0)
+    total: Doubles = inside.sum(axis=1) / 3.0 + beyond
+    return total
+
+
+def number_sums(apart: NDArray[np.float32], values: Doubles, pits: Doubles) -> Doubles:
+    """One line an outcome, ``[B, len(NUMBER_SUMS)]``; takes arguments as `number_pits` does, and its result.
+
+    ``error`` is the mean less the outcome.
+    """
+    grid = apart.astype(np.float64)
+    sums = np.zeros((len(values), len(NUMBER_SUMS)))
+    sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3] = 1.0, _crps(grid, values), -values, values**2
+    for place, coverage in enumerate(COVERAGES, start=4):
+        ends = (LEVELS.index(round(50.0 * (1.0 + side * coverage), 1)) for side in (-1.0, 1.0))
+        lower, upper = ends
+        sums[:, place] = grid[:, upper] - grid[:, lower]
+    bins = np.searchsorted(PIT_EDGES, pits, side="right").clip(1, len(PIT_EDGES) - 1) - 1
+    sums[np.arange(len(values)), 4 + len(COVERAGES) + bins] = 1.0
+    return sums
+
+
+def class_pits(probabilities: NDArray[np.float32], indices: NDArray[np.intp], shares: Doubles) -> Doubles:
+    """The randomised p-value of each outcome, ``[B]``.
+
+    Args:
+        probabilities: ``[B, C]``.
+        indices: Of the true classes, ``[B]``.
+        shares: Uniform numbers, ``[B]``.
+    """
+    wide = probabilities.astype(np.float64)
+    own = wide[np.arange(len(wide)), indices][:, None]
+    below, same = (wide * (wide < own)).sum(axis=1), (wide * (wide == own)).sum(axis=1)
+    pits: Doubles = (below + shares * same).clip(0.0, 1.0)
+    return pits
+
+
+def class_sums(probabilities: NDArray[np.float32], sets: NDArray[np.bool_], indices: NDArray[np.intp]) -> Doubles:
+    """One line an outcome, ``[B, len(CLASS_SUMS)]``.
+
+    Args:
+        probabilities: ``[B, C]``.
+        sets: Whether each class is in the prediction set, ``[B, C]``.
+        indices: Of the true classes, ``[B]``.
+    """
+    rows, wide = np.arange(len(indices)), probabilities.astype(np.float64)
+    sums = np.zeros((len(indices), len(CLASS_SUMS)))
+    correct = wide.argmax(axis=1) == indices
+    truth = np.zeros_like(wide)
+    truth[rows, indices] = 1.0
+    sure = wide.max(axis=1)
+    sums[:, 0], sums[:, 1] = 1.0, correct
+    sums[:, 2] = -np.log(np.maximum(wide[rows, indices], LEAST))
+    sums[:, 3] = ((wide - truth) ** 2).sum(axis=1)
+    sums[:, 4], sums[:, 5] = sets[rows, indices], sets.sum(axis=1)
+    place = 6 + np.minimum((sure * BINS).astype(np.intp), BINS - 1)
+    sums[rows, place], sums[rows, place + BINS], sums[rows, place + 2 * BINS] = 1.0, correct, sure
+    return sums

@@ -1,0 +1,379 @@
+"""Recording off the way of an answer: a journal that survives a kill, and one thread that brings it to the store.
+
+What an answer says to be recorded is in the journal, a file beside the store, before the answer leaves: the kernel has
+it, whatever becomes of this process. Each batch of the thread has a file of its own, which goes once the store has the
+batch. Files that a killed process has left are read by the next one, or by a worker beside it. While the store is slow
+or gone, answers go on and what waits grows up to `record_bytes`; what comes beyond is not recorded, and said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+import orjson
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from murho.model.evaluation.recorded import LEVELS
+from murho.model.predictive.prediction import ClassPrediction
+from murho.model.tables.cells import format_date
+from murho.model.tables.schema import FeatureKind
+from murho.service.errors import NotReadyError
+from murho.service.outcomes.store import Batch, VersionFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.predictive.prediction import AnyPrediction
+    from murho.model.tables.schema import Columns, Schema
+    from murho.service.engine.jobs import ModelLike
+    from murho.service.outcomes.store import Store
+
+__all__ = ["Recorder", "cells_of"]
+
+GATHER_SECONDS = 0.1
+"""What comes within it is one transaction, of 1.5 ms; each of its rows takes 10 microseconds."""
+LOOK_SECONDS = 0.005
+LONGEST_PAUSE = 5.0
+"""Seconds between two attempts while the store doesn't answer."""
+ORPHANS_SECONDS = 10.0
+"""Between two looks for the journals of processes that are gone."""
+SETTLE_SECONDS = 2.0
+THREADS = 4
+
+Result = TypeVar("Result")
+
+
+class Recorder:
+    """Takes predictions and brings them to the store.
+
+    Args:
+        store: The store.
+        most_bytes: The most bytes that wait.
+        keep_days: Older predictions are deleted; None: none are.
+        store_bytes: The oldest predictions are deleted while the store is larger; None: none are.
+
+    Attributes:
+        store: The store.
+        waiting: Bytes that the store doesn't have yet.
+    """
+
+    def __init__(
+        self, store: Store, most_bytes: int, *, keep_days: float | None = None, store_bytes: int | None = None
+    ) -> None:
+        self.store = store
+        self.waiting = 0
+        self._most, self._days, self._store_bytes = most_bytes, keep_days, store_bytes
+        self._directory = _directory_of(store)
+        self._lock, self._hurry = threading.Lock(), threading.Event()
+        self._come, self._closing = threading.Event(), threading.Event()
+        self._numbers = count()
+        self._journal: _Journal | None = None
+        self._batches: list[Batch] = []
+        self._facts: tuple[ModelSpec, VersionFacts] | None = None
+        self._encoder = msgspec.msgpack.Encoder()
+        self._log = structlog.get_logger("murho.outcomes")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        """Ends the thread, if the store lets it within some seconds. What it leaves is in the journal."""
+        for event in (self._closing, self._come, self._hurry):
+            event.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._thread.join(seconds)
+        self.store.close()
+
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """Runs work with the store in one of a few threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def record(
+        self,
+        model: ModelLike,
+        prediction: AnyPrediction,
+        ids: Sequence[str] | None = None,
+        *,
+        inputs: Columns | None = None,
+        decisions: Sequence[str] | None = None,
+        state: str | None = None,
+    ) -> list[str] | None:
+        """Records an answer, from any thread.
+
+        Args:
+            model: Who answered.
+            prediction: The answer, with draws and noise; a number's with percentiles at `LEVELS` after all others.
+            ids: One a row, all different; None: new ones.
+            inputs: Canonical columns; None: the cells aren't recorded.
+            decisions: JSON of each row, if these are decisions.
+            state: The state of adaptation that made the bands.
+
+        Returns:
+            The ids; None: there was no room for it.
+        """
+        rows = len(prediction)
+        kept = _new_ids(rows) if ids is None else list(ids)
+        cells = None if inputs is None else cells_of(model.schema, inputs)
+        means, answers = _kept_of(prediction)
+        told = None if decisions is None else list(decisions)
+        batch = Batch(model.name, model.version, time.time(), kept, means, answers, cells, told, state)
+        with self._lock:
+            done = self._write(batch, model.spec)
+        if done:
+            self._come.set()
+        return kept if done else None
+
+    def settle(self) -> None:
+        """Waits, some seconds at most, until what was recorded before is in the store, by other workers too."""
+        before, end = self._listed(), time.monotonic() + SETTLE_SECONDS
+        self._hurry.set()
+        while before & self._listed() and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+
+    def _listed(self) -> set[str]:
+        try:
+            return {path.name for path in self._directory.iterdir() if path.name[0] != "."}
+        except OSError:
+            return set()
+
+    def _write(self, batch: Batch, spec: ModelSpec) -> bool:
+        """Writes a batch to the journal; returns whether it is there. The lock is held."""
+        if self._closing.is_set() or self.waiting > self._most:
+            return False
+        try:
+            if self._journal is None:
+                path = self._directory / f"{os.getpid()}-{id(self):x}-{next(self._numbers)}"
+                self._journal, self._batches = _Journal.new(path), []
+            key = (batch.model, batch.version)
+            if key not in self._journal.known:
+                batch = msgspec.structs.replace(batch, facts=self._facts_of(spec))
+            encoded = self._encoder.encode(batch)
+            if self.waiting + len(encoded) > self._most:
+                return False
+            self._journal.append(encoded)
+        except OSError as error:
+            self._log.warning("the journal of predictions can't be written", error=str(error))
+            return False
+        self._journal.known.add(key)
+        self._batches.append(batch)
+        self.waiting += len(encoded)
+        return True
+
+    def _facts_of(self, spec: ModelSpec) -> VersionFacts:
+        if self._facts is None or self._facts[0] is not spec:
+            self._facts = spec, VersionFacts.of(spec)
+        return self._facts[1]
+
+    def _run(self) -> None:
+        looked = -ORPHANS_SECONDS
+        while not self._closing.is_set():
+            try:
+                if time.monotonic() - looked >= ORPHANS_SECONDS:
+                    looked = time.monotonic()
+                    self._tidy()
+                self._come.wait(ORPHANS_SECONDS)
+                self._come.clear()
+                self._hurry.wait(GATHER_SECONDS)
+                self._hurry.clear()
+                self._pass_on()
+            except Exception:  # it is needed as long as there are answers; what it had is in the journal
+                self._log.exception("recording failed")
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Brings what has come to the store."""
+        with self._lock:
+            journal, batches, self._journal, self._batches = self._journal, self._batches, None, []
+        if journal is None:
+            return
+        try:
+            if self._bring(batches):
+                journal.remove()
+            else:
+                journal.close()
+        finally:
+            with self._lock:
+                self.waiting -= journal.size
+
+    def _bring(self, batches: Sequence[Batch]) -> bool:
+        """Brings batches to the store, however long it takes; returns whether it has them before this one closes."""
+        pause = 0.1
+        while True:
+            try:
+                self.store.record(batches)
+            except NotReadyError as error:
+                if not isinstance(error.__cause__, OperationalError | InterfaceError):
+                    return self._one_by_one(batches)
+                self._log.warning("predictions wait for the store", error=str(error), bytes=self.waiting)
+                if self._closing.wait(pause):
+                    return False
+                pause = min(LONGEST_PAUSE, 2.0 * pause)
+            else:
+                return True
+
+    def _one_by_one(self, batches: Sequence[Batch]) -> bool:
+        """Brings batches of which the store refuses some, whatever the reason; others shall not wait for them."""
+        for batch in batches:
+            try:
+                self.store.record([batch])
+            except NotReadyError as error:
+                self._log.error("the store refuses predictions", error=str(error), ids=batch.ids[:10])
+        return True
+
+    def _tidy(self) -> None:
+        """Brings what processes that are gone have left, and deletes what is too old or too much."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name in sorted(self._listed()):
+                if (journal := _Journal.abandoned(self._directory / name)) is not None:
+                    batches = list(journal.batches())
+                    if not batches or self._bring(batches):
+                        journal.remove()
+            before = None if self._days is None else time.time() - 86400.0 * self._days
+            if before is not None or self._store_bytes is not None:
+                self.store.clean(before, self._store_bytes)
+        except (OSError, NotReadyError) as error:
+            self._log.warning("the store can't be tidied up now", error=str(error))
+
+
+class _Journal:
+    """A file of batches; while it is open, its lock tells others that somebody brings them to the store.
+
+    Attributes:
+        known: Versions whose facts are in it.
+        size: Bytes of its batches.
+    """
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path, self._file = path, file
+        self.known: set[tuple[str, str]] = set()
+        self.size = self._end = 0
+
+    @classmethod
+    def new(cls, path: Path) -> _Journal:
+        """Returns a new journal.
+
+        Raises:
+            OSError: There is no place for it.
+        """
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}")  # nobody takes it for abandoned before it is locked
+        file = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        hidden.rename(path)
+        return cls(path, file)
+
+    @classmethod
+    def abandoned(cls, path: Path) -> _Journal | None:
+        """Returns a journal that nobody brings to the store any more; None: somebody does, or it is gone."""
+        try:
+            file = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        return cls(path, file)
+
+    def append(self, encoded: bytes) -> None:
+        """Adds a batch, whole or not at all.
+
+        Raises:
+            OSError: There is no place for it.
+        """
+        framed = len(encoded).to_bytes(4, "little") + encoded
+        try:
+            while framed:  # a part, if there is no place for all; the next one says why
+                framed = framed[os.write(self._file, framed) :]
+        except OSError:
+            os.ftruncate(self._file, self._end)
+            raise
+        self._end += 4 + len(encoded)
+        self.size += len(encoded)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yields the batches; what was not written to its end is left out."""
+        decoder = msgspec.msgpack.Decoder(Batch)
+        content = self._path.read_bytes()
+        place = 0
+        while place + 4 <= len(content):
+            size = int.from_bytes(content[place : place + 4], "little")
+            part = content[place + 4 : place + 4 + size]
+            place += 4 + size
+            if len(part) == size:
+                with suppress(msgspec.MsgspecError):  # of another format
+                    yield decoder.decode(part)
+
+    def remove(self) -> None:
+        """Deletes it: the store has its batches."""
+        self._path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Leaves it to others."""
+        os.close(self._file)
+
+
+def _directory_of(store: Store) -> Path:
+    """Returns where journals of a store are: beside its file, or among temporary files."""
+    url = store.url
+    if url.drivername == "sqlite":
+        return Path(f"{url.database}-recording")
+    digest = blake2b(url.render_as_string(hide_password=True).encode(), digest_size=8).hexdigest()
+    return Path(tempfile.gettempdir()) / f"murho-{os.getuid()}-{digest}"
+
+
+def _new_ids(rows: int) -> list[str]:
+    """Returns new ids, in the order of time."""
+    prefix = f"{time.time_ns() // 1_000_000:011x}{os.urandom(8).hex()}"
+    return [f"{prefix}-{row}" for row in range(rows)]
+
+
+def _kept_of(prediction: AnyPrediction) -> tuple[bytes, bytes]:
+    """Returns means and answers as `Batch` has them."""
+    if isinstance(prediction, ClassPrediction):
+        sets = (
+            np.ones_like(prediction.probabilities) if prediction.prediction_set is None else prediction.prediction_set
+        )
+        answers = np.hstack([prediction.probabilities, sets])
+        return b"", answers.astype(np.float32).tobytes()
+    assert prediction.percentiles is not None  # noqa: S101 - the caller asked for them
+    apart = prediction.percentiles[:, -len(LEVELS) :] - prediction.mean[:, None]
+    return prediction.mean.tobytes(), apart.astype(np.float32).tobytes()
+
+
+def cells_of(schema: Schema, columns: Columns) -> list[str]:
+    """Returns the cells of each row of canonical columns as JSON, as a request may have them."""
+    written: list[list[Any]] = []
+    for feature in schema.features:
+        cells = columns[feature.name].tolist()
+        if feature.kind is FeatureKind.CATEGORICAL:
+            written.append(cells)
+        elif feature.kind is FeatureKind.BOOLEAN:
+            written.append([None if cell != cell else bool(cell) for cell in cells])
+        elif feature.kind is FeatureKind.DATE:
+            written.append([None if cell != cell else format_date(cell) for cell in cells])
+        else:
+            written.append(cells)  # the encoder writes NaN as null
+    names = [feature.name for feature in schema.features]
+    return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]

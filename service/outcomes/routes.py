@@ -1,0 +1,280 @@
+"""`/models/{name}/outcomes` and `/quality`: what came true of recorded predictions, and how good they were."""
+
+import math
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from murho.model.errors import Problem
+from murho.model.tables.cells import canonical_category, parse_number
+from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
+from murho.service.parts import JSONBytes, Parts, PartsDependency
+from murho.service.predict.in_flight import read_body
+from murho.service.predict.json_requests import load_json
+from murho.service.predict.memory import Share
+from murho.service.predict.options import EXPECTED, LONGEST_ID
+from murho.service.predict.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.predict.routes import REFERENCE
+from murho.service.predict.spool import decompressed
+from murho.service.settings import Settings
+from murho.service.tables.arrow_tables import stream_size
+from murho.service.tables.blocks import HELD, check_size
+
+if TYPE_CHECKING:
+    from murho.service.outcomes.recorder import Recorder
+    from murho.service.outcomes.store import Value, VersionFacts
+
+__all__ = ["checked", "router"]
+
+# The store is imported where it is used, as SQLAlchemy and torch take a while.
+
+router = APIRouter(tags=["outcomes"])
+COLUMNS = ("id", "value")
+MOST_OUTCOMES = 100_000
+"""Of one request: they are in memory as Python objects."""
+MOST_HEADER_BYTES = 1000
+KINDS = "application/json, text/csv or application/vnd.apache.arrow.stream"
+
+
+class Outcome(BaseModel):
+    """What came true of a recorded prediction."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(min_length=1, max_length=LONGEST_ID)
+    value: float | str = Field(description="A number, or the name of a class.")
+
+
+class OutcomesRequest(BaseModel):
+    """What came true of recorded predictions of one model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    outcomes: list[Outcome] = Field(min_length=1)
+
+
+class UnknownOutcome(BaseModel):
+    """An outcome that was not kept."""
+
+    id: str
+    why: str
+
+
+class OutcomesResponse(BaseModel):
+    """What became of the outcomes."""
+
+    accepted: int = Field(description="Those that are kept now; one that was there already counts, too.")
+    revised: int = Field(description="Of these, those that replaced another value.")
+    unknown: list[UnknownOutcome]
+
+
+def _document(model: type[BaseModel]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": REFERENCE.format(model=model.__name__)}}}
+
+
+@router.post(
+    "/models/{name}/outcomes",
+    summary="Tell what came true of recorded predictions",
+    name="add_outcomes",
+    responses={200: {"content": _document(OutcomesResponse)}},
+    openapi_extra={"requestBody": {"required": True, "content": _document(OutcomesRequest)}},
+)
+async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> JSONBytes:
+    """Takes `{"outcomes": [{"id": "…", "value": 21.5}]}`, or the columns id and value as CSV or Arrow.
+
+    Late, in any order, many at a time, and again: an id and its value count once, another value revises the first.
+    """
+    recorder, share = _recorder(parts), Share(parts.request_room)
+    headers, settings = request.scope["state"]["headers"], parts.settings
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in READERS:
+        raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send {KINDS}.")
+    try:
+        body = await read_body(request.receive, headers, settings.request_timeout, settings.max_body_bytes, share)
+        coding = headers.get("content-encoding", "")
+        return JSONBytes(await recorder.in_thread(partial(_add, parts, name, media_type, coding, body)))
+    finally:
+        share.resize(0)
+
+
+def _parameter(name: str, about: str, kind: str = "string") -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": about, "schema": {"type": kind}}
+
+
+PARAMETERS: dict[str, Any] = {
+    "parameters": [
+        _parameter("window", "How far back predictions go, in hours, days or weeks: 24h, 30d (default), 4w."),
+        _parameter("by", "A feature whose groups are told apart; inputs must be recorded."),
+        _parameter("coverage", "Of a further central band: 0.05, 0.1, … 0.95, 0.98 or 0.99.", "number"),
+        _parameter("version", "The only version; by default all."),
+    ]
+}
+
+
+@router.get(
+    "/models/{name}/quality",
+    summary="How good recorded predictions were, by their outcomes",
+    name="quality",
+    openapi_extra=PARAMETERS,
+)
+async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONBytes:
+    """Answers coverage, CRPS, bias, width and PITs, or scores of classes, of each version, and its alarm."""
+    from murho.service.outcomes.quality import QualityQuery, quality_of
+
+    recorder, asked = _recorder(parts), QualityQuery.of(request.query_params)
+    return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
+
+
+def _recorder(parts: Parts) -> "Recorder":
+    if parts.recorder is None:
+        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
+        raise BadInputError([Problem("", message)])
+    return parts.recorder
+
+
+def _facts(parts: Parts, name: str) -> "dict[str, VersionFacts]":
+    """Returns what the store knows of a model's versions; nothing if it was never recorded, but is served.
+
+    Raises:
+        UnknownModelError: There is no such model.
+    """
+    facts = _recorder(parts).store.facts(name)
+    if not facts:
+        parts.registry.snapshot.find(name, None)
+    return facts
+
+
+def _add(parts: Parts, name: str, media_type: str, coding: str, body: bytes) -> dict[str, Any]:
+    recorder, settings = _recorder(parts), parts.settings
+    recorder.settle()
+    facts = _facts(parts, name)
+    body = decompressed(body, coding, settings.max_body_bytes)
+    ids, values = READERS[media_type](body, settings)
+    classes = any(each.classes is not None for each in facts.values())
+    found = recorder.store.add(name, *checked(ids, values, classes=classes, texts=media_type == "text/csv"))
+    others = recorder.store.models_of([each.id for each in found.unknown][:MAX_LISTED])
+    return {
+        "accepted": found.accepted,
+        "revised": found.revised,
+        "unknown": [
+            {"id": each.id, "why": f"It is of the model {others[each.id]!r}." if each.id in others else each.why}
+            for each in found.unknown
+        ],
+    }
+
+
+def _from_json(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
+    """Returns ids and values of a document."""
+    document = load_json(body, settings.max_json_bytes)
+    outcomes = document.get("outcomes")
+    problems = [Problem(pointer(key), "There is only outcomes.") for key in document if key != "outcomes"][:MAX_LISTED]
+    if not isinstance(outcomes, list) or not outcomes:
+        problems.append(Problem("/outcomes", 'Expected a list of at least one {"id": "…", "value": …}.'))
+        outcomes = []
+    for place, each in enumerate(outcomes):
+        if not isinstance(each, dict) or each.keys() != {*COLUMNS}:
+            problems.append(Problem(pointer("outcomes", place), 'Expected {"id": "…", "value": …}, and nothing else.'))
+    if problems:
+        raise BadInputError(problems[:MAX_LISTED], len(problems))
+    _require_few(len(outcomes))
+    return [each["id"] for each in outcomes], [each["value"] for each in outcomes]
+
+
+def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
+    """Returns ids and values of a text with these two columns."""
+    _require_few(body.count(b"\n") - 1)
+    if len(body.partition(b"\n")[0]) > MOST_HEADER_BYTES:
+        raise BadInputError([Problem("", "Expected a header line with the columns id and value, and no others.")])
+    convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string()), strings_can_be_null=True)
+    try:
+        table = pa.csv.read_csv(pa.BufferReader(body), pa.csv.ReadOptions(use_threads=False), convert_options=convert)
+    except pa.ArrowException as error:
+        raise BadInputError([Problem("", f"The body is not CSV in UTF-8: {shorten(str(error), 500)}.")]) from None
+    _require_columns(table.schema)
+    return _of_table(table)
+
+
+def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
+    """Returns ids and values of a stream with these two columns."""
+    try:
+        size = stream_size(body)
+        check_size(size.dictionaries + sum(size.batches), HELD, settings)
+        _require_few(size.rows)
+        reader = pa.ipc.open_stream(pa.py_buffer(body))
+        _require_columns(reader.schema)
+        table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
+        message = f"The body is not a whole Arrow stream: {shorten(str(error), 500)}."
+        raise BadInputError([Problem("", message)]) from None
+    return _of_table(table)
+
+
+def _require_few(count: int) -> None:
+    if count > MOST_OUTCOMES:
+        raise TooLargeError(f"The request has {count} outcomes; at most {MOST_OUTCOMES} are read. Send parts.")
+
+
+def _require_columns(schema: pa.Schema) -> None:
+    """Checks names and types before a cell is read: a few bytes of some types stand for many long texts."""
+    if sorted(schema.names[: 1 + len(COLUMNS)]) != sorted(COLUMNS):
+        found = shorten(", ".join(schema.names[:10]), 200)
+        raise BadInputError([Problem("", f"Expected the columns id and value, and no others; found {found}.")])
+    fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_floating)
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if not any(test(kind) for test in fits):
+            raise BadInputError([Problem(pointer(name), f"Cells of the type {shorten(str(kind))} can't be used.")])
+
+
+def _of_table(table: pa.Table) -> tuple[list[Any], list[Any]]:
+    if not table.num_rows:
+        raise BadInputError([Problem("/outcomes", "The table has no rows.")])
+    ids, values = (table.column(name).to_pylist() for name in COLUMNS)
+    return [str(key) if type(key) is int else key for key in ids], values
+
+
+READERS = {
+    **dict.fromkeys(("", "application/json"), _from_json),
+    "text/csv": _from_csv,
+    "application/vnd.apache.arrow.stream": _from_arrow,
+}
+
+
+def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) -> "tuple[list[str], list[Value]]":
+    """Returns ids, and values as a model predicts them.
+
+    Args:
+        ids: One each.
+        values: A number or the name of a class each.
+        classes: Whether the model predicts classes.
+        texts: Whether numbers may be texts.
+
+    Raises:
+        BadInputError: An id or a value can't be one.
+    """
+    problems, checked = Problems(), list["Value"]()
+    expected = "the name of a class" if classes else "a finite number"
+    for place, (key, value) in enumerate(zip(ids, values, strict=True)):
+        if not isinstance(key, str) or not 0 < len(key) <= LONGEST_ID or not key.isprintable():
+            problems.add(place, 0, pointer("outcomes", place, "id"), EXPECTED["ids"][1].join(("Expected ", ".")))
+        try:
+            checked.append(canonical_category(value) if classes else _number(value, texts=texts))
+        except (ValueError, OverflowError):
+            found = shorten(repr(value), 80)
+            problems.add(place, 1, pointer("outcomes", place, "value"), f"Expected {expected}, not {found}.")
+    problems.raise_any()
+    return ids, checked
+
+
+def _number(value: Any, *, texts: bool) -> float:
+    number = parse_number(value) if texts and isinstance(value, str) else math.nan
+    if type(value) in (int, float):
+        number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number

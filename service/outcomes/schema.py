@@ -1,0 +1,280 @@
+"""The tables of the store, in SQLite or PostgreSQL, and how a store is opened and brought up to date.
+
+Times are seconds since 1970-01-01 UTC. A prediction is known by model and id; its answer is kept in the form in which
+`model.evaluation.recorded` scores it. Rollups are sums by hour and day, so that quality needs no look at outcomes.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Engine,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from murho.model.errors import OptionError
+from murho.model.evaluation.recorded import CLASS_SUMS, NUMBER_SUMS
+from murho.service.errors import NotReadyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import URL, Connection
+
+__all__ = [
+    "METADATA",
+    "OUTCOMES",
+    "PREDICTIONS",
+    "REVISIONS",
+    "ROLLUPS",
+    "SPANS",
+    "STATES",
+    "VERSIONS",
+    "address_of",
+    "open_engine",
+    "reading",
+    "serialised",
+    "shown",
+    "writing",
+]
+
+BUSY_SECONDS = 10.0
+"""How long SQLite waits for another process that writes."""
+LOCK = 0x4D7572686F
+"""Of PostgreSQL's advisory locks, the one of migrations."""
+
+METADATA = MetaData()
+FORMAT = Table("murho_store", METADATA, Column("format", Integer, nullable=False))
+VERSIONS = Table(
+    "versions",
+    METADATA,
+    Column("model", String, primary_key=True),
+    Column("version", String, primary_key=True),
+    # JSON: what scoring and grouping need to know of it (`store.VersionFacts`).
+    Column("facts", String, nullable=False),
+)
+PREDICTIONS = Table(
+    "predictions",
+    METADATA,
+    Column("model", String, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("version", String, nullable=False),
+    Column("at", Double, nullable=False),
+    # Of a number; a class has none.
+    Column("mean", Double),
+    # See `store.Batch`.
+    Column("answer", LargeBinary, nullable=False),
+    # JSON: the cells by feature; only with `record_inputs`.
+    Column("inputs", String),
+    # JSON: the decision that this was the chosen action of.
+    Column("decision", String),
+    # The state of adaptation that made the bands; none: the checkpoint's calibration.
+    Column("state", String),
+    Index("predictions_at", "at"),
+)
+OUTCOMES = Table(
+    "outcomes",
+    METADATA,
+    Column("model", String, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("version", String, nullable=False),
+    Column("predicted", Double, nullable=False),
+    Column("at", Double, nullable=False),
+    # A number, or the name of a class.
+    Column("value", Double),
+    Column("label", String),
+    Column("pit", Double, nullable=False),
+    Index("outcomes_at", "model", "at"),
+)
+REVISIONS = Table(
+    "revisions",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("model", String, nullable=False),
+    Column("id", String, nullable=False),
+    # When this value came, which a later one has replaced.
+    Column("at", Double, nullable=False),
+    Column("value", Double),
+    Column("label", String),
+    Index("revisions_id", "model", "id"),
+)
+STATES = Table(
+    "states",
+    METADATA,
+    Column("model", String, primary_key=True),
+    Column("version", String, primary_key=True),
+    Column("kind", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("document", String, nullable=False),
+)
+
+
+def _rollups(name: str, sums: tuple[str, ...]) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("model", String, primary_key=True),
+        # Empty: all predictions, in one group.
+        Column("feature", String, primary_key=True),
+        # Hours that a row sums up, and the first of them since 1970, by the time of predictions.
+        Column("span", Integer, primary_key=True),
+        Column("hour", Integer, primary_key=True),
+        Column("version", String, primary_key=True),
+        Column("group", String, primary_key=True),
+        *(Column(each, Double, nullable=False) for each in sums),
+    )
+
+
+ROLLUPS = {False: _rollups("number_rollups", NUMBER_SUMS), True: _rollups("class_rollups", CLASS_SUMS)}
+"""By whether they are of classes."""
+SPANS = (1, 24)
+"""Hours of a row; each outcome is in one of each."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+"""Statements that lead from format 1 to 2, from 2 to 3, …; a new store has the tables above at once."""
+
+
+def address_of(store: str) -> URL:
+    """Returns the address of a store: a file is one of SQLite.
+
+    Raises:
+        OptionError: It is none.
+    """
+    try:
+        url = make_url(store if "://" in store else f"sqlite:///{Path(store).expanduser()}")
+    except ArgumentError as error:
+        raise OptionError(f"The store's address can't be read: {error}.") from None
+    if url.drivername in {"postgres", "postgresql"}:
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in {"sqlite", "postgresql+psycopg"} or (url.drivername == "sqlite" and not url.database):
+        raise OptionError(
+            f"The store {shown(url)!r} is neither a file nor an address such as "
+            "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
+        )
+    return url
+
+
+def shown(url: URL) -> str:
+    """Returns a store's address without its password."""
+    return url.database or "" if url.drivername == "sqlite" else url.render_as_string(hide_password=True)
+
+
+def open_engine(url: URL) -> Engine:
+    """Returns the engine of a store whose tables are there and up to date.
+
+    Raises:
+        OptionError: It can't be opened.
+    """
+    options: dict[str, Any] = {}
+    if url.drivername != "sqlite":
+        options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+    try:
+        engine = create_engine(url, **options)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise OptionError(
+            f"The store {shown(url)} needs the package {getattr(error, 'name', None) or 'psycopg'}: "
+            "pip install 'murho[postgres]'."
+        ) from None
+    if url.drivername == "sqlite":
+        event.listen(engine, "connect", _set_up)
+        event.listen(engine, "begin", _begin)
+    try:
+        with engine.execution_options(writes=True).begin() as connection:
+            _migrate(connection, shown(url))
+    except (SQLAlchemyError, OptionError) as error:
+        engine.dispose()
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(f"The store {shown(url)} can't be opened: {reason_of(error)}.") from None
+    return engine
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Returns what a database says, in one line."""
+    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+    return (said.splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _set_up(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin with `_begin`, not where the driver guesses
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {int(1000 * BUSY_SECONDS)}"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    """Begins a transaction of SQLite: one that writes takes the lock at once, so that it never has to give up later."""
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _migrate(connection: Connection, place: str) -> None:
+    if connection.dialect.name == "postgresql":  # one process at a time, as SQLite's lock holds it
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+    newest = len(MIGRATIONS) + 1
+    if not inspect(connection).has_table(FORMAT.name):
+        METADATA.create_all(connection)
+        connection.execute(insert(FORMAT).values(format=newest))
+        return
+    found = connection.scalar(select(FORMAT.c.format)) or 0
+    if found > newest:
+        raise OptionError(f"The store {place} was made by a newer Murho (format {found}; this one knows {newest}).")
+    for statements in MIGRATIONS[found - 1 :]:
+        for statement in statements:
+            connection.execute(text(statement))
+    connection.execute(update(FORMAT).values(format=newest))
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes; see `reading`."""
+    with _faults(engine), engine.execution_options(writes=True).begin() as connection:
+        yield connection
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that reads.
+
+    Raises:
+        NotReadyError: The store doesn't answer.
+    """
+    with _faults(engine), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def _faults(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise NotReadyError(
+            f"The store {shown(engine.url)} can't be used now: {reason_of(error)}. Try again later.",
+            retry_after=5,
+        ) from error
+
+
+def serialised(connection: Connection, model: str) -> None:
+    """Makes other transactions about the outcomes of a model wait for the end of this one."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:model))"), {"model": model})

@@ -1,0 +1,232 @@
+"""The commands `murho outcomes` and `murho quality`: what came true of recorded predictions, and how good they were.
+
+Both ask a running service, or open its store beside it. Imports wait until a command runs.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, say, table_lines
+from murho.model.errors import InputError, MurhoError, OptionError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from murho.service.outcomes.store import Store, Value
+
+__all__ = ["outcomes", "quality"]
+
+MOST_SAID = 10
+UrlOption = Annotated[str | None, typer.Option(help="Address of the service.", metavar="URL")]
+StoreOption = Annotated[
+    str | None, typer.Option(help="Its store: a file, or postgresql+psycopg://…", envvar="MURHO_STORE")
+]
+
+
+def outcomes(
+    name: NameArgument,
+    data: Annotated[
+        Path | None, typer.Argument(help="A table with the columns id and value: what came true of each.")
+    ] = None,
+    url: UrlOption = None,
+    store: StoreOption = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Parquet file for predictions with outcomes; takes --store.")
+    ] = None,
+    forget: Annotated[
+        list[str] | None, typer.Option(help="Id of a prediction to delete; again for several; takes --store.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell what came true of recorded predictions; export them; forget some."""
+    if data is None and output is None and not forget:
+        raise OptionError("Nothing to do: give a table of outcomes, --output FILE or --forget ID")
+    _one_of(url, store)
+    if url is not None and (output is not None or forget):
+        raise OptionError("--output and --forget take the store itself: --store")
+    done: dict[str, Any] = {}
+    if url is not None and data is not None:
+        done = _sent(url, name, data)
+    if url is None:
+        opened = _opened(str(store))
+        if data is not None:
+            done = _kept(opened, name, data)
+        if forget:
+            done["forgotten"] = opened.forget(name, forget)
+        if output is not None:
+            done["exported"] = _export(opened, name, output)
+    if json:
+        print_json(done)
+        return
+    for key, count in done.items():
+        if key != "unknown":
+            say(f"{key}: {count}")
+    unknown = done.get("unknown", [])
+    for each in unknown[:MOST_SAID]:
+        say(f"unknown: {each['id']}: {each['why']}")
+    if len(unknown) > MOST_SAID:
+        say(f"unknown: {len(unknown) - MOST_SAID} more")
+
+
+def quality(
+    name: NameArgument,
+    url: UrlOption = None,
+    store: StoreOption = None,
+    window: Annotated[str, typer.Option(help="How far back predictions go: 24h, 30d, 4w.")] = "30d",
+    by: Annotated[
+        str | None, typer.Option(help="Feature whose groups are told apart; inputs must be recorded.")
+    ] = None,
+    coverage: Annotated[float | None, typer.Option(help="Of a further central band, such as 0.98.")] = None,
+    version: Annotated[str | None, typer.Option(help="The only version; by default all.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show how good recorded predictions were, by their outcomes."""
+    _one_of(url, store)
+    asked = {"window": window, "by": by, "coverage": coverage, "version": version}
+    asked = {key: value for key, value in asked.items() if value is not None}
+    if url is not None:
+        from murho.cli.service_scorer import client_errors, connect
+
+        with connect(url) as client, client_errors():
+            found = client.quality(name, **asked)  # type: ignore[arg-type]
+    else:
+        from murho.service.outcomes.quality import QualityQuery, quality_of
+
+        opened = _opened(str(store))
+        try:
+            found = quality_of(
+                opened, name, _facts(opened, name), QualityQuery.of({k: str(v) for k, v in asked.items()})
+            )
+        except InputError as error:
+            first = error.problems[0]
+            raise OptionError(f"--{first.pointer[1:]}: {first.message}") from None
+    if json:
+        print_json(found)
+    else:
+        print_lines(list(_lines(found)))
+
+
+def _one_of(url: str | None, store: str | None) -> None:
+    if (url is None) == (store is None):
+        raise OptionError("Give one of --url, the address of the service, and --store, the store itself")
+
+
+def _opened(store: str) -> Store:
+    from murho.service.outcomes.quality import AlarmFollower
+    from murho.service.outcomes.store import Store
+
+    return Store(store, [AlarmFollower()])
+
+
+def _facts(store: Store, name: str) -> dict[str, Any]:
+    facts = store.facts(name)
+    if not facts:
+        raise MurhoError(f"The store has no predictions of a model {name!r}")
+    return dict(facts)
+
+
+def _sent(url: str, name: str, data: Path) -> dict[str, Any]:
+    from murho.cli.service_scorer import client_errors, connect
+
+    with connect(url) as client, client_errors():
+        ids, values = _checked(data, classes=client.model(name).classes is not None)
+        found = client.outcomes({"id": ids, "value": values}, name)
+    unknown = [{"id": key, "why": why} for key, why in found.unknown.items()]
+    return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
+
+
+def _kept(store: Store, name: str, data: Path) -> dict[str, Any]:
+    classes = any(each.classes is not None for each in _facts(store, name).values())
+    found = store.add(name, *_checked(data, classes=classes))
+    unknown = [{"id": each.id, "why": each.why} for each in found.unknown]
+    return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
+
+
+def _checked(data: Path, *, classes: bool) -> tuple[list[str], list[Value]]:
+    """Ids and values of a file; raises a TableError that names the row."""
+    from murho.model.tables.files import read_table
+    from murho.service.outcomes.routes import checked
+
+    table = read_table(data)
+    for column in ("id", "value"):
+        if column not in table.column_names:
+            raise TableError(f"{data}: there is no column {column!r}; it has {', '.join(table.column_names[:20])}")
+    ids, values = (table.column(column).to_pylist() for column in ("id", "value"))
+    try:
+        return checked([key if key is None else str(key) for key in ids], values, classes=classes, texts=True)
+    except InputError as error:
+        _, _, row, column = error.problems[0].pointer.split("/")
+        raise TableError(f"{data}, row {int(row) + 1}, {column}: {error.problems[0].message}") from None
+
+
+def _export(store: Store, name: str, output: Path) -> int:
+    """Writes predictions with their outcomes, some at a time; returns how many."""
+    import numpy as np
+    import pyarrow as pa
+
+    from murho.model.evaluation.recorded import LEVELS
+    from murho.model.tables.writers import ROWS_PER_GROUP, parquet_writer
+
+    facts, rows = _facts(store, name), 0
+    classes = next(iter(facts.values())).classes
+    named = [f"p{level:g}" for level in LEVELS] if classes is None else [f"p_{each}" for each in classes]
+    pairs = store.pairs(name)
+    with parquet_writer(output) as write:
+        while part := list(islice(pairs, ROWS_PER_GROUP)):
+            rows += len(part)
+            of = [pair.prediction for pair in part]
+            answers = np.array([each.answer[: len(named)] for each in of], float)
+            if classes is None:
+                answers += np.array([each.mean for each in of])[:, None]
+            columns = {
+                "id": [each.id for each in of],
+                "version": [each.version for each in of],
+                "predicted": pa.array([int(1e6 * each.at) for each in of], pa.timestamp("us", "UTC")),
+                "mean": pa.array([each.mean for each in of], pa.float64()),
+                **dict(zip(named, answers.T, strict=True)),
+                "inputs": pa.array([each.inputs for each in of], pa.string()),
+                "value": [pair.value for pair in part],
+                "came": pa.array([int(1e6 * pair.came) for pair in part], pa.timestamp("us", "UTC")),
+                "pit": [pair.pit for pair in part],
+            }
+            write(pa.table(columns))
+    return rows
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what is known of each version, and of its groups, as lines for people."""
+    if not found["versions"]:
+        yield f"no outcomes of {found['model']} since {found['from']}"
+    for version in found["versions"]:
+        rows = [_title(version)]
+        rows += [_cells(found["model"] + " " + version["version"], version)]
+        rows += [_cells(f"  {group['group']}", group) for group in version.get("groups", ())]
+        yield from table_lines(rows)
+        alarm = version["alarm"]
+        if alarm is not None and alarm["raised"]:
+            yield f"ALARM: since {alarm['since']} outcomes are not as predicted (raised at {alarm['at']})"
+
+
+def _title(quality: Mapping[str, Any]) -> list[str]:
+    if "accuracy" in quality:
+        return ["", "outcomes", "accuracy", "log loss", "ECE", "in the set"]
+    return ["", "outcomes", *(f"in {level} %" for level in quality["coverage"]), "CRPS", "bias", "width of 90 %"]
+
+
+def _cells(title: str, quality: Mapping[str, Any]) -> list[str]:
+    if "accuracy" in quality:
+        numbers = [
+            quality["accuracy"]["share"],
+            quality["log_loss"],
+            quality["ece"],
+            quality["sets"]["coverage"]["share"],
+        ]
+        return [title, str(quality["n"]), *(f"{number:.3f}" for number in numbers)]
+    shares = [f"{100.0 * each['share']:.1f} %" for each in quality["coverage"].values()]
+    numbers = [quality["crps"], quality["bias"], quality["width"]["90"]]
+    return [title, str(quality["n"]), *shares, *(f"{number:.4g}" for number in numbers)]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.service.outcomes.conftest import ADDRESS, in_postgres, start_postgres
+from tests.service.support import ROW, FakeModel, make_client
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.service.support import AppClient
+
+OUTCOMES = "/models/cars/outcomes"
+
+
+def predicted(client: AppClient) -> str:
+    """A recorded prediction's id; the answer comes at once."""
+    begun = time.monotonic()
+    (key,) = client.post("/predict", {"inputs": [ROW], "record": True}).json()["ids"]
+    assert key is not None
+    assert time.monotonic() - begun < 2.0
+    return str(key)
+
+
+def outcome(key: str) -> dict[str, object]:
+    return {"outcomes": [{"id": key, "value": 130.0}]}
+
+
+def test_a_database_that_goes_away_loses_nothing(postgres: Path) -> None:
+    with make_client(FakeModel(), store=ADDRESS.format("postgres", postgres)) as client:
+        client.wait_until_loaded()
+        first = predicted(client)
+        assert client.post(OUTCOMES, outcome(first)).json()["accepted"] == 1
+        in_postgres(postgres, "pg_ctl", "-m", "immediate", "stop")
+        try:
+            keys = [predicted(client) for _ in range(20)]
+            refused = client.post(OUTCOMES, outcome(keys[0]))
+            assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+            assert client.get("/models/cars/quality").status_code == 503
+        finally:
+            start_postgres(postgres)
+        for _ in range(100):
+            answers = [client.post(OUTCOMES, outcome(key)).json() for key in keys]
+            if all(answer.get("accepted") for answer in answers):
+                break
+            time.sleep(0.1)
+        assert [answer["accepted"] for answer in answers] == [1] * len(keys)
+        assert client.get("/models/cars/quality").json()["versions"][0]["n"] == 21
+
+
+def test_a_locked_file_delays_no_answer(tmp_path: Path) -> None:
+    with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
+        client.wait_until_loaded()
+        other = sqlite3.connect(tmp_path / "murho.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        keys = [predicted(client) for _ in range(20)]
+        other.execute("ROLLBACK")
+        other.close()
+        assert [client.post(OUTCOMES, outcome(key)).json()["accepted"] for key in keys] == [1] * len(keys)
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = os.write
+
+    def write(file: int, data: bytes) -> int:
+        if "-recording" not in str(Path(f"/proc/self/fd/{file}").readlink()):
+            return written(file, data)
+        if len(data) > 10:
+            return written(file, data[:10])  # what there is room for
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
+        client.wait_until_loaded()
+        first = predicted(client)
+        monkeypatch.setattr(os, "write", write)
+        answer = client.post("/predict", {"inputs": [ROW], "record": True}).json()
+        assert (answer["ids"], answer["warnings"][-1]["pointer"]) == ([None], "/record")
+        monkeypatch.undo()
+        assert [client.post(OUTCOMES, outcome(key)).json()["accepted"] for key in (first, predicted(client))] == [1, 1]
+
+
+def test_outcomes_of_what_another_worker_predicted(tmp_path: Path) -> None:
+    address = str(tmp_path / "murho.db")
+    with make_client(FakeModel(), store=address) as one, make_client(FakeModel(), store=address) as other:
+        one.wait_until_loaded()
+        other.wait_until_loaded()
+        keys = [predicted(one) for _ in range(20)]  # perhaps not in the store yet
+        assert [other.post(OUTCOMES, outcome(key)).json()["accepted"] for key in keys] == [1] * len(keys)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OUTCOMES, QUALITY = "/models/cars/outcomes", "/models/cars/quality"
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Iterator[AppClient]:
+    with make_client(FakeModel(), store=str(tmp_path / "murho.db"), record_inputs=True) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+def told(*pairs: tuple[object, object]) -> dict[str, Any]:
+    return {"outcomes": [{"id": key, "value": value} for key, value in pairs]}
+
+
+def test_predictions_are_recorded_and_judged(recording: AppClient) -> None:
+    plain = recording.post("/predict", {"inputs": [ROW, ROW]}).json()
+    assert "ids" not in plain
+    own = recording.post("/predict", {"inputs": [ROW, ROW], "ids": ["a", "b"], "include": ["mc_error"]}).json()
+    assert own["ids"] == ["a", "b"]
+    assert own["percentiles"] == plain["percentiles"]
+    assert len(own["mc_error"]["percentiles"][0]) == 3
+    given = recording.post("/predict", {"inputs": [ROW], "record": True}).json()["ids"]
+    answer = recording.post(OUTCOMES, told(("a", 130.0), (given[0], 131), ("c", 1.0)))
+    assert answer.json()["accepted"] == 2
+    assert [each["id"] for each in answer.json()["unknown"]] == ["c"]
+    found = recording.get(f"{QUALITY}?window=2d&by=Origin/plant").json()
+    (version,) = found["versions"]
+    assert (version["n"], version["bias"]) == (2, -0.5)
+    assert version["groups"][0]["group"] == "USA"
+
+
+def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
+    names = ",".join(ROW)
+    body = f"{names}\n" + "3000,100,true,1975-06-01,USA\n" * 3
+    headers = {"content-type": "text/csv", "accept": "application/vnd.apache.arrow.stream"}
+    answer = recording.post("/predict?record=true", content=body, headers=headers)
+    table = pa.ipc.open_stream(answer.content).read_all()
+    ids = table["id"].to_pylist()
+    assert len(set(ids)) == 3
+    text = recording.post("/predict?record=true", content=body, headers={"content-type": "text/csv"}).text
+    assert text.startswith("id,mean,")
+    sent = recording.post(OUTCOMES, content=f"value,id\n130,{ids[0]}\n", headers={"content-type": "text/csv"})
+    assert sent.json()["accepted"] == 1
+    stream = io.BytesIO()
+    outcomes = pa.table({"id": ids, "value": [130.0, 131.0, 129.0]})
+    with pa.ipc.new_stream(stream, outcomes.schema) as writer:
+        writer.write_table(outcomes)
+    kind = {"content-type": "application/vnd.apache.arrow.stream"}
+    assert recording.post(OUTCOMES, content=stream.getvalue(), headers=kind).json()["accepted"] == 3
+    assert recording.get(QUALITY).json()["versions"][0]["n"] == 3
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "wrong"),
+    [
+        ({}, ["/outcomes"]),
+        ({"outcomes": [{"id": "a", "value": 1.0}], "more": 1}, ["/more"]),
+        (told(("a", "3"), ("b", None), ("c", True), ("d", 1e999)), [f"/outcomes/{row}/value" for row in range(3)]),
+        (told(("", 1.0), (3, 1.0), ("x\n", 1.0), ("y" * 201, 1.0)), [f"/outcomes/{row}/id" for row in range(4)]),
+        ({"outcomes": [{"id": "a"}, 3]}, ["/outcomes/0", "/outcomes/1"]),
+    ],
+)
+def test_outcomes_that_cannot_be_used_are_refused_as_a_whole(
+    recording: AppClient, outcomes: dict[str, Any], wrong: list[str]
+) -> None:
+    recording.post("/predict", {"inputs": [ROW], "ids": ["a"]})
+    answer = recording.post(OUTCOMES, content=orjson.dumps(outcomes), headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert set(wrong) <= set(pointers(answer))
+    assert recording.get(QUALITY).json()["versions"] == []
+
+
+def test_other_requests_are_refused(recording: AppClient, client: AppClient) -> None:
+    assert recording.post("/models/other/outcomes", told(("a", 1.0))).status_code == 404
+    assert recording.post(OUTCOMES, content=b"{}", headers={"content-type": "image/png"}).status_code == 415
+    for body in (b"\xff\xfe", b"id,value\n1", b"id,value," + b"x," * 1000 + b"\n1,2", b"value,id\n"):
+        assert recording.post(OUTCOMES, content=body, headers={"content-type": "text/csv"}).status_code == 422
+    many = b"id,value\n" + b"a,1\n" * 100_001
+    assert recording.post(OUTCOMES, content=many, headers={"content-type": "text/csv"}).status_code == 413
+    stream = io.BytesIO()
+    table = pa.table({"id": pa.array(["a"]).dictionary_encode(), "value": [1.0]})
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    kind = {"content-type": "application/vnd.apache.arrow.stream"}
+    assert pointers(recording.post(OUTCOMES, content=stream.getvalue(), headers=kind)) == ["/id"]
+    assert pointers(recording.get(f"{QUALITY}?window=1y&coverage=0.333&what=1")) == ["/what", "/window", "/coverage"]
+    assert pointers(recording.post("/predict", {"inputs": [ROW], "record": True, "samples": 0})) == ["/record"]
+    assert pointers(recording.post("/predict", {"inputs": [ROW, ROW], "ids": ["a", "a"]})) == ["/ids/1"]
+    assert pointers(recording.post("/predict", {"inputs": [ROW], "ids": ["a", "b"]})) == ["/ids"]
+    assert pointers(recording.post("/aggregate", {"inputs": [ROW], "record": True})) == ["/record"]
+    assert pointers(client.post("/predict", {"inputs": [ROW], "record": True})) == ["/record"]  # no store
+    assert client.post(OUTCOMES, told(("a", 1.0))).status_code == 422
+
+
+def test_all_are_recorded_by_setting_and_what_has_no_room_is_said(tmp_path: Path) -> None:
+    with make_client(FakeModel(), store=str(tmp_path / "all.db"), record="all") as client:
+        client.wait_until_loaded()
+        assert len(client.post("/predict", {"inputs": [ROW]}).json()["ids"]) == 1
+        assert "ids" not in client.post("/predict", {"inputs": [ROW], "samples": 0}).json()
+        assert "ids" not in client.post("/predict", {"inputs": [ROW], "record": False}).json()
+    with make_client(FakeModel(), store=str(tmp_path / "small.db"), record="all", record_bytes=1) as client:
+        client.wait_until_loaded()
+        answer = client.post("/predict", {"inputs": [ROW]}).json()
+        assert answer["ids"] == [None]
+        assert answer["warnings"][-1]["pointer"] == "/record"
