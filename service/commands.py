@@ -1,7 +1,8 @@
-"""The commands `murho serve`, `key` and `doctor`. They import the service only when they run: help comes at once."""
+"""The commands `serve`, `mcp`, `key` and `doctor`. They import the service only when they run: help comes at once."""
 
 import importlib
 import json
+import os
 import platform
 import shlex
 import sys
@@ -9,21 +10,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from murho.model.errors import CheckpointError, MurhoError
+from murho.model.errors import CheckpointError, MurhoError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.registry import Snapshot
+    from murho.service.parts import State
     from murho.service.settings import Configuration, Settings
 
-__all__ = ["CHECKS", "Finding", "doctor", "examine", "key", "serve"]
+__all__ = ["CHECKS", "Finding", "doctor", "examine", "key", "mcp", "serve"]
 
 OLDEST_PYTHON = (3, 11)
 CHARTS, COMPILED = "pip install '.[charts]' in a clone of Murho", "pip install '.[compiled]' in a clone of Murho"
@@ -42,6 +46,8 @@ def serve(
         str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all.  [default: 127.0.0.1]")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose.  [default: 8000]")] = None,
+    ssl_certfile: Annotated[Path | None, typer.Option(help="Certificate chain, PEM; the service speaks HTTPS.")] = None,
+    ssl_keyfile: Annotated[Path | None, typer.Option(help="Its key, if it is in another file.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
     default_model: Annotated[
         str | None, typer.Option(help="The model behind POST /predict; by default the only one.")
@@ -84,7 +90,7 @@ def serve(
     configure_logging(settings.log_level, settings.log_format)
     count = count_of(settings)
     listening = (listen if count == 1 else reserve)(settings.host, settings.port)
-    address = address_of(listening)
+    address = address_of(listening, "http" if settings.ssl_certfile is None else "https")
     _say(f"Murho serves the checkpoints of {shown_place(settings.checkpoints)} on {address}, once loaded.")
 
     def announce(snapshot: "Snapshot") -> None:
@@ -163,6 +169,64 @@ def key(
         "The line for the service, in the file of MURHO_API_KEYS_FILE, or in MURHO_API_KEYS (commas between):", err=True
     )
     typer.echo(stored.line())
+
+
+def mcp(
+    checkpoints: Annotated[
+        str | None, typer.Option(help="Directory of checkpoints, or the URL of a storage.  [default: checkpoints]")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="A service to ask instead, such as http://127.0.0.1:8000; its key: MURHO_API_KEY."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
+) -> None:
+    """Give an agent tools over stdin and stdout (Model Context Protocol): models, predictions, totals.
+
+    An agent's configuration names this command: {"command": "murho", "args": ["mcp", "--checkpoints", "DIR"]}.
+    """
+    if find_spec("mcp") is None:
+        raise OptionError("murho mcp needs the extra: pip install 'murho[mcp]'")
+    if checkpoints is not None and url is not None:
+        raise OptionError("--checkpoints and --url: give one of both")
+    import asyncio
+
+    from murho.service.telemetry.log import configure_logging
+
+    given = {"checkpoints": checkpoints, "device": device, "log_level": "warning"}
+    settings = _configuration(given).settings
+    configure_logging(settings.log_level, settings.log_format)
+    asyncio.run(_speak(settings, url))
+
+
+async def _speak(settings: "Settings", url: str | None) -> None:
+    """Answers an agent over stdin and stdout, from a service of its own or from the one at a URL."""
+    import asyncio
+    from contextlib import AsyncExitStack
+    from functools import partial
+
+    import httpx2
+    from mcp.server.stdio import stdio_server
+
+    from murho.service.app import create_app
+    from murho.service.protocols.mcp import in_process, make_server
+    from murho.service.security import Caller
+
+    async with AsyncExitStack() as stack:
+        connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
+        if url is not None:
+            key = os.environ.get("MURHO_API_KEY")
+            headers = {} if key is None else {"authorization": f"Bearer {key}"}
+            connected = partial(httpx2.AsyncClient, base_url=url, headers=headers, timeout=settings.request_timeout)
+        else:
+            app = create_app(settings)
+            state = cast("State", await stack.enter_async_context(app.router.lifespan_context(app)))
+            while not state["parts"].registry.snapshot.loaded:
+                await asyncio.sleep(0.05)
+            connected = partial(in_process, app, {"state": {**state, "caller": Caller("stdio")}})
+        server = make_server(connected)
+        reading, writing = await stack.enter_async_context(stdio_server())
+        await server.run(reading, writing, server.create_initialization_options())
 
 
 def doctor(

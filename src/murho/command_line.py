@@ -56,12 +56,14 @@ COMMANDS = {
         "Use and judge a model",
     ),
     "models": ("murho.cli.models", "List the checkpoints of a directory.", "Use and judge a model"),
+    "export": ("murho.cli.export", "Write a checkpoint as an ONNX graph for other runtimes.", "Use and judge a model"),
     "publish": (
         "murho.cli.publish",
         "Put a version from disk into object storage.",
         "Run a service",
     ),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
+    "mcp": ("murho.service.commands", "Give an agent tools: models, predictions, totals.", "Run a service"),
     "key": ("murho.service.commands", "Make an API key for a service.", "Run a service"),
     "doctor": ("murho.service.commands", "Say what is wrong with this installation.", "Run a service"),
 }
