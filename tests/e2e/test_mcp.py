@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from murho.service.security import StoredKey, digest_of
+from murho.service.security import Caller, digest_of
 from tests.e2e.support import serve
 from tests.support import ROOT
 
@@ -80,7 +80,7 @@ def test_over_stdin_and_stdout() -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_over_http_behind_the_same_keys(tmp_path: Path, mode: Any) -> None:
-    keys = StoredKey("agent", digest_of(KEY.encode())).line()
+    keys = Caller("agent", digest=digest_of(KEY.encode())).line()
     with serve(CHECKPOINTS, tmp_path / "log", api_keys=keys) as service:
         service.wait_for_line("(Ready: )")
 

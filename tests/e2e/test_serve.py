@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from murho.service.security import StoredKey, digest_of
+from murho.service.security import Caller, digest_of
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
@@ -249,7 +249,7 @@ def test_https_and_a_port_of_its_own_for_machines(tiny_cars: Path, tmp_path: Pat
     made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, "-keyout", key, "-out", certificate)
     subprocess.run(made, check=True, capture_output=True)
     settings: dict[str, Any] = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key), "metrics_port": str(port)}
-    keys = StoredKey("app", digest_of(b"k" * 40)).line()
+    keys = Caller("app", digest=digest_of(b"k" * 40)).line()
     with serve(tiny_cars, tmp_path / "log", **settings, workers=workers, api_keys=keys) as service:
         assert service.address.startswith("https://")
         service.wait_for_line("(Ready: )")
