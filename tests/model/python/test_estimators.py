@@ -521,7 +521,8 @@ def test_weights_and_groups_are_routed_through_a_pipeline_of_frames() -> None:
     groups, weights = np.arange(len(y)) % 6, np.linspace(0.5, 1.5, len(y))
     with config_context(enable_metadata_routing=True, transform_output="pandas"):
         scaler = StandardScaler().set_fit_request(sample_weight=False)
-        pipeline = make_pipeline(scaler, number(epochs=3).set_fit_request(sample_weight=True, groups=True))
+        model = number(epochs=3).set_fit_request(sample_weight=True, groups=True)
+        pipeline = make_pipeline(scaler, model.set_score_request(sample_weight=False))
         scores = cross_validate(
             pipeline,
             pd.DataFrame(X, columns=["a", "b", "c"]),
