@@ -19,7 +19,7 @@ RUN /opt/venv/bin/python scripts/install.py --runtime-dependencies
 
 # ---- Murho itself, beside that environment, so that a change of the code is a small layer
 FROM dependencies AS application
-COPY README.md LICENSE ./
+COPY README.md LICENSE setup.py ./
 COPY src src
 COPY model model
 COPY service service

@@ -53,6 +53,7 @@ check: setup ## check format, lint, types and the order of packages
 	$(BIN)/mypy || status=1; \
 	(cd client && ../$(BIN)/mypy) || status=1; \
 	$(BIN)/lint-imports --no-logo --no-cache || status=1; \
+	$(BIN)/zizmor --offline --persona pedantic --quiet . || status=1; \
 	exit $$status
 
 format: setup ## put the code into its format, mend what lint can mend

@@ -5,7 +5,8 @@ People read the documents in the repository first, so their links are those of t
 - READMEs and the changelog become pages beside those of docs/ (`PIECES`);
 - links between documents lead to the pages that were made of them;
 - a link to any other file of the repository becomes the file's path, as text: the site does not have the file;
-- a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it.
+- a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it;
+- each page is there as Markdown too, and ``llms.txt`` lists these (https://llmstxt.org), for agents.
 
 A link to a file that does not exist is left as it is, and the strict build fails on it.
 """
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-__all__ = ["PIECES", "for_site", "on_files", "on_page_markdown"]
+__all__ = ["PIECES", "for_site", "on_files", "on_page_markdown", "on_post_build"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
@@ -52,9 +53,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+TEXTS: dict[str, tuple[str, str]] = {}
+"""Page → its title and its Markdown."""
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' names
     """Turn the links of a page into those of the site."""
-    return for_site(markdown, page.file.src_uri)
+    text = for_site(markdown, page.file.src_uri)
+    TEXTS[page.file.src_uri] = (str(page.title), text)
+    return text
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Put the Markdown of every page beside it, and list all of them."""
+    site = Path(config.site_dir)
+    for uri, (_, text) in TEXTS.items():
+        (site / uri).write_text(text, encoding="utf-8")
+    head = f"# {config.site_name}\n\n> {config.site_description}\n\n## Pages\n\n"
+    lines = "".join(f"- [{title}]({uri})\n" for uri, (title, _) in TEXTS.items())
+    (site / "llms.txt").write_text(head + lines, encoding="utf-8")
 
 
 def for_site(markdown: str, page: str) -> str:

@@ -7,6 +7,7 @@ import gc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
 from murho.service.predict.spool import SpoolRoom
 from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
+from murho.service.protocols.mcp import AgentDoor
 from murho.service.security import Security
 from murho.service.settings import Settings, VersionPolicy
 from murho.service.telemetry.log import AccessLog, Tracing
@@ -156,11 +158,12 @@ def create_app(
         scheduler.start(first=load)
         if parts.recorder is not None:
             parts.recorder.start()
-        keeping = asyncio.ensure_future(keep_small(scheduler, draw_room))
+        keeping = [asyncio.ensure_future(each) for each in (keep_small(scheduler, draw_room), agents.run())]
         try:
             yield {"parts": parts}
         finally:
-            keeping.cancel()
+            for each in keeping:
+                each.cancel()
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)
@@ -189,6 +192,9 @@ def create_app(
     inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
     direct = (*(door.router() for door in DOORS), invocations.router, models.machines_router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
+    agents = AgentDoor(outer)
+    if find_spec("mcp") is not None:
+        app.router.routes.append(agents.route)
     if settings.cors_origins:
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:

@@ -104,6 +104,7 @@ def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, An
         summary=app.summary,
         description=app.description,
         routes=app.routes,
+        servers=[{"url": parts.settings.root_path}] if parts.settings.root_path else None,
     )
     asked = [(OutcomesRequest, "validation"), *((door.asked, "validation") for door in doors)]
     answered: list[Any] = [(OutcomesResponse, "serialization")]

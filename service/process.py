@@ -28,6 +28,7 @@ from murho.service.parts import Lifecycle
 from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
     from types import FrameType
 
@@ -124,12 +125,12 @@ def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
     return listening
 
 
-def address_of(listening: socket.socket) -> str:
+def address_of(listening: socket.socket, scheme: str = "http") -> str:
     """Returns the URL of a listening socket, as seen from this machine."""
     host, port = listening.getsockname()[:2]
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = "localhost"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class DrainingServer(uvicorn.Server):
@@ -221,14 +222,24 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
         parts: Parts = self.lifespan.state["parts"]
         parts.telemetry.follow_connections(lambda: len(self.server_state.connections))
+        if self._settings.metrics_port is not None:
+            shared = self._worker is not None  # any worker tells of all
+            await self.listen_on(listen(self._settings.host, self._settings.metrics_port, shared=shared))
         if self._worker is not None:
             self._worker.start(parts.watcher, self.listen_on, self.begin_to_stop)
 
     async def listen_on(self, listening: socket.socket) -> None:
         """Takes the connections of another listening socket."""
         loop = asyncio.get_running_loop()
-        self.servers.append(await loop.create_server(lambda: self._make_connection(loop), sock=listening))
+        server = await loop.create_server(
+            lambda: self._make_connection(loop), sock=listening, ssl=self._encryption(listening)
+        )
+        self.servers.append(server)
         self.listening.append(listening)
+
+    def _encryption(self, one: socket.socket) -> ssl.SSLContext | None:
+        """Returns how connections of a socket are encrypted; those of the port of metrics are not."""
+        return None if one.getsockname()[1] == self._settings.metrics_port else self.config.ssl
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops listening. The system may have accepted connections that nobody has looked at: they get answers."""
@@ -242,7 +253,7 @@ class DrainingServer(uvicorn.Server):
         for listening in sockets or []:
             listening.close()
         for one in accepted:
-            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one)
+            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one, ssl=self._encryption(one))
         if self._any_new():
             await asyncio.sleep(LATE_SECONDS)
         await super().shutdown(sockets)
@@ -331,6 +342,8 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        ssl_certfile=settings.ssl_certfile,
+        ssl_keyfile=settings.ssl_keyfile,
         proxy_headers=False,  # the application knows which proxies are trusted
         lifespan="on",
         timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left

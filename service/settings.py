@@ -9,6 +9,7 @@ import difflib
 import json
 import os
 import re
+import ssl
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, FilePath, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
@@ -138,6 +139,23 @@ class Settings(BaseSettings):
         description="Names of the service besides those of this machine, such as murho.example or *.example; a request "
         "to another name (its Host) is answered 421. Without them every name is answered, unless there are no API keys "
         "and `host` is a loopback address.",
+    )
+    root_path: str = Field(
+        default="",
+        description="Path below which a proxy shows the service, such as /murho, whether it takes that off or not.",
+    )
+    ssl_certfile: FilePath | None = Field(
+        default=None, description="Certificate chain, PEM: the service then speaks HTTPS, and only that."
+    )
+    ssl_keyfile: FilePath | None = Field(
+        default=None, validate_default=True, description="Its private key, if it is not in the same file."
+    )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="A port of its own for /metrics, /healthz and /readyz, in plain HTTP and without keys: for the "
+        "machines of a cluster. /metrics is then nowhere else.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
     default_model: str | None = Field(
@@ -374,6 +392,26 @@ class Settings(BaseSettings):
         if wrong := [host for host in value if not HOST_PATTERN.fullmatch(host)]:
             raise ValueError(f"a host is a name or an address, without scheme and port; {wrong[0]!r} isn't")
         return tuple(host.strip("[]").lower() for host in value)
+
+    @field_validator("root_path")
+    @classmethod
+    def _check_root(cls, value: str) -> str:
+        if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
+            raise ValueError("a path such as /murho, without a slash at its end")
+        return value
+
+    @field_validator("ssl_keyfile")
+    @classmethod
+    def _check_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        certificate = info.data.get("ssl_certfile")
+        if value is not None and certificate is None:
+            raise ValueError("a key without ssl_certfile")
+        if certificate is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, value)
+            except OSError as error:
+                raise ValueError(f"certificate and key can't be used together: {error}") from None
+        return value
 
     @field_validator("trusted_proxies")
     @classmethod

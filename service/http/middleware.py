@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -288,6 +289,7 @@ PARSED = frozenset(
 that grows with the square of their length, and nobody needs them."""
 MOST_PARSED_BYTES = 1024
 MOST_PARAMETERS = 100
+OF_METRICS_PORT = frozenset({"/metrics", "/healthz", "/readyz"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\s]+))(?::[0-9]*)?")
 
@@ -302,18 +304,28 @@ class FrontDoor:
 
     def __init__(self, settings: Settings, *, keyless: bool) -> None:
         self._hosts, self._origins = settings.hosts, frozenset(settings.cors_origins)
+        self._root, self._metrics_port = settings.root_path, settings.metrics_port
         address = _address(settings.host)
         # On all interfaces nobody can say by which names the service is known: in a container, behind a balancer.
         self._guess = keyless and not (address is not None and address.is_unspecified)
 
     def check(self, scope: Scope) -> None:
-        """Checks a request, and takes its cookies away.
+        """Checks a request, and takes away its cookies and the path below which a proxy shows the service.
 
         Raises:
+            HTTPException: The path is of another port.
             HeadersTooLargeError, TargetTooLongError: A header or the query would take long to read.
             MisdirectedError: The request is to a name that isn't this service's.
             ForeignPageError: A page of another site wants to change something.
         """
+        if self._root and f"{scope['path']}/".startswith(f"{self._root}/"):
+            scope["path"] = scope["path"].removeprefix(self._root) or "/"
+        if self._metrics_port is not None:
+            for_machines = (scope.get("server") or ("", 0))[1] == self._metrics_port
+            if scope["path"] not in OF_METRICS_PORT if for_machines else scope["path"] == "/metrics":
+                raise HTTPException(HTTPStatus.NOT_FOUND)
+            if for_machines:
+                scope["state"]["caller"] = Caller("the port of metrics")
         said: dict[str, str] = scope["state"]["headers"]
         for name, value in scope["headers"]:
             if len(value) > MOST_PARSED_BYTES and name in PARSED:

@@ -66,12 +66,14 @@ COMMANDS = {
         "Show how good recorded predictions were.",
         "Use and judge a model",
     ),
+    "export": ("murho.cli.export", "Write a checkpoint as an ONNX graph for other runtimes.", "Use and judge a model"),
     "publish": (
         "murho.cli.publish",
         "Put a version from disk into object storage.",
         "Run a service",
     ),
     "serve": ("murho.cli.serve", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
+    "mcp": ("murho.cli.mcp", "Give an agent tools: models, predictions, totals.", "Run a service"),
     "key": ("murho.cli.serve", "Make an API key for a service.", "Run a service"),
     "doctor": ("murho.cli.doctor", "Say what is wrong with this installation.", "Run a service"),
 }

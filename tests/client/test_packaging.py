@@ -26,7 +26,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of the client, built from a copy so that nothing is left in the working tree."""
     made = tmp_path_factory.mktemp("wheel")
     source = made / "client"
-    for path in [CLIENT / "pyproject.toml", CLIENT / "README.md", *(CLIENT / "murho_client").glob("*")]:
+    files = (CLIENT / name for name in ("pyproject.toml", "README.md", "LICENSE"))
+    for path in [*files, *(CLIENT / "murho_client").glob("*")]:
         if path.is_file():
             target = source / path.relative_to(CLIENT)
             target.parent.mkdir(parents=True, exist_ok=True)

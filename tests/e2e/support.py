@@ -46,7 +46,7 @@ class Service:
     def __init__(self, process: subprocess.Popen[bytes] | WarmProcess, log: Path) -> None:
         self.process = process
         self._log = log
-        self.address = self.wait_for_line(r" on (http://\S+),")
+        self.address = self.wait_for_line(r" on (https?://\S+),")
         self.client = httpx.Client(base_url=self.address, timeout=60)
 
     def log(self) -> str:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from murho.service.security import Caller, digest_of
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
+from tests.support import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,3 +240,29 @@ def test_a_second_signal_ends_the_service_at_once(tiny_cars: Path, tmp_path: Pat
             assert time.monotonic() - begin < 10  # the work that it stops takes much longer
         assert "Stopped at once" in service.log()
         assert "Traceback" not in service.log()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_https_and_a_port_of_its_own_for_machines(tiny_cars: Path, tmp_path: Path, workers: str) -> None:
+    certificate, key, port = tmp_path / "cert.pem", tmp_path / "key.pem", free_port()
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2")
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, "-keyout", key, "-out", certificate)
+    subprocess.run(made, check=True, capture_output=True)
+    settings: dict[str, Any] = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key), "metrics_port": str(port)}
+    keys = Caller("app", digest=digest_of(b"k" * 40)).line()
+    with serve(tiny_cars, tmp_path / "log", **settings, workers=workers, api_keys=keys) as service:
+        assert service.address.startswith("https://")
+        service.wait_for_line("(Ready: )")
+        machines = f"http://127.0.0.1:{port}"
+        wait_until(lambda: httpx.get(f"{machines}/readyz").status_code == 200)
+        assert "murho_http_requests_total" in httpx.get(f"{machines}/metrics").text
+        assert httpx.get(f"{machines}/models").status_code == 404
+        assert httpx.post(f"{machines}/predict", json={"inputs": [ROW]}).status_code == 404
+        with httpx.Client(verify=ssl.create_default_context(cafile=certificate), base_url=service.address) as secure:
+            secure.headers["x-api-key"] = "k" * 40
+            assert secure.post("/predict", json={"inputs": [ROW]}).status_code == 200
+            assert secure.get("/metrics").status_code == 404
+            assert secure.get("/healthz").status_code == 200
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(service.address.replace("https", "http"))
+        assert service.stop() == 0

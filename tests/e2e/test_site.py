@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,6 @@ from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,12 @@ class Loaded(html.parser.HTMLParser):
         if tag == "a":
             return
         self.addresses += [value for name, value in attributes if name in ("src", "href", "srcset", "data") and value]
+
+
+def test_agents_find_every_page_as_markdown(site: Path) -> None:
+    listed = re.findall(r"^- \[.+\]\((.+)\)$", (site / "llms.txt").read_text(), re.MULTILINE)
+    assert {Path(each).stem for each in listed} == {path.stem for path in site.glob("*.html")} - {"404"}
+    assert all((site / each).read_text().startswith("# ") for each in listed)
 
 
 def test_every_document_is_a_page_that_the_navigation_names(site: Path) -> None:

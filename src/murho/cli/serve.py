@@ -31,6 +31,8 @@ def serve(
         str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all.  [default: 127.0.0.1]")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose.  [default: 8000]")] = None,
+    ssl_certfile: Annotated[Path | None, typer.Option(help="Certificate chain, PEM; the service speaks HTTPS.")] = None,
+    ssl_keyfile: Annotated[Path | None, typer.Option(help="Its key, if it is in another file.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
     default_model: Annotated[
         str | None, typer.Option(help="The model behind POST /predict; by default the only one.")
@@ -81,7 +83,7 @@ def serve(
         Store(settings.store).close()  # what is wrong with it is said before anything else
     count = count_of(settings)
     listening = (listen if count == 1 else reserve)(settings.host, settings.port)
-    address = address_of(listening)
+    address = address_of(listening, "http" if settings.ssl_certfile is None else "https")
     _say(f"Murho serves the checkpoints of {shown_place(settings.checkpoints)} on {address}, once loaded.")
 
     def announce(snapshot: "Snapshot") -> None:

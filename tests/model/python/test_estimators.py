@@ -17,10 +17,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
@@ -513,3 +514,24 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=re.escape("run pip install '.[sklearn]' in a clone")):
         from murho import BBBRegressor  # noqa: F401 - the import is what fails
+
+
+def test_weights_and_groups_are_routed_through_a_pipeline_of_frames() -> None:
+    X, y = line()
+    groups, weights = np.arange(len(y)) % 6, np.linspace(0.5, 1.5, len(y))
+    with config_context(enable_metadata_routing=True, transform_output="pandas"):
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        model = number(epochs=3).set_fit_request(sample_weight=True, groups=True)
+        pipeline = make_pipeline(scaler, model.set_score_request(sample_weight=False))
+        scores = cross_validate(
+            pipeline,
+            pd.DataFrame(X, columns=["a", "b", "c"]),
+            y,
+            cv=GroupKFold(2),
+            params={"sample_weight": weights, "groups": groups},
+            return_estimator=True,
+        )
+    (fitted, _) = scores["estimator"]
+    assert fitted[-1].posterior_.spec.training["options"]["group"] == ("groups",)
+    assert fitted[-1].posterior_.spec.training["options"]["weight"] == "sample_weight"
+    assert list(fitted[-1].feature_names_in_) == ["a", "b", "c"]

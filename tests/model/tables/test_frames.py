@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import narwhals
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -122,3 +124,9 @@ def test_the_target_takes_the_name_of_a_series_unless_a_feature_has_it() -> None
     assert target_name(pd.Series([1.0], name="price"), ["price"]) == "price_"
     assert target_name(pd.Series([1.0], name=3), ["x0"]) == "y"
     assert target_name([1.0], ["y", "y_"]) == "y__"
+
+
+def test_frames_of_other_libraries_come_through_arrows_interface() -> None:
+    frame = narwhals.from_native(pl.DataFrame({"a": [1.5, None], "b": ["x", "y"]}))
+    assert is_frame(frame)
+    assert table_from_frame(frame, ["a", "b"]).to_pylist() == [{"a": 1.5, "b": "x"}, {"a": None, "b": "y"}]

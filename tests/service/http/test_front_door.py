@@ -239,3 +239,13 @@ def test_over_a_socket_too() -> None:
     with served(requests_per_second=0.01, burst_seconds=100) as service:
         asked = [status(service, "/models", "localhost", "GET", f"X-Forwarded-For: 1.1.1.{n}\r\n") for n in range(3)]
         assert asked == [200, 429, 429]
+
+
+def test_a_proxy_may_show_the_service_below_a_path_and_take_it_off_or_not() -> None:
+    with make_client(FakeModel(), root_path="/murho") as client:
+        client.wait_until_loaded()
+        for path in ("/murho/models", "/models"):
+            assert client.get(path).json()["models"][0]["name"] == "cars"
+        assert client.get("/murho").status_code == client.get("/murho/").status_code == 200
+        assert client.get("/murhoo/models").status_code == 404
+        assert client.get("/murho/openapi.json").json()["servers"] == [{"url": "/murho"}]

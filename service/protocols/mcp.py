@@ -1,0 +1,417 @@
+"""The Model Context Protocol: tools by which an agent lists and describes models, predicts and adds up predictions.
+
+A tool is a question of the HTTP service in other words (`TOOLS`): its answer is made shorter, and has units and
+warnings. So keys, limits and the queue are those of HTTP. `POST /mcp` asks the service that it belongs to; `murho mcp`
+speaks over stdin and stdout, and asks a service of its own or one elsewhere. The schemas of the tools are made of those
+of the models. Needs the extra `murho[mcp]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from murho.model.checkpoint.directories import NAME_PATTERN
+from murho.service.predict.in_flight import InFlight
+from murho.service.predict.problems import MAX_LISTED
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    import httpx2
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from murho.service.parts import Parts
+
+__all__ = ["AgentDoor", "Tool", "in_process", "make_server"]
+
+INSTRUCTIONS = (
+    "Models of tables that answer with error bars. An answer is a distribution: tell people the interval, not the mean "
+    "alone. Where `unsure` is true the model does not know: say so, with the reason, rather than the number. "
+    "list_models first, then describe_model, then ask."
+)
+MOST_ROWS = 200
+"""Of one prediction, whose answer an agent reads; totals take more."""
+MOST_MODELS = 20
+"""With more models, a schema does not list the features of each."""
+MOST_EXAMPLES = 25
+DIGITS = 5
+HEADERS = {"content-type": "application/json"}
+ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
+"""The request to `/mcp` whose tool is being called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool.
+
+    Attributes:
+        description: What it does, for the agent.
+        path: What is asked.
+        answer: Makes the answer of the document and the arguments; these have `about` too, what is told of the model.
+        body: Makes the body of the request of the arguments; None: it is a GET.
+        properties: JSON Schemas of its arguments beside `model` and `rows`.
+        rows: Whether it takes rows.
+        model: Whether it takes a model.
+    """
+
+    description: str
+    path: str
+    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    body: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    properties: Mapping[str, Any] | None = None
+    rows: bool = False
+    model: bool = True
+
+
+INTERVAL = {
+    "type": "number",
+    "exclusiveMinimum": 0,
+    "exclusiveMaximum": 1,
+    "default": 0.9,
+    "description": "Probability of the interval, or of the set of classes.",
+}
+STATISTICS = {
+    "type": "string",
+    "enum": ["sum", "mean", "count_above", "count"],
+    "description": "sum (default), mean, or count_above with a threshold; of a classifier count, of each class.",
+}
+
+
+def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
+    share = arguments.get("interval", 0.9)
+    if not isinstance(share, int | float) or not 0.0 < share < 1.0:
+        raise ValueError("interval: a probability between 0 and 1")
+    return {"inputs": arguments.get("rows"), "percentiles": [50.0 - 50.0 * share, 50.0, 50.0 + 50.0 * share]}
+
+
+def _asks_rows(arguments: dict[str, Any]) -> dict[str, Any]:
+    rows = arguments.get("rows")
+    if isinstance(rows, list) and len(rows) > MOST_ROWS:
+        raise ValueError(f"rows: at most {MOST_ROWS} at a time; aggregate takes more")
+    body = _levels(arguments)
+    if arguments["classes"]:
+        body["coverage"] = arguments.get("interval", 0.9)
+    if "threshold" in arguments:
+        body["thresholds"] = [arguments["threshold"]]
+    return body
+
+
+def _asks_totals(arguments: dict[str, Any]) -> dict[str, Any]:
+    names = ("by", "statistic", "threshold", "weights")
+    return _levels(arguments) | {name: arguments[name] for name in names if name in arguments}
+
+
+def _tells_models(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    models = [
+        {name: model[name] for name in ("name", "version", "target") if name in model} for model in document["models"]
+    ]
+    return {"models": models}
+
+
+def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    kept = ("name", "version", "task", "target", "features")
+    calibrated = document["metrics"].get("calibrated", {})
+    scores = {
+        name: document["metrics"][name] for name in ("n", "crps", "rmse", "accuracy") if name in document["metrics"]
+    }
+    covered = {"coverage_of_90_percent_intervals": calibrated["coverage"]["90"]} if "coverage" in calibrated else {}
+    return {name: document[name] for name in kept} | {"on_held_out_rows": scores | covered}
+
+
+def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    because: dict[int, list[str]] = {}
+    for warning in document["warnings"]:
+        _, _, row, *feature = warning["pointer"].split("/")
+        place = "/".join(feature)
+        because.setdefault(int(row) if row.isdigit() else int(place), []).append(warning["message"])
+    rows = []
+    for row in range(len(document["mean"] if "mean" in document else document["prediction"])):
+        if "mean" in document:
+            low, _, high = document["percentiles"]["values"][row]
+            told = {"mean": document["mean"][row], "interval": [low, high], "std": document["std"][row]}
+            unsure = document["epistemic_std"][row] > document["aleatoric_std"][row]
+            if "exceedance" in document:
+                told["probability_above_threshold"] = document["exceedance"]["values"][row][0]
+            doubt = "the model knows too few rows like this one: its own doubt is larger than the scatter of the data"
+        else:
+            likely = sorted(zip(document["probabilities"][row], document["classes"], strict=True), reverse=True)[:3]
+            told = {"prediction": document["prediction"][row], "set": document["prediction_set"]["values"][row]}
+            told["probabilities"] = {name: share for share, name in likely}
+            unsure = 2.0 * document["epistemic_entropy"][row] > document["entropy"][row]
+            doubt = "the networks disagree about this row"
+        reasons = [*([doubt] if unsure else []), *because.get(row, [])]
+        rows.append(told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})})
+    unit = (arguments["about"]["target"] or {}).get("unit")
+    return _head(document, arguments) | {"unit": unit, "rows": rows}
+
+
+def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    groups = []
+    for place, group in enumerate(document["groups"]):
+        told = {"group": group, "rows": document["rows"][place], "mean": document["mean"][place]}
+        of_group = document["percentiles"]["values"][place]
+        several = isinstance(of_group[0], list)
+        told["interval"] = [[each[0], each[-1]] for each in of_group] if several else [of_group[0], of_group[-1]]
+        groups.append(told)
+    messages = [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
+    classes = {"classes": document["classes"]} if "classes" in document else {}
+    told = {"statistic": document["statistic"], "by": document["by"], **classes, "groups": groups, "warnings": messages}
+    return _head(document, arguments) | told
+
+
+def _head(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    model = document["model"]
+    share = arguments.get("interval", 0.9)
+    return {"model": f"{model['name']} {model['version']}", "target": document["target"], "interval_probability": share}
+
+
+TOOLS: Mapping[str, Tool] = {
+    "list_models": Tool("The models that are served, and what each predicts.", "/models", _tells_models, model=False),
+    "describe_model": Tool(
+        "A model: its target with unit, its features with kinds, units, ranges and categories, and how good it is.",
+        "/models/{model}",
+        _tells_model,
+    ),
+    "predict": Tool(
+        "Predict rows: for each a mean with the interval in which a new observation lies, or classes with "
+        "probabilities; `unsure` where the model does not know, and why.",
+        "/models/{model}/predict",
+        _tells_rows,
+        _asks_rows,
+        {
+            "interval": INTERVAL,
+            "threshold": {"type": "number", "description": "Also tell how likely the target exceeds it."},
+        },
+        rows=True,
+    ),
+    "aggregate": Tool(
+        "Add up predictions over rows, in all or by group: a sum, a mean or a count, with its interval. Never add up "
+        "intervals of rows instead.",
+        "/models/{model}/aggregate",
+        _tells_totals,
+        _asks_totals,
+        {
+            "interval": INTERVAL,
+            "by": {"type": "array", "items": {"type": "string"}, "description": "Features that make groups."},
+            "statistic": STATISTICS,
+            "threshold": {"type": "number", "description": "Of count_above, in the target's unit."},
+            "weights": {"type": "array", "items": {"type": "number"}, "description": "One a row, such as a quantity."},
+        },
+        rows=True,
+    ),
+}
+
+
+def _row_schema(about: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a row of a model, as `GET /models/{name}` describes it."""
+    kinds = {"numeric": "number", "boolean": "boolean"}
+    features: dict[str, Any] = {}
+    for feature in about["features"]:
+        said = [f"In {feature['unit']}."] if feature["unit"] else []
+        if feature["kind"] == "date":
+            said.append("A date, such as 2024-05-31.")
+        if feature["min"] is not None and feature["kind"] != "boolean":
+            said.append(f"{feature['min']} to {feature['max']} in training.")
+        kind = kinds.get(feature["kind"], "string")
+        schema: dict[str, Any] = {"type": [kind, "null"] if feature["missing"] else kind}
+        if feature["categories"]:
+            schema["examples"] = feature["categories"][:MOST_EXAMPLES]
+            said.append("Another value is a category that the model does not know.")
+        features[feature["name"]] = schema | ({"description": " ".join(said)} if said else {})
+    return {
+        "type": "object",
+        "title": f"A row of {about['name']}",
+        "properties": features,
+        "required": list(features),
+        "additionalProperties": False,
+    }
+
+
+def _input_schema(tool: Tool, models: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments."""
+    properties: dict[str, Any] = {}
+    if tool.model:
+        properties["model"] = {"type": "string", "enum": names} if names else {"type": "string"}
+    if tool.rows:
+        schemas = [_row_schema(about) for about in models]
+        items = schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else {"type": "object"}
+        properties["rows"] = {"type": "array", "minItems": 1, "items": items, "description": "null: not known."}
+    properties |= tool.properties or {}
+    needed = [name for name in ("model", "rows") if name in properties]
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+
+class _RefusedError(Exception):
+    """What the service refused, as the agent is told."""
+
+
+async def _asked(client: httpx2.AsyncClient, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The document that the service answers.
+
+    Raises:
+        _RefusedError: It answers with a problem.
+    """
+    response = await client.request(
+        "GET" if body is None else "POST", path, content=None if body is None else json.dumps(body), headers=HEADERS
+    )
+    document: dict[str, Any] = response.json()
+    if response.is_success:
+        return document
+    errors = [
+        f"{each['pointer'].replace('/inputs', '/rows', 1)}: {each['message']}" for each in document.get("errors", ())
+    ]
+    raise _RefusedError("\n".join([document.get("detail") or document["title"], *errors]))
+
+
+async def _called(client: httpx2.AsyncClient, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a tool.
+
+    Raises:
+        _RefusedError: The service refuses it, or there is no such tool.
+        ValueError: An argument can't be used.
+    """
+    if (tool := TOOLS.get(name)) is None:
+        raise _RefusedError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
+    known = {*(("model",) if tool.model else ()), *(("rows",) if tool.rows else ()), *(tool.properties or ())}
+    if unknown := arguments.keys() - known:
+        raise ValueError(f"{', '.join(sorted(unknown))}: no argument of {name}, which takes {', '.join(sorted(known))}")
+    given = dict(arguments)
+    if tool.model and not NAME_PATTERN.fullmatch(str(given.get("model"))):
+        raise ValueError(f"model: the name of a model, as list_models tells, not {given.get('model')!r}")
+    if tool.body is None:
+        return tool.answer(await _asked(client, tool.path.format_map(given)), given)
+    about = await _asked(client, f"/models/{given['model']}")
+    given |= {"about": about, "classes": about["target"].get("classes")}
+    return tool.answer(await _asked(client, tool.path.format_map(given), tool.body(given)), given)
+
+
+def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]) -> Server[Any]:
+    """Makes the server of the tools.
+
+    Args:
+        connected: Gives a client of the service that answers.
+    """
+    import httpx2
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+
+    async def list_tools(_context: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        try:
+            async with connected() as client:
+                names = [model["name"] for model in (await _asked(client, "/models"))["models"]]
+                models = [await _asked(client, f"/models/{name}") for name in names[: MOST_MODELS + 1]]
+        except (_RefusedError, httpx2.HTTPError):  # it is not ready, or wants a key: calls will say so
+            names, models = [], []
+        few = models if len(models) <= MOST_MODELS else []
+        tools = [
+            types.Tool(
+                name=name,
+                description=tool.description,
+                input_schema=_input_schema(tool, few, names),
+                annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+            )
+            for name, tool in TOOLS.items()
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            async with connected() as client:
+                told = _short(await _called(client, params.name, params.arguments or {}))
+        except (_RefusedError, ValueError, httpx2.HTTPError) as error:
+            message = str(error) or type(error).__name__
+            return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+        text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=told)
+
+    return Server(
+        "murho", version=version("murho"), instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+
+
+def _short(value: Any) -> Any:
+    """The same with fewer digits."""
+    if isinstance(value, dict):
+        return {name: _short(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+@asynccontextmanager
+async def in_process(app: ASGIApp, scope: Scope) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an application in this process, for who has sent a request to it.
+
+    Args:
+        app: The application.
+        scope: That request, or what there is of it: the state has the parts and the caller.
+    """
+    import httpx2
+
+    async def asked(inner: Scope, receive: Receive, send: Send) -> None:
+        await app({**inner, "state": {**scope["state"], "arrived": True}, "app": scope.get("app")}, receive, send)
+
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(asked), base_url="http://localhost", timeout=None
+    ) as client:
+        yield client
+
+
+class AgentDoor:
+    """`POST /mcp`: streamable HTTP without sessions, each message answered by one JSON document.
+
+    Args:
+        app: Answers what tools ask; the caller is known by then.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.route = Route("/mcp", self, methods=["POST"])
+        self._wanted, self._open = asyncio.Event(), asyncio.Event()
+        self._manager: Any = None
+
+    async def run(self) -> None:
+        """Answers until it is cancelled; what it needs is imported once somebody asks, because that takes a second."""
+        await self._wanted.wait()
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        # Hosts and origins are checked at the front door.
+        allowed = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        server = make_server(lambda: in_process(self.app, ASKED_BY.get()))
+        self._manager = StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, security_settings=allowed
+        )
+        async with self._manager.run():
+            self._open.set()
+            await asyncio.Event().wait()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one message."""
+        parts: Parts = scope["state"]["parts"]
+        with InFlight(parts, scope, receive) as call:
+            body = await call.body()
+            self._wanted.set()
+            await self._open.wait()
+            told = False
+
+            async def replay() -> Message:
+                nonlocal told
+                if told:
+                    return await receive()
+                told = True
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            ASKED_BY.set(scope)
+            await self._manager.handle_request(scope, replay, send)

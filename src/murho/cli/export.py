@@ -1,0 +1,36 @@
+"""The command `murho export`: a checkpoint as a file that other runtimes read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from murho.cli.shared import CheckpointsOption, JsonOption, numbers_of, print_json, print_lines
+
+__all__ = ["export"]
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="Name of the checkpoint.")],
+    to: Annotated[Literal["onnx"], typer.Option(help="What to write: onnx, a graph and the encoding of its rows.")],
+    checkpoints: CheckpointsOption = "checkpoints",
+    output: Annotated[Path | None, typer.Option(help="Folder to write.  [default: NAME-onnx]")] = None,
+    samples: Annotated[int, typer.Option(min=1, max=4096, help="Draws in the graph.")] = 256,
+    percentiles: Annotated[str, typer.Option(help="Levels, separated by commas.")] = "5,50,95",
+    json: JsonOption = False,
+) -> None:
+    """Export a model of a number to ONNX: mean, std and percentiles of rows like the training rows."""
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.checkpoint.stores import store_at
+    from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
+
+    folder = output or Path(f"{model}-onnx")
+    posterior = Posterior.load(store_at(checkpoints).find(model, None), engine="torch")
+    export(posterior, folder, samples=samples, percentiles=numbers_of("--percentiles", percentiles, float, "5,50,95"))
+    files = [str(folder / name) for name in (GRAPH_FILE, ENCODING_FILE)]
+    if json:
+        print_json({"files": files})
+    else:
+        print_lines([f"wrote {' and '.join(files)} of {to}"])

@@ -1,0 +1,57 @@
+"""`murho export --to onnx`: the graph and the encoding beside it answer as Murho does, in a few lines of NumPy."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from murho.model.checkpoint.posterior import Posterior, typical_rows
+from murho.model.predictive.prediction import PredictOptions
+from tests.support import ROOT, call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RENTS = ROOT / "tests" / "fixtures" / "checkpoints"
+SCRIPT = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("noise", ["rents", "heteroscedastic", "homoscedastic"])
+def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
+    root, name = RENTS, "rents"
+    if noise != "rents":
+        root, name = tmp_path / "made", "cars"
+        options = ("--noise", noise, "--quick", "--epochs", 3, "--checkpoints", root, "--name", name)
+        call_murho("train", ROOT / "examples" / "cars.csv", "--target", "Miles_per_Gallon", *options)
+    words = ("--to", "onnx", "--checkpoints", root, "--output", tmp_path / "out", "--samples", 64)
+    call_murho("export", name, *words, "--percentiles", "10,50,99")
+    posterior: Posterior[Any] = Posterior.load(max((root / name).iterdir()))
+    names = [feature.name for feature in posterior.schema.features]
+    columns = typical_rows(posterior.schema)
+    encoded = posterior.encoder.encode(columns)
+    expected = posterior.predict(columns, PredictOptions(64, (10.0, 50.0, 99.0)))
+    records = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    assert SCRIPT is not None
+    space: dict[str, Any] = {"FOLDER": str(tmp_path / "out"), "ROWS": records}
+    exec(SCRIPT[1], space)  # noqa: S102 - the example of docs/export.md
+    np.testing.assert_allclose(space["rows"], encoded.inputs, atol=2e-6)
+    usual = ~encoded.beyond
+    assert usual.any()
+    assert len(space["rows"]) == len(records)
+    for told in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles"):
+        found, known = space["answer"][told][usual], getattr(expected, told)[usual]
+        unit = expected.std[usual]
+        assert (np.abs(found - known).T / unit).max() < 1e-4, told
+    assert json.loads((tmp_path / "out" / "encoding.json").read_text())["target"] in ("rent", "Miles_per_Gallon")
+
+
+def test_classes_are_refused(tmp_path: Path) -> None:
+    options = ("--quick", "--epochs", 1, "--checkpoints", tmp_path)
+    call_murho("train", ROOT / "examples" / "penguins.csv", "--target", "species", *options)
+    done = call_murho("export", "penguins", "--to", "onnx", "--checkpoints", tmp_path, code=2)
+    assert "only numbers" in done.stderr

@@ -1,0 +1,99 @@
+"""Agents: the tools over stdin and stdout and over HTTP, asked by the protocol's own client."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from murho.service.security import Caller, digest_of
+from tests.e2e.support import serve
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
+ROW = {"sqm": 80, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}
+KEY = "k" * 40
+
+
+async def _ask_everything(client: Client) -> None:
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate"]
+    features = tools["predict"].input_schema["properties"]["rows"]["items"]["properties"]
+    assert features["sqm"]["type"] == "number"
+    assert features["sqm"]["description"] == "18.1 to 216.6 in training."
+    assert features["rooms"]["type"] == ["number", "null"]
+    assert features["city"]["examples"] == ["Basel", "Bern", "Genf", "Zug"]
+
+    async def told(tool: str, **arguments: Any) -> dict[str, Any]:
+        result = await client.call_tool(tool, arguments)
+        assert not result.is_error, result.content
+        document: dict[str, Any] = result.structured_content
+        return document
+
+    assert [model["name"] for model in (await told("list_models"))["models"]] == ["rents"]
+    assert (await told("describe_model", model="rents"))["target"]["name"] == "rent"
+    odd = ROW | {"sqm": 2000, "city": "Elsewhere"}
+    answer = await told("predict", model="rents", rows=[ROW, odd], interval=0.8, threshold=1000)
+    usual, unusual = answer["rows"]
+    assert usual["interval"][0] < usual["mean"] < usual["interval"][1]
+    assert 0.0 < usual["probability_above_threshold"] < 1.0
+    assert not usual["unsure"]
+    assert unusual["unsure"]
+    assert "is above the training range" in " ".join(unusual["because"])
+    totals = await told("aggregate", model="rents", rows=[ROW, odd, ROW], by=["city"], statistic="mean")
+    assert [(group["group"], group["rows"]) for group in totals["groups"]] == [(["Bern"], 2), (["Elsewhere"], 1)]
+
+    async def refused(tool: str, **arguments: Any) -> str:
+        result = await client.call_tool(tool, arguments)
+        assert result.is_error
+        return str(result.content[0].text)  # type: ignore[union-attr]
+
+    assert "/rows/0/sqm" in await refused("predict", model="rents", rows=[ROW | {"sqm": "many"}])
+    assert "elsewhere" in await refused("predict", model="elsewhere", rows=[ROW])
+    assert "as list_models tells" in await refused("predict", model="../readyz", rows=[ROW])
+    assert "at most 200" in await refused("predict", model="rents", rows=[ROW] * 201)
+    assert "no argument" in await refused("predict", model="rents", rows=[ROW], samples=7)
+    assert "There is no tool" in await refused("drop_table")
+
+
+def test_over_stdin_and_stdout() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = ["-m", "murho", "mcp", "--checkpoints", str(CHECKPOINTS), "--device", "cpu"]
+    started = StdioServerParameters(command=sys.executable, args=command, env=environment)
+
+    async def ask() -> None:
+        async with Client(started) as client:
+            await _ask_everything(client)
+
+    anyio.run(ask)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_over_http_behind_the_same_keys(tmp_path: Path, mode: Any) -> None:
+    keys = Caller("agent", digest=digest_of(KEY.encode())).line()
+    with serve(CHECKPOINTS, tmp_path / "log", api_keys=keys) as service:
+        service.wait_for_line("(Ready: )")
+
+        async def connected(key: str, act: Callable[[Client], Awaitable[None]]) -> None:
+            headers = {"authorization": f"Bearer {key}"}
+            async with httpx2.AsyncClient(headers=headers) as http:
+                transport = streamable_http_client(f"{service.address}/mcp", http_client=http)
+                async with Client(transport, mode=mode) as client:
+                    await act(client)
+
+        anyio.run(connected, KEY, _ask_everything)
+        wrong = httpx2.post(f"{service.address}/mcp", json={}, headers={"authorization": "Bearer nobody"})
+        assert wrong.status_code == 401
+        assert httpx2.get(f"{service.address}/mcp", headers={"x-api-key": KEY}).status_code == 405
+        assert httpx2.post(f"{service.address}/mcp", content=b"{", headers={"x-api-key": KEY}).status_code < 500
+        assert httpx2.get(f"{service.address}/healthz").status_code == 200
