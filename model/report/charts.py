@@ -66,7 +66,7 @@ class Chart:
 
     Attributes:
         name: Name of its PNG file, without the extension.
-        section: Section of the report: ``changes``, ``predictions``, ``doubt`` or ``training``.
+        section: Section of the report: ``first``, ``changes``, ``predictions``, ``doubt`` or ``training``.
         title: What it shows.
         caption: What to look for and what is good, in one to three sentences.
         specification: The Vega-Lite specification, with its data.
@@ -422,15 +422,14 @@ def _importance(facts: Mapping[str, Any]) -> Chart | None:
     judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
     if judged < of_features:
         screened = (
-            f" Judged are {judged} of {of_features} features, those that move the mean networks most in a quick "
-            "screen; `murho importance NAME DATA` judges all."
+            f" A quick screen chose these {judged} of {of_features} features; `murho importance NAME DATA` judges all."
         )
     return Chart(
         "importance",
-        "predictions",
+        "first",
         "What predictions depend on",
-        f"How far answers for {importance['rows']} rows move when the cells of one feature are shuffled among "
-        "them, as a root mean square, with two standard errors each way. Features that tell the same share "
+        f"How far the answers for {importance['rows']} rows move when the cells of one feature are shuffled among the "
+        "rows: the root mean square, with two standard errors each way. Features that carry the same information share "
         f"their importance.{screened}",
         _styled(hconcat=panels, spacing=18),
     )

@@ -38,8 +38,8 @@ def shown_mean(visit: Visit) -> float:
     return float(visit.text("#headline strong").replace("\u2212", "-").replace("\u202f", ""))
 
 
-def choose_file(visit: Visit, content: str) -> None:
-    visit.page.set_input_files("#file", {"name": "rows.csv", "mimeType": "text/csv", "buffer": content.encode()})
+def choose_file(visit: Visit, content: str, where: str = "#file") -> None:
+    visit.page.set_input_files(where, {"name": "rows.csv", "mimeType": "text/csv", "buffer": content.encode()})
 
 
 def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) -> None:
@@ -227,12 +227,39 @@ def test_a_wrong_file_says_where(visit: Visit) -> None:
     choose_file(visit, bad)
     visit.page.wait_for_selector("#file-errors li")
     assert [line for line in visit.text("#file-errors").splitlines() if line] == [
-        "Not scored. What is wrong:",
+        "What is wrong:",
         "row 2, column Horsepower: 'fast' is not a number.",
     ]
     choose_file(visit, "Weight,Automatic\n3000,true\n")
     visit.page.wait_for_selector("#file-errors li:has-text('no column')")
     assert "The file has no column Horsepower, Year, Origin/plant." in visit.text("#file-errors")
+
+
+@pytest.mark.parametrize(("model", "statistic"), [("cars", "mean"), ("bodies", "count")])
+def test_a_file_is_added_up_by_a_column(visit: Visit, site: str, model: str, statistic: str) -> None:
+    visit.page.select_option("#model", model)
+    visit.page.wait_for_selector("#density svg" if model == "cars" else "#class-bars li")
+    visit.page.click("#tab-totals")
+    rows = [f"{1500 + 10 * i},{80 + i},true,1975-06-01,{('USA', 'Europe')[i % 2]}" for i in range(50)]
+    content = "\n".join([HEADER, *rows])
+    choose_file(visit, content, "#totals-file")
+    visit.page.select_option("#totals-of", statistic)
+    visit.page.select_option("#totals-by", "Origin/plant")
+    visit.page.wait_for_selector("#totals[aria-label*='by Origin/plant'] svg")
+    answer = httpx.post(
+        f"{site}/models/{model}/aggregate?by=Origin/plant&statistic={statistic}&percentiles=5,95",
+        content=content,
+        headers={"content-type": "text/csv"},
+    ).json()
+    visit.answered()
+    cells = visit.page.locator("#totals-table tbody tr").first.locator("td").all_inner_texts()
+    place = 2 if model == "cars" else 3
+    expected = answer["mean"][0] if model == "cars" else answer["mean"][0][0]
+    assert (cells[0], cells[place - 1]) == ("USA", "25")
+    assert float(cells[place].split(" ± ")[0]) == pytest.approx(expected, rel=0.01, abs=0.1)
+    choose_file(visit, "Weight\n3000\n", "#totals-file")
+    visit.page.wait_for_selector("#totals-errors:not([hidden])")
+    assert "The file has no column Horsepower" in visit.text("#totals-errors")
 
 
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:

@@ -48,7 +48,7 @@ def test_where_a_screen_chose_the_features_the_caption_says_how_the_others_are_j
 
     judged = facts["importance"]
     assert "murho importance" not in caption(judged)
-    assert "Judged are 4 of 500 features" in caption({**judged, "of_features": 500})
+    assert "chose these 4 of 500 features" in caption({**judged, "of_features": 500})
     assert "`murho importance NAME DATA` judges all" in caption({**judged, "of_features": 500})
 
 

@@ -13,6 +13,7 @@
 //   map.entries(overview)  what a map can show: [value, text] each
 //   request           options(choices) as a person would send them, what Python prints of the prediction, and
 //                     query(choices), the same for a file to be scored
+//   totals            statistics that totals can be of: [value, text] each
 //   card              metrics, facts(overview), tables(overview)
 //
 // A new kind is a folder like `numbers/`, its template in `index.html`, and a line here.

@@ -9,11 +9,12 @@ import { inOrder, isChoice, sweepable } from './axes.js';
 import { sweepRequest } from './sweep.js';
 import { mapRequest } from './map.js';
 import { scoreFile, stopScoring } from './scoring.js';
+import { fillTotals, showTotals, takeFile } from './totals.js';
 import { copy, showRequests } from './requests.js';
 import { showCard } from './card.js';
 import { drawReport } from './report.js';
 
-const VIEWS = ['sweep', 'compare', 'map', 'file', 'request', 'card'];
+const VIEWS = ['sweep', 'compare', 'map', 'file', 'totals', 'request', 'card'];
 const CHARTS = ['sweep', 'compare', 'map'];
 const PAUSE = 12; // milliseconds: a fast hand on a slider sends fewer requests, and nobody feels it
 const RETRY = 1500;
@@ -147,6 +148,8 @@ async function explore(row) {
       const asked = mapRequest(first, second, row, kind.map.rows?.(overview));
       const answer = await predict(overview.name, { inputs: asked.inputs, ...wished }, 'explore');
       if (isOf(answer, 'map')) kind.map.show(overview, first, second, row, asked, answer, choices());
+    } else if (view === 'totals') {
+      await showTotals(overview, choices());
     } else if (view === 'request') {
       showRequests(overview.name, row, kind.request.options(choices()), kind.request.printed);
     } else if (view === 'card') {
@@ -262,6 +265,7 @@ async function choose(name, link) {
   $('file-columns').textContent = `Columns: ${overview.features.slice(0, COLUMNS).map((item) => item.name).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
   stopScoring();
   $('file-state').hidden = true;
+  fillTotals(overview, kind.totals);
   showCard(overview);
   open(link.view);
   await ask();
@@ -290,8 +294,13 @@ async function start() {
 // ---- the rest
 
 function installDrop() {
-  const accept = (file) => {
+  const accept = async (file) => {
     if (!file || !overview) return;
+    if (view === 'totals') {
+      await takeFile(file);
+      await ask();
+      return;
+    }
     open('file');
     scoreFile(file, overview.name, kind.request.query(choices()));
   };
@@ -302,7 +311,7 @@ function installDrop() {
     document.body.classList.remove('dragging');
     accept(event.dataTransfer.files[0]);
   });
-  $('file').addEventListener('change', () => { accept($('file').files[0]); $('file').value = ''; });
+  for (const id of ['file', 'totals-file']) $(id).addEventListener('change', () => { accept($(id).files[0]); $(id).value = ''; });
   $('file-stop').addEventListener('click', stopScoring);
 }
 
@@ -311,7 +320,7 @@ $('typical').addEventListener('click', () => { form.fill(overview.typical); ask(
 $('copy-row').addEventListener('click', () => { const row = form.row(); if (row) { otherForm.fill(row); ask(); } });
 $('share').addEventListener('click', () => copy(location.href, $('share')));
 $('sweep-feature').addEventListener('change', () => { pinned = true; });
-for (const id of ['sweep-feature', 'map-x', 'map-y', 'map-of']) $(id).addEventListener('change', () => ask());
+for (const id of ['sweep-feature', 'map-x', 'map-y', 'map-of', 'totals-of', 'totals-by']) $(id).addEventListener('change', () => ask());
 $('key').addEventListener('submit', (event) => {
   event.preventDefault();
   useKey($('key-field').value.trim());

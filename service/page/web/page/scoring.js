@@ -74,6 +74,14 @@ function problemsOf(problem, first) {
   return [...(absent.length ? [{ where: '', message: `The file has no column ${absent.slice(0, SHOWN_ERRORS).join(', ')}${absent.length > SHOWN_ERRORS ? `, nor ${absent.length - SHOWN_ERRORS} more` : ''}. If the values are unknown, add a column of empty cells.` }] : []), ...others];
 }
 
+/** Says what is wrong with a file whose piece begins with a row, counted from 1. */
+export function explainFile(element, error, first) {
+  const listed = error instanceof Problem ? problemsOf(error, first) : [];
+  element.hidden = false;
+  element.replaceChildren(h('p', {}, listed.length ? 'What is wrong:' : error.message), h('ul', {}, listed.slice(0, SHOWN_ERRORS).map((item) => h('li', {}, item.where && h('b', {}, `${item.where}: `), item.message))),
+    listed.length > SHOWN_ERRORS ? h('p', {}, `and ${listed.length - SHOWN_ERRORS} more`) : '');
+}
+
 /** Scores a file and shows how far it is. `query` has options of the requests. */
 export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
   stopper?.abort();
@@ -87,16 +95,14 @@ export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
   $('file-name').textContent = file.name;
   $('file-progress').textContent = 'reading …';
   $('file-bar').value = 0;
-  const fail = (title, listed = []) => {
+  const fail = (error, first) => {
     $('file-progress').textContent = 'not scored';
     $('file-stop').hidden = true;
-    $('file-errors').hidden = false;
-    $('file-errors').replaceChildren(h('p', {}, title), h('ul', {}, listed.slice(0, SHOWN_ERRORS).map((item) => h('li', {}, item.where && h('b', {}, `${item.where}: `), item.message))),
-      listed.length > SHOWN_ERRORS ? h('p', {}, `and ${listed.length - SHOWN_ERRORS} more`) : '');
+    explainFile($('file-errors'), error, first);
   };
   const lines = records(await file.text());
   if (lines.length < 2) {
-    fail('The file has no rows. It needs a line with the names of the columns, and a line for each row.');
+    fail(new Error('The file has no rows. It needs a line with the names of the columns, and a line for each row.'));
     return;
   }
   const [header, ...rows] = lines;
@@ -113,8 +119,7 @@ export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
     try {
       response = await patient(() => send(`models/${encodeURIComponent(model)}/predict${query}`, { body, type: 'text/csv', accept: 'text/csv', signal: stop.signal }), stop.signal);
     } catch (error) {
-      const listed = error instanceof Problem ? problemsOf(error, first + 1) : [];
-      fail(listed.length ? 'Not scored. What is wrong:' : error.message, listed);
+      fail(error, first + 1);
       return;
     }
     if (response === null || stopper !== stop) {
@@ -133,7 +138,7 @@ export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
 }
 
 /** Tries again what a busy service refused, as it says. */
-async function patient(ask, signal) {
+export async function patient(ask, signal) {
   for (let attempt = 0; ; attempt += 1) {
     try {
       return await ask();

@@ -34,5 +34,6 @@ export const classes = {
     options: ({ coverage }) => ({ percentiles: [5, 50, 95], coverage: coverage / 100 }),
     printed: 'prediction.prediction, prediction.probabilities', query: ({ coverage }) => `?coverage=${coverage / 100}`,
   },
+  totals: [['count', 'rows of each class']],
   card: { metrics, facts, tables },
 };

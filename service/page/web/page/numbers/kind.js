@@ -43,5 +43,6 @@ export const numbers = {
     options: (choices) => ({ percentiles: [50 - choices.band / 2, 50, 50 + choices.band / 2], ...thresholds(choices) }),
     printed: 'prediction.mean, prediction.std', query: () => '',
   },
+  totals: [['sum', 'sum'], ['mean', 'mean'], ['count_above', 'rows above the threshold']],
   card: { metrics, facts, tables },
 };
