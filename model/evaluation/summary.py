@@ -50,11 +50,12 @@ def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
     suffix = " nats" if key == "log_loss" else f" {unit}" if unit else ""
     gain, doubt = 1.0 - scores[key] / constant, 2.0 * error / constant
     against = f"{title} {scores[key]:.3g} against {constant:.3g}{suffix} of one answer for all rows"
+    explained = "" if scores.get("r2") is None else f"; R² {scores['r2']:.3f}"
     if gain <= doubt:
         what = "does not predict" if gain <= 0.0 else "not surely better than one answer for all rows"
-        return f"{what}: {against}"
+        return f"{what}: {against}{explained}"
     what = "predicts well" if gain >= GOOD else "predicts in part" if gain >= SOME else "predicts little"
-    return f"{what}: {against}, {per_cent(gain)} less"
+    return f"{what}: {against}, {per_cent(gain)} less{explained}"
 
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
@@ -65,10 +66,9 @@ def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
     ]
     covered = per_cent(scores[kind]["coverage"]["90"], errors[kind]["coverage"]["90"])
     named = "90 % bands" + ("" if scores["calibrated"] else " (raw: too few rows to calibrate)")
-    explained = [] if scores["r2"] is None else [f"R² {scores['r2']:.3f}"]
     wide = f"{scores[kind]['width']['90']:.4g}{suffix} wide on average"
     near = [NEAR] if scores["calibrated"] else []
-    return ["   ".join([*shown, *explained]), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
+    return ["   ".join(shown), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
 
 
 def _of_classes(scores: Mapping[str, Any]) -> list[str]:

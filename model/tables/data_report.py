@@ -14,6 +14,7 @@ from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing, rows_of
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import infer_column
+from murho.model.tables.odd_numbers import far_numbers
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import column_codes
@@ -252,7 +253,9 @@ def describe_table(
     suspects = []
     # The numbers of more than two classes have no order, so no column can copy them.
     if schema.target.classes is None or len(schema.target.classes) == ORDERED_CLASSES:
-        labelled = np.flatnonzero(np.isfinite(targets))
+        usual = np.isfinite(targets)
+        usual[far_numbers(targets)] = False  # beside such a number, all others look alike
+        labelled = np.flatnonzero(usual)
         looked_at = labelled[np.linspace(0, len(labelled) - 1, min(_LEAK_ROWS, len(labelled))).astype(np.intp)]
         cells = columns_from_table(rows_of(table, looked_at), schema)
         suspects = leak_suspects(cells, schema, targets[looked_at])

@@ -33,6 +33,7 @@ from murho.model.tables.columns import (
     stored_kind,
     text_array,
 )
+from murho.model.tables.odd_numbers import far_numbers, suspected_code
 from murho.model.tables.readings import (
     DateReading,
     NumberReading,
@@ -326,8 +327,25 @@ def infer_column(
         left_out = _identifies(present, counts, kind, name, complete=not missing)
     if kind is not FeatureKind.CATEGORICAL and present.size:
         ends = float(present.min()), float(present.max())
+    if kind is FeatureKind.NUMERIC and left_out is None:
+        notes += _of_odd_numbers(values, name)
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
     return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
+
+
+def _of_odd_numbers(values: npt.NDArray[np.float64], name: str) -> Iterator[str]:
+    """A number that may stand for a missing value, and numbers that may be slips."""
+    code, far = suspected_code(values[~np.isnan(values)]), far_numbers(values)
+    odd = np.isin(np.arange(len(values)), far) | (values == code)
+    others = values[~odd & ~np.isnan(values)]
+    span = f"all others lie from {others.min():.6g} to {others.max():.6g}" if len(others) else ""
+    if code is not None:
+        option = f"--missing-value {shlex.quote(f'{name}={code:g}')}, or {code:g} for all columns"
+        count = int((values == code).sum())
+        yield f"{code:g}, {count:,} cells, may stand for a missing value: {span}; if it does, give {option}"
+    for row in far.tolist():
+        advice = "if it is a mistake, correct the cell or leave it empty"
+        yield f"row {row + 1}: {values[row]:.6g} is far out, {span}; {advice}"
 
 
 def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:

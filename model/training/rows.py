@@ -277,8 +277,15 @@ class TrainingData:
         values = fitted.forward(targets).numpy()
         weights = None if self.weights is None else self.weights[self.split.learned]
         location = float(np.average(values, weights=weights))
-        scale = math.sqrt(np.average((values - location) ** 2, weights=weights))
-        if not (math.isfinite(scale) and scale > 0.0):
+        with np.errstate(over="ignore"):
+            scale = math.sqrt(np.average((values - location) ** 2, weights=weights))
+        if not math.isfinite(scale):
+            row = int(np.argmax(np.abs(self.targets)))
+            raise TableError(
+                f"target {self.schema.target.name!r}, row {self.row_numbers[row]}: {self.targets[row]:g} is too large "
+                "to compute with: correct the cell or leave it empty"
+            )
+        if scale <= 0.0:
             raise TableError(
                 f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
                 "nothing can be learned"

@@ -22,6 +22,7 @@ from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
 from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import OptionError, TableError
+from murho.model.tables.odd_numbers import suspected_code
 from murho.model.training.scoring import ClassScorer, NumberScorer
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def target_limits(
         TableError: A target lies beyond a limit of the user; the row is named (from 1).
     """
     present = targets[~np.isnan(targets)]
+    code = suspected_code(present)
     ends = {}
     for side, given, sign in (("minimum", options.target_minimum, -1.0), ("maximum", options.target_maximum, 1.0)):
         none = sign * math.inf
@@ -142,7 +144,7 @@ def target_limits(
                     f"target {name!r}, row {row + 1}: {targets[row]:g} lies beyond --target-{side} {given:g}"
                 )
             ends[side] = given
-        elif is_cap(sign * present):
+        elif is_cap(sign * present) and code != sign * float((sign * present).max()):
             extreme = sign * float((sign * present).max())
             word = "largest" if sign > 0.0 else "least"
             say(

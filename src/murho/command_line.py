@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from murho.cli.grammar import uniform
 from murho.model.errors import MurhoError, OptionError
 from murho.model.runtime import let_threads_sleep
 
@@ -100,7 +101,7 @@ class LazyGroup(TyperGroup):
         if args and args[0] in COMMANDS:
             module, help_line, _ = COMMANDS[args[0]]
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            single.command(args[0], help=help_line)(getattr(import_module(module), args[0]))
+            single.command(args[0], help=help_line)(uniform(getattr(import_module(module), args[0])))
             self.commands[args[0]] = typer.main.get_command(single)
         return super().resolve_command(ctx, args)
 

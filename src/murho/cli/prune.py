@@ -44,7 +44,7 @@ def prune(
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
     # First what can be said at once; then the imports that take seconds.
     store, source = find_version(checkpoints, name, version)
-    store.check_writable(name)
+    store.check_writable(source.parent.name)
     table = None if data is None else open_rows(data, source, labelled=True)
     from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior

@@ -44,6 +44,7 @@ def report(
     """Write the report of a checkpoint, from what its training kept or for new labelled rows."""
     # First what can be said at once; then the imports that take seconds.
     _store, directory = find_version(checkpoints, name, version, device)
+    name = directory.parent.name
     # Never into the checkpoint: the report of a training shows rows that are kept nowhere else.
     page, shown = output or Path(f"{name}-report.html"), None
     if page.suffix.lower() not in (".html", ".htm"):

@@ -66,7 +66,7 @@ ReportRowsOption = Annotated[
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Name of the checkpoint; may be left out where there is only one.")
 ]
-NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
+NameArgument = Annotated[str | None, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 WorkersOption = Annotated[
     int | None,

@@ -55,7 +55,7 @@ def update(
     given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
     options = validated(UpdateOptions, {name: value for name, value in given.items() if value is not None})
     store, source = find_version(checkpoints, name, version, device)
-    store.check_writable(name)
+    store.check_writable(source.parent.name)
     table = open_rows(data, source, labelled=True)
     from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior

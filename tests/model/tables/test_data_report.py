@@ -125,3 +125,18 @@ def test_the_share_told_is_that_of_a_smooth_relation() -> None:
     assert share_told(GENERATOR.permutation(x), y, ordered=True) == pytest.approx(0.0, abs=0.05)
     assert share_told(np.zeros(4000), y, ordered=True) == pytest.approx(0.0, abs=0.05)
     assert share_told(x.astype(str).astype(object), y, ordered=False) == 0.0
+
+
+def test_slips_and_codes_are_named_and_hide_no_leak(tmp_path: Path) -> None:
+    cells = [f"{row % 17 / 2},{row * 7 % 30},{row % 17 if row != 5 else 1e9}" for row in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *cells, *["-200,1,3"] * 9]))
+    report = prepare_table(read_table(tmp_path / "t.csv"), "y", make_options({})).report()
+    remarks = {column.name: column.remarks for column in report.columns}
+    assert remarks["y"] == [
+        "row 6: 1e+09 is far out, all others lie from 0 to 16; if it is a mistake, correct the cell or leave it empty"
+    ]
+    assert remarks["a"] == [
+        "-200, 9 cells, may stand for a missing value: all others lie from 0 to 8; if it does, give "
+        "--missing-value a=-200, or -200 for all columns"
+    ]
+    assert [suspect.column for suspect in report.leak_suspects] == ["a"]

@@ -1,0 +1,123 @@
+"""The arguments that all commands take alike: ``[NAME] DATA``, or ``--model NAME``, and what they complete to."""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murho.model.errors import MurhoError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["complete_columns", "complete_names", "name_and_data", "uniform"]
+
+FILES = "a CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
+
+
+def uniform(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that asks a checkpoint, with the arguments that all such commands take; any other unchanged.
+
+    Args:
+        command: A function for typer. Its parameter ``name``, an argument, or ``model`` gets the name, or None; its
+            argument ``data`` the file.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    takes = next((name for name in ("name", "model") if name in parameters and not _is_option(parameters[name])), None)
+    takes = takes or ("model" if "model" in parameters else None)
+    if takes is None:
+        return command
+    data = parameters.get("data")
+    data = None if data is None or _is_option(data) else data
+    needed = data is not None and data.default is inspect.Parameter.empty
+    form = "[NAME]" if data is None else "[NAME] DATA" if needed else "[NAME] [DATA]"
+    about = "Name of the checkpoint, as of --model; may be left out where there is only one."
+    places = Annotated[
+        list[str] if needed else list[str] | None,
+        typer.Argument(
+            metavar=form, help=about + f" Then {FILES}." * (data is not None), autocompletion=complete_places
+        ),
+    ]
+    model = Annotated[
+        str | None, typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
+    ]
+
+    @wraps(command)
+    def called(places: list[str] | None = None, model: str | None = None, **given: Any) -> None:
+        name, path = name_and_data(places or [], model, None if data is None else needed)
+        command(**{takes: name}, **({} if data is None else {"data": path}), **given)
+
+    keyword, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
+        [
+            inspect.Parameter("places", keyword, default=empty if needed else None, annotation=places),
+            inspect.Parameter("model", keyword, default=None, annotation=model),
+            *(
+                each.replace(kind=keyword)
+                for each in parameters.values()
+                if each.name != takes and (each.name != "data" or data is None)
+            ),
+        ]
+    )
+    return called
+
+
+def _is_option(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(part, type(typer.Option())) for part in getattr(parameter.annotation, "__metadata__", ()))
+
+
+def name_and_data(places: Sequence[str], model: str | None, needed: bool | None) -> tuple[str | None, Path | None]:
+    """The name of a checkpoint and the file, from what was given.
+
+    Args:
+        places: The arguments.
+        model: ``--model``.
+        needed: Whether the command needs a file; None: it takes none.
+
+    Raises:
+        OptionError: There are too many arguments, or the name is given twice.
+    """
+    most = 1 + (needed is not None)
+    if len(places) == most and model is not None and most > (needed is not None):
+        raise OptionError(f"the checkpoint is named twice: {places[0]} and --model {model}")
+    if len(places) > most:
+        raise OptionError(f"{' '.join(places)}: expected {'a name and a file' if most > 1 else 'a name'} at most")
+    if len(places) == most == 2:
+        return places[0], Path(places[1])
+    if not places:
+        return model, None
+    if needed is None or (not needed and model is None):
+        return places[0], None
+    return model, Path(places[0])
+
+
+def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of the checkpoints that begin so."""
+    from murho.model.checkpoint.stores import store_at
+
+    try:
+        names = {each.name for each in store_at(ctx.params.get("checkpoints") or "checkpoints").list()}
+    except MurhoError:
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of checkpoints, and the files, that begin so."""
+    files = [f"{path}/" if path.is_dir() else str(path) for path in Path().glob(f"{incomplete}*")]
+    return [*complete_names(ctx, incomplete), *sorted(files)]
+
+
+def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The columns of the file that begin so."""
+    from murho.model.tables.files import read_table
+
+    try:
+        names = read_table(Path(ctx.params["data"])).column_names
+    except (KeyError, TypeError, MurhoError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]

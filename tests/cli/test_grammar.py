@@ -1,0 +1,44 @@
+"""Every command that asks a checkpoint takes its name and the file in the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from murho.cli.grammar import name_and_data
+from murho.model.errors import OptionError
+
+
+@pytest.mark.parametrize(
+    ("places", "model", "needed", "found"),
+    [
+        (["cars", "new.csv"], None, True, ("cars", "new.csv")),
+        (["new.csv"], "cars", True, ("cars", "new.csv")),
+        (["new.csv"], None, True, (None, "new.csv")),  # the only checkpoint
+        (["cars"], None, False, ("cars", None)),
+        (["new.csv"], "cars", False, ("cars", "new.csv")),
+        ([], None, False, (None, None)),
+        (["cars"], None, None, ("cars", None)),
+        ([], "cars", None, ("cars", None)),
+    ],
+)
+def test_a_name_comes_first_or_as_an_option(
+    places: list[str], model: str | None, needed: bool | None, found: tuple[str | None, str | None]
+) -> None:
+    name, data = found
+    assert name_and_data(places, model, needed) == (name, None if data is None else Path(data))
+
+
+@pytest.mark.parametrize(
+    ("places", "model", "needed", "says"),
+    [
+        (["cars", "new.csv"], "trucks", True, "named twice"),
+        (["cars"], "trucks", None, "named twice"),
+        (["cars", "a", "b"], None, False, "a name and a file at most"),
+        (["cars", "new.csv"], None, None, "a name at most"),
+    ],
+)
+def test_too_many_arguments_are_refused(places: list[str], model: str | None, needed: bool | None, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        name_and_data(places, model, needed)
