@@ -65,8 +65,7 @@ class Asked:
         self.mean, self.std, self.static = (np.asarray(each) for each in (raw.mean, static.std, static.percentiles))
         self.quantiles = np.maximum.accumulate(np.asarray(raw.percentiles), axis=1)
         self.base = cast("ConformalMap | None", posterior.calibration)
-        pairs = zip(self.truth, self.quantiles, strict=True)
-        raw_scores = torch.tensor([np.interp(value, own, SCORES.numpy()) for value, own in pairs])
+        raw_scores = torch.from_numpy(_scores(self.quantiles, self.truth))
         self.scores = raw_scores if self.base is None else self.base.nominal_of(raw_scores)
         """Normal score of each outcome under the checkpoint's calibration, ``[N]``."""
 
@@ -77,6 +76,18 @@ class Asked:
             return ends
         reached = AdaptedMap(moved, self.base).calibrated(NOMINAL).numpy()
         return np.asarray(np.interp(reached, SCORES.numpy(), self.quantiles[row]))
+
+
+def _scores(quantiles: Doubles, truth: Doubles) -> Doubles:
+    """Normal score of each outcome; that of a value with a probability of its own is drawn from its span."""
+    levels, found = torch.special.ndtr(SCORES).numpy(), np.empty(len(truth))
+    middles = np.concatenate([levels[:1], 0.5 * (levels[1:] + levels[:-1]), levels[-1:]])
+    shares = np.random.default_rng(0).uniform(size=len(truth))
+    for row, (value, own) in enumerate(zip(truth, quantiles, strict=True)):
+        first, last = np.searchsorted(own, value, "left"), np.searchsorted(own, value, "right")
+        level = middles[first] + shares[row] * (middles[last] - middles[first])
+        found[row] = torch.special.ndtri(torch.tensor(level)) if last > first else np.interp(value, own, SCORES)
+    return found
 
 
 def _ours(method: AdaptationMethod) -> Callable[[Asked, int], Doubles]:

@@ -56,7 +56,7 @@ NORMAL_TAIL = -1.6448536269514722
 """Its normal score."""
 LEVELS = (0.001, 0.25)
 """Least and largest level that a tail may aim at."""
-RATE, DELAYED = 0.004, 0.1
+RATE, DELAYED = 0.002, 0.05
 FURTHEST = 8.0
 """Largest size of a score."""
 
@@ -84,23 +84,32 @@ class Adaptation(Stored):
         if not all(LEVELS[0] <= level <= LEVELS[1] for level in self.tails):
             raise MisfitError("tails", f"two levels from {LEVELS[0]} to {LEVELS[1]}", self.tails)
 
-    def learned(self, pits: Doubles, then: Adaptation | None) -> Adaptation:
+    def by(self, method: AdaptationMethod) -> Adaptation:
+        """The same outcomes, learned from by a method from now on."""
+        return self if method == self.method else replace(self, method=method)
+
+    def learned(self, pits: Doubles, then: Adaptation | None, kept: Doubles | None = None) -> Adaptation:
         """Take in outcomes of answers that were given with the same state.
 
         Args:
             pits: Of the outcomes in the answers that were given, ``[T]``, in order.
             then: The state that made these answers; None: they had the checkpoint's calibration.
+            kept: Normal scores whose percentiles alone were kept of the answers, rising; PITs go straight between them.
+                None: PITs are those of the answers themselves.
         """
         scores = torch.special.ndtri(torch.from_numpy(pits)).clamp(-FURTHEST, FURTHEST)
         tails = np.array(self.tails)
         if then is not None and (moved := then.moved) is not None:
+            if kept is not None:
+                reached = moved.calibrated(torch.from_numpy(kept))
+                moved = ConformalMap(tuple(kept.tolist()), tuple(reached.tolist()), moved.rows)
             scores = moved.calibrated(scores).clamp(-FURTHEST, FURTHEST)
             rate = min(RATE, DELAYED / max(1, self.outcomes - then.outcomes))
             misses = np.array([np.count_nonzero(pits < TAIL), np.count_nonzero(pits > 1.0 - TAIL)])
             tails = (tails + rate * (len(pits) * TAIL - misses)).clip(*LEVELS)
-        kept = (*self.scores, *np.round(scores.numpy(), DIGITS).tolist())[-KEPT:]
+        newest = (*self.scores, *np.round(scores.numpy(), DIGITS).tolist())[-KEPT:]
         lower, upper = tails.tolist()
-        return replace(self, outcomes=self.outcomes + len(pits), scores=kept, tails=(lower, upper))
+        return replace(self, outcomes=self.outcomes + len(pits), scores=newest, tails=(lower, upper))
 
     @cached_property
     def moved(self) -> ConformalMap | None:

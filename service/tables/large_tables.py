@@ -98,7 +98,7 @@ async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: 
         call.admit(asked.rows, asked.options, asked.request.timeout)
         answer = Spool(parts.spool_room)
         try:
-            work = _Work(call, asked)
+            work = _Work(call, replace(asked, options=call.followed(asked.options)))
             await _through(work, body, writer, answer)
             answered = work.finished()
             head, tail = writer.ends(answered)

@@ -72,6 +72,11 @@ COMMANDS = {
         "Run a service",
     ),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
+    "adaptation": (
+        "murho.cli.adaptation",
+        "Show how bands have followed outcomes, and go back to an earlier state.",
+        "Run a service",
+    ),
     "key": ("murho.service.commands", "Make an API key for a service.", "Run a service"),
     "doctor": ("murho.service.commands", "Say what is wrong with this installation.", "Run a service"),
 }

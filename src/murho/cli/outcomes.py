@@ -117,10 +117,11 @@ def _one_of(url: str | None, store: str | None) -> None:
 
 
 def _opened(store: str) -> Store:
+    from murho.service.outcomes.adaptation import AdaptationFollower
     from murho.service.outcomes.quality import AlarmFollower
     from murho.service.outcomes.store import Store
 
-    return Store(store, [AlarmFollower()])
+    return Store(store, [AlarmFollower(), AdaptationFollower()])
 
 
 def _facts(store: Store, name: str) -> dict[str, Any]:
