@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from murho.service.models.loader import Swap
     from murho.service.models.registry import Snapshot
     from murho.service.models.watcher import CheckpointSource
+    from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
-    from murho.service.outcomes.store import Scored
+    from murho.service.outcomes.store import Follower, Scored, Store
     from murho.service.worker import Worker
 
 __all__ = ["create_app"]
@@ -115,6 +116,7 @@ def create_app(
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
 
+    recorder = None if settings.store is None else _recorder(settings.store, settings, telemetry)
     watcher = Watcher(loader, registry, seconds_between_looks(settings), changed)
     if worker is not None:
         watcher.everywhere = worker.ask
@@ -132,7 +134,8 @@ def create_app(
         request_room=RequestRoom(settings.request_bytes),
         answer_room=AnswerRoom(settings.answer_bytes),
         board=None if worker is None else worker.board,
-        recorder=None if settings.store is None else _recorder(settings.store, settings, telemetry),
+        recorder=recorder,
+        bands=None if recorder is None or settings.adapt == "off" else _bands(recorder.store, registry),
     )
 
     for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
@@ -158,6 +161,8 @@ def create_app(
         scheduler.start(first=load)
         if parts.recorder is not None:
             parts.recorder.start()
+        if parts.bands is not None:
+            parts.bands.start()
         keeping = [asyncio.ensure_future(each) for each in (keep_small(scheduler, draw_room), agents.run())]
         try:
             yield {"parts": parts}
@@ -168,6 +173,8 @@ def create_app(
             parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)
             parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
+            if parts.bands is not None:
+                await asyncio.to_thread(parts.bands.close, CLOSE_SECONDS)
             if parts.recorder is not None:
                 await asyncio.to_thread(parts.recorder.close, CLOSE_SECONDS)
             access_log.flush()
@@ -213,6 +220,7 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
     Raises:
         OptionError: It can't be.
     """
+    from murho.service.outcomes.adaptation import AdaptationFollower
     from murho.service.outcomes.quality import AlarmFollower
     from murho.service.outcomes.recorder import Recorder  # here, as SQLAlchemy takes a while, and most have no store
     from murho.service.outcomes.store import Store
@@ -221,10 +229,19 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
         inside = int(scored.inside.sum())
         telemetry.count_outcomes(scored.model, scored.version, len(scored.pits), inside, alarm=raised)
 
-    opened = Store(store, [AlarmFollower(noticed)])
+    followers: list[Follower] = [AlarmFollower(noticed)]
+    if settings.adapt != "off":
+        followers.append(AdaptationFollower(settings.adapt))
+    opened = Store(store, followers)
     recorder = Recorder(opened, settings.record_bytes, keep_days=settings.store_days, store_bytes=settings.store_bytes)
     telemetry.follow_memory("recording", lambda: recorder.waiting)
     return recorder
+
+
+def _bands(store: Store, registry: Registry) -> Bands:
+    from murho.service.outcomes.adaptation import Bands
+
+    return Bands(store, lambda: registry.snapshot.served)
 
 
 def _set_threads(threads: int) -> None:

@@ -18,6 +18,7 @@ from murho.service.settings import Settings
 from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
+    from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
     from murho.service.worker import Board
 
@@ -72,6 +73,7 @@ class Parts:
     answer_room: AnswerRoom
     board: "Board | None" = None
     recorder: "Recorder | None" = None
+    bands: "Bands | None" = None
 
     def require_alive(self) -> None:
         """Checks that this process, and any other worker, can answer.

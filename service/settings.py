@@ -186,6 +186,11 @@ class Settings(BaseSettings):
     record: Literal["asked", "all"] = Field(
         default="asked", description="With a store: which predictions are recorded, those that ask for it or all."
     )
+    adapt: Literal["off", "rolling", "adaptive"] = Field(
+        default="off",
+        description="With a store: how bands of numbers follow outcomes. rolling: quantiles of the newest 500. "
+        "adaptive: shifted and scaled from the first outcome on, and levels follow what earlier bands missed.",
+    )
     record_inputs: bool = Field(
         default=False,
         description="Whether the cells of recorded rows are kept, too: for quality by feature, and to learn from.",
@@ -429,6 +434,13 @@ class Settings(BaseSettings):
         if "*" in value and not info.data.get("api_keys") and info.data.get("api_keys_file") is None:
             raise ValueError("without API keys the pages of all sites could unload models: name the origins")
         return value
+
+    @field_validator("adapt")
+    @classmethod
+    def _has_a_store(cls, adapt: str, info: ValidationInfo) -> str:
+        if adapt != "off" and info.data.get("store") is None:
+            raise ValueError("bands can only follow outcomes that are kept: set store, too")
+        return adapt
 
     @field_validator("pinned")
     @classmethod

@@ -62,6 +62,7 @@ __all__ = [
     "CROSS",
     "POOLED",
     "SPLIT",
+    "AdaptedMap",
     "CalibratedSpread",
     "ConformalMap",
     "Method",
@@ -161,6 +162,28 @@ class ConformalMap(Stored):
         sizes = self.calibrated(torch.from_numpy(_normal_quantile(0.5 + 0.5 * levels))).numpy()
         sizes[::2] *= -1.0
         return sizes
+
+
+@dataclass(frozen=True)
+class AdaptedMap:
+    """The map of outcomes, and after it the checkpoint's calibration; see `model.calibration.adaptation`.
+
+    Attributes:
+        moved: From nominal scores to scores under the checkpoint's calibration.
+        base: The checkpoint's calibration; None: its answers are raw.
+    """
+
+    moved: ConformalMap
+    base: ConformalMap | None
+
+    def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+        """Scores in the raw predictive, see `ConformalMap.calibrated`; rows that may only widen move all the same."""
+        moved = self.moved.calibrated(scores)
+        return moved if self.base is None else self.base.calibrated(moved, widening)
+
+    def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+        """The inverse of `calibrated`."""
+        return self.moved.nominal_of(scores if self.base is None else self.base.nominal_of(scores, widening))
 
 
 def _arrays(scores: Tensor, widening: Tensor | bool) -> tuple[Doubles, NDArray[np.bool_]]:
@@ -269,18 +292,21 @@ class CalibratedSpread:
         nodes: Normal scores in the raw predictive, rising, ``[n]``, float64.
         forms: The matrices A of three variances ``u A u``, where u are the quantiles at the nodes minus the middle one:
             raw, calibrated, and calibrated where bands may only widen; ``[3, n, n]``.
+        moves: Vectors b of ``u b``, by which outcomes move the mean: all rows, and those whose bands may only widen,
+            ``[2, n]``; None: the mean stays the raw one.
     """
 
     nodes: Tensor
     forms: Doubles
+    moves: Doubles | None = None
 
     @classmethod
     @lru_cache(maxsize=KEPT)
-    def of(cls, calibration: ConformalMap, device: torch.device) -> Self:
+    def of(cls, calibration: ConformalMap | AdaptedMap, device: torch.device) -> Self:
         """Prepare the quadratic forms.
 
         Args:
-            calibration: The map of the checkpoint.
+            calibration: The map of the checkpoint, or of outcomes.
             device: The device of the nodes.
         """
         nominal = (np.arange(POINTS) + 0.5) / POINTS * 2.0 * CENTRAL - CENTRAL
@@ -288,13 +314,17 @@ class CalibratedSpread:
         weights /= weights.sum()
         scores = torch.from_numpy(nominal)
         reached = [nominal, *(calibration.calibrated(scores, widening).numpy() for widening in (False, True))]
-        furthest = max(float(np.abs(each).max()) for each in reached)
-        forms = []
-        for each in reached:
+        before = calibration.base if isinstance(calibration, AdaptedMap) else calibration
+        unmoved = [scores.numpy() if before is None else before.calibrated(scores, w).numpy() for w in (False, True)]
+        furthest = max(float(np.abs(each).max()) for each in (*reached, *unmoved))
+        means, forms = [], []
+        for each in (*reached, *unmoved):
             basis = _spline(each / furthest)
-            basis -= weights @ basis
+            means.append(weights @ basis)
+            basis -= means[-1]
             forms.append((basis * weights[:, None]).T @ basis)
-        return cls(torch.from_numpy(furthest * NODES).to(device), np.stack(forms))
+        moves = np.stack(means[1:3]) - np.stack(means[3:]) if isinstance(calibration, AdaptedMap) else None
+        return cls(torch.from_numpy(furthest * NODES).to(device), np.stack(forms[:3]), moves)
 
     def ratio(self, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
         """Calibrated over raw standard deviation of each row, ``[B]``.
@@ -313,6 +343,21 @@ class CalibratedSpread:
             raw, inside, beyond = ((apart @ self.forms) * apart).sum(axis=2)
             ratio = np.sqrt(np.where(widening, beyond, inside) / raw)
         return np.where((ratio > 0.0) & (ratio < np.inf), ratio, 1.0)
+
+    def moved(self, mean: Doubles, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
+        """The mean of each row, ``[B]``, as outcomes move it.
+
+        Args:
+            mean: The raw mean, ``[B]``.
+            quantiles: See `ratio`.
+            widening: See `ratio`.
+        """
+        if self.moves is None:
+            return mean
+        with np.errstate(all="ignore"):
+            by = (quantiles - quantiles[:, len(NODES) // 2, None]) @ self.moves.T
+            moved = (mean + np.where(widening, by[:, 1], by[:, 0])).clip(quantiles[:, 0], quantiles[:, -1])
+        return np.where(np.isfinite(moved), moved, mean)
 
 
 def _spline(points: Doubles) -> Doubles:

@@ -32,6 +32,7 @@ __all__ = [
     "BINS",
     "CLASS_SUMS",
     "COVERAGES",
+    "GRID",
     "LEVELS",
     "NUMBER_SUMS",
     "PIT_EDGES",

@@ -188,7 +188,7 @@ class CompiledEngine(CompiledForward):
             answer |= plan.of_functions(torch.from_numpy(draws).T)
         else:
             quantiles = np.take_along_axis(values, ranks, axis=1)
-            answer |= plan.of_quantiles(epistemic, aleatoric, quantiles, widening.numpy())
+            answer |= plan.of_quantiles(mean, epistemic, aleatoric, quantiles, widening.numpy())
             if options.thresholds:
                 below, above = torch.from_numpy(tails)
                 answer["exceedance"] = plan.exceedance(below, above, widening)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 import numpy as np
 import torch
 
-from murho.model.calibration.conformal import CalibratedSpread
+from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread
 from murho.model.distributions.classes import ClassPredictive, entropy
 from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import function_exceedance, function_quantiles
@@ -72,7 +72,7 @@ class PredictionPlan:
     """
 
     options: PredictOptions
-    calibration: ConformalMap | None
+    calibration: ConformalMap | AdaptedMap | None
     spread: CalibratedSpread | None
     levels: Tensor
     scores: Tensor
@@ -90,19 +90,18 @@ class PredictionPlan:
             calibration: The checkpoint's calibration, or None; not used without noise or without draws.
             device: The device that computes the answer.
         """
-        if not (options.noise and options.calibrated and options.samples > 0):
-            calibration = None
+        used: ConformalMap | AdaptedMap | None = None
+        if options.noise and options.calibrated and options.samples > 0:
+            used = calibration if options.adapted is None else AdaptedMap(options.adapted.moved, calibration)
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         scores = wider = torch.special.ndtri(levels)
         spread = None
-        if calibration is not None:
-            spread = CalibratedSpread.of(calibration, device)
-            scores, wider = (
-                torch.cat((calibration.calibrated(scores, widening), spread.nodes)) for widening in (False, True)
-            )
+        if used is not None:
+            spread = CalibratedSpread.of(used, device)
+            scores, wider = (torch.cat((used.calibrated(scores, widening), spread.nodes)) for widening in (False, True))
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
-        return cls(options, calibration, spread, levels, scores, wider, thresholds, _rising(scores), _rising(wider))
+        return cls(options, used, spread, levels, scores, wider, thresholds, _rising(scores), _rising(wider))
 
     def answer(self, predictive: Predictive, widening: Tensor) -> Arrays:
         """The answer from a raw predictive of B rows.
@@ -122,7 +121,7 @@ class PredictionPlan:
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
             quantiles = self.quantiles(predictive, widening)
-            answer |= self.of_quantiles(epistemic, aleatoric, _array(quantiles), _array(widening))
+            answer |= self.of_quantiles(mean, epistemic, aleatoric, _array(quantiles), _array(widening))
             answer["percentiles"] = _array(predictive.reported(quantiles[:, : len(self.levels)]))
             if options.thresholds:
                 answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), widening)
@@ -141,14 +140,16 @@ class PredictionPlan:
 
     def of_quantiles(
         self,
+        mean: NDArray[np.float64],
         epistemic: NDArray[np.float64],
         aleatoric: NDArray[np.float64],
         quantiles: NDArray[np.float64],
         widening: NDArray[np.bool_],
     ) -> Arrays:
-        """Percentiles, and the three standard deviations of B rows, which calibration multiplies by one ratio.
+        """Percentiles, mean, and the three standard deviations of B rows, which calibration multiplies by one ratio.
 
         Args:
+            mean: Raw mean, ``[B]``, which only outcomes move.
             epistemic: Raw epistemic_std, ``[B]``.
             aleatoric: Raw aleatoric_std, ``[B]``.
             quantiles: At the scores, ``[B, L]``.
@@ -158,7 +159,9 @@ class PredictionPlan:
         if self.spread is not None:
             ratio = self.spread.ratio(quantiles[:, count:], widening)
             epistemic, aleatoric = epistemic * ratio, aleatoric * ratio
+            mean = self.spread.moved(mean, quantiles[:, count:], widening)
         return {
+            "mean": mean,
             "std": np.hypot(epistemic, aleatoric),
             "epistemic_std": epistemic,
             "aleatoric_std": aleatoric,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from murho.model.calibration.conformal import ConformalMap
+
 __all__ = [
     "CLASS_FIELDS",
     "COVERAGE",
@@ -30,6 +32,7 @@ __all__ = [
     "NUMBER_FIELDS",
     "NUMBER_UNITS",
     "THRESHOLDS",
+    "AdaptedBands",
     "Answer",
     "AnswerField",
     "AnyPrediction",
@@ -189,6 +192,21 @@ DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
 DEFAULT_COVERAGE = 0.9
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AdaptedBands:
+    """What outcomes have taught about a model's bands; one object a state, told apart by identity.
+
+    Attributes:
+        moved: The map of outcomes (`model.calibration.adaptation`), before the checkpoint's calibration.
+        outcomes: Number of outcomes behind it.
+        state: Name of the state.
+    """
+
+    moved: ConformalMap
+    outcomes: int
+    state: str
+
+
 @dataclass(frozen=True, slots=True)
 class PredictOptions:
     """Options of a prediction.
@@ -205,6 +223,7 @@ class PredictOptions:
         mc_error: Whether to add Monte Carlo standard errors.
         coverage: Coverage of prediction sets, strictly between 0 and 1; for classes alone.
         noise_moments: Whether to add the moments of the noise of a number, of which totals are made; with draws.
+        adapted: How outcomes move calibrated answers of numbers; None: the checkpoint's calibration holds.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -217,6 +236,7 @@ class PredictOptions:
     mc_error: bool = False
     coverage: float = DEFAULT_COVERAGE
     noise_moments: bool = False
+    adapted: AdaptedBands | None = None
 
 
 @dataclass(frozen=True, slots=True)

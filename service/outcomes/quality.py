@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.service.outcomes.store import Scored, Store, VersionFacts
+    from murho.service.outcomes.store import Earlier, Scored, Store, VersionFacts
 
     Doubles: TypeAlias = NDArray[np.float64]
 
@@ -273,7 +273,7 @@ class AlarmFollower:
     def __init__(self, noticed: Callable[[Scored, bool], object] = lambda *_: None) -> None:
         self._noticed = noticed
 
-    def follow(self, document: str | None, scored: Scored) -> str | None:
+    def follow(self, document: str | None, scored: Scored, _earlier: Earlier) -> str | None:
         """Returns the next state; see `store.Follower`."""
         state = None if document is None else msgspec.json.decode(document, type=_AlarmState)
         test = PitMartingale(scored.rows) if state is None else PitMartingale.from_json(state.test)

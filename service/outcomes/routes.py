@@ -157,6 +157,8 @@ def _add(parts: Parts, name: str, media_type: str, coding: str, body: bytes) -> 
     ids, values = READERS[media_type](body, settings)
     classes = any(each.classes is not None for each in facts.values())
     found = recorder.store.add(name, *checked(ids, values, classes=classes, texts=media_type == "text/csv"))
+    if parts.bands is not None:
+        parts.bands.refresh()
     others = recorder.store.models_of([each.id for each in found.unknown][:MAX_LISTED])
     return {
         "accepted": found.accepted,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
-from sqlalchemy import and_, delete, exists, func, select, text
+from sqlalchemy import and_, delete, exists, func, or_, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from murho.model.evaluation.recorded import class_pits, class_sums, number_pits, number_sums
@@ -35,7 +36,7 @@ from murho.service.outcomes.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from numpy.typing import NDArray
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Accepted",
     "Batch",
+    "Earlier",
     "Follower",
     "Pair",
     "Recorded",
@@ -62,10 +64,14 @@ __all__ = [
 
 Value: TypeAlias = float | str
 """An outcome: a number, or the name of a class."""
+Earlier: TypeAlias = "Callable[[int], str | None]"
+"""From the number of a state to its document, or to that of the one before it that is kept; None: it is gone."""
 
 AT_A_TIME = 2000
 """Rows of one statement and, of outcomes, of one transaction."""
 HOUR = 3600
+THINNED = ((256, 16), (4096, 256))
+"""How far back only each so-many-th state is kept."""
 SHRINK = 0.05
 """Share of the predictions that go at a time while the store is too large."""
 
@@ -215,18 +221,19 @@ class Follower(Protocol):
 
     Attributes:
         kind: Names its states.
-        keeps: How many of its latest states stay in the store.
+        keeps: How far back its states stay in the store; of those far back only some (`THINNED`).
     """
 
     kind: str
     keeps: int
 
-    def follow(self, document: str | None, scored: Scored) -> str | None:
+    def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
         """Returns the next state as JSON; None: it stays.
 
         Args:
             document: The latest state; None: there is none.
             scored: Outcomes that came since. One that revises an earlier one isn't among them.
+            earlier: Gives an earlier state of this kind.
         """
 
 
@@ -370,7 +377,8 @@ class Store:
     def _follow(self, connection: Connection, model: str, version: str, scored: Scored, at: float) -> None:
         for follower in self._followers:
             latest = _latest(connection, model, version, follower.kind)
-            document = follower.follow(None if latest is None else latest.document, scored)
+            earlier = partial(_document, connection, (model, version, follower.kind))
+            document = follower.follow(None if latest is None else latest.document, scored, earlier)
             if document is not None:
                 _put(connection, (model, version, follower.kind), latest, document, at, follower.keeps)
 
@@ -388,12 +396,23 @@ class Store:
         with reading(self.engine) as connection:
             return [State(*row) for row in connection.execute(_states(model, version, kind))]
 
-    def put_state(self, model: str, version: str, kind: str, document: str, keeps: int = 1) -> None:
-        """Makes a document the latest state of a kind, and keeps so many of the latest; raises what `state` does."""
+    def put_state(self, model: str, version: str, kind: str, document: str, keeps: int = 1) -> int:
+        """Makes a document the latest state of a kind; returns its number.
+
+        Args:
+            model: The model's name.
+            version: Its version.
+            kind: The kind.
+            document: JSON.
+            keeps: See `Follower`.
+
+        Raises:
+            NotReadyError: The store doesn't answer.
+        """
         with writing(self.engine) as connection:
             serialised(connection, model)
             latest = _latest(connection, model, version, kind)
-            _put(connection, (model, version, kind), latest, document, time.time(), keeps)
+            return _put(connection, (model, version, kind), latest, document, time.time(), keeps)
 
     def forget(self, model: str, ids: Sequence[str]) -> int:
         """Deletes predictions with all that belongs to them; sums of many outcomes stay. Returns how many there were.
@@ -704,10 +723,19 @@ def _latest(connection: Connection, model: str, version: str, kind: str) -> Stat
 
 def _put(
     connection: Connection, key: tuple[str, str, str], latest: State | None, document: str, at: float, keeps: int
-) -> None:
+) -> int:
+    """Inserts a state; returns its number, and deletes those that are too far back or left out there."""
     model, version, kind = key
     number = 1 if latest is None else latest.number + 1
     row = {"model": model, "version": version, "kind": kind, "number": number, "at": at, "document": document}
     connection.execute(STATES.insert(), row)
     wanted = STATES.c.model == model, STATES.c.version == version, STATES.c.kind == kind
-    connection.execute(delete(STATES).where(*wanted, STATES.c.number <= number - keeps))
+    left_out = [number - back for back, step in THINNED if (number - back) % step]
+    gone = or_(STATES.c.number <= number - keeps, STATES.c.number.in_(left_out))
+    connection.execute(delete(STATES).where(*wanted, gone))
+    return number
+
+
+def _document(connection: Connection, key: tuple[str, str, str], number: int) -> str | None:
+    found = connection.execute(_states(*key).where(STATES.c.number <= number).limit(1)).first()
+    return None if found is None else State(*found).document

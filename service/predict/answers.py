@@ -253,6 +253,8 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
     if answered.ids is not None:
         document["ids"] = answered.ids
     document["calibrated"] = prediction.calibrated
+    if (adapted := answered.options.adapted) is not None:
+        document["calibration"] = {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}
     document["warnings"] = answered.warnings
     if answered.values <= PIECE_VALUES:
         return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
@@ -412,6 +414,14 @@ class InputWarning(BaseModel):
     message: str
 
 
+class Adapted(BaseModel):
+    """What outcomes have made of the bands."""
+
+    adapted: bool
+    outcomes: int = Field(description="How many were learned from.")
+    state: str = Field(description="Which state of the bands this is, in the service's store.")
+
+
 def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: str = "", **head: Any) -> type[BaseModel]:
     """Returns the model of an answer.
 
@@ -437,6 +447,7 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
             ),
         ),
         "calibrated": (bool, Field(description=calibrated)),
+        "calibration": (Adapted | None, Field(None, description="Absent where bands are those of the checkpoint.")),
         "warnings": (list[InputWarning], ...),
     }
     return create_model(name, __doc__=about, **entries)

@@ -133,6 +133,7 @@ class InFlight:
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
+        asked = replace(asked, options=self.followed(asked.options))
         model, inputs = self.model, asked.inputs
         record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
         options = with_grid(asked.options, model.schema.target) if record else asked.options
@@ -152,13 +153,22 @@ class InFlight:
         answered = Answered(names, model.schema.target.name, asked, answer.prediction, warnings, values)
         return await self.recorded(answered) if record else answered
 
+    def followed(self, options: PredictOptions) -> PredictOptions:
+        """Returns options with the bands that follow outcomes, if there are any."""
+        adapted = None if self.parts.bands is None else self.parts.bands.of(self.model)
+        if adapted is None or not (options.calibrated and options.noise and options.samples):
+            return options
+        return replace(options, adapted=adapted)
+
     async def recorded(self, answered: Answered) -> Answered:
         """Records an answer to options that `with_grid` has returned; returns it with ids, as it was asked for."""
         recorder, telemetry, asked = self.parts.recorder, self.parts.telemetry, answered.asked
         assert recorder is not None  # noqa: S101 - `records`
         inputs, rows = asked.inputs, asked.inputs.count
         columns = inputs.columns if self.parts.settings.record_inputs else None
-        work = partial(recorder.record, self.model, answered.prediction, asked.request.ids, inputs=columns)
+        adapted = asked.options.adapted
+        state = None if adapted is None else adapted.state
+        work = partial(recorder.record, self.model, answered.prediction, asked.request.ids, inputs=columns, state=state)
         found: Sequence[str | None] | None = (
             await self.parts.decoder.in_thread(work) if rows > MOST_RECORDED_AT_ONCE else work()
         )

@@ -97,7 +97,7 @@ async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: 
         call.admit(asked.rows, asked.options, asked.request.timeout)
         with ExitStack() as stack:
             answer = stack.enter_context(Spool(parts.spool_room))
-            answered = await _through(call, asked, body, writer, answer)
+            answered = await _through(call, replace(asked, options=call.followed(asked.options)), body, writer, answer)
             (head, tail), facts = writer.ends(answered), fact_headers(answered)
             accepted = accepted_coding(call.headers.get("accept-encoding", ""))
             if accepted is None:

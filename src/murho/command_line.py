@@ -74,6 +74,11 @@ COMMANDS = {
         "Run a service",
     ),
     "serve": ("murho.cli.serve", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
+    "adaptation": (
+        "murho.cli.adaptation",
+        "Show how bands have followed outcomes, and go back to an earlier state.",
+        "Run a service",
+    ),
     "mcp": ("murho.cli.mcp", "Give an agent tools: models, predictions, totals.", "Run a service"),
     "key": ("murho.cli.serve", "Make an API key for a service.", "Run a service"),
     "doctor": ("murho.cli.doctor", "Say what is wrong with this installation.", "Run a service"),

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from benchmarks import classification, co2, comparison, mushroom, shift, tabular, uci
+from benchmarks import classification, co2, comparison, live, mushroom, shift, tabular, uci
 from benchmarks.comparison import error_of, standing
 from benchmarks.peers import PEERS, RESULTS
 from benchmarks.results import Kept
@@ -115,7 +115,7 @@ def test_committed_scores_are_of_known_peers_and_pinned_packages() -> None:
         assert line["of"] == known[peer.rpartition("-")[0]].requirements
 
 
-@pytest.mark.parametrize("command", [uci, tabular, classification, shift, co2, mushroom])
+@pytest.mark.parametrize("command", [uci, tabular, classification, shift, co2, live, mushroom])
 def test_without_the_data_a_command_says_where_to_get_them(
     command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

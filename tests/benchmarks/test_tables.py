@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import cars, co2, dependent, idle, missing, shift, spread_parts, uci
+from benchmarks import cars, co2, dependent, idle, live, missing, shift, spread_parts, uci
 from benchmarks.datasets import SETS, UCI
 from benchmarks.runner import measure
 from murho.model.training.options import make_options
@@ -174,3 +174,10 @@ def test_the_protocol_has_its_network_and_members_have_fits_of_their_own(
     assert jobs[0].arguments[-1] == {"members": 1}
     assert len(jobs) == 5 + 20
     assert {line.partition(" ")[0] for line in uci.PUBLISHED} == set(UCI)
+
+
+def test_live_bands_are_scored_in_all_and_in_the_worst_stretch() -> None:
+    truth = np.zeros(1_000)
+    bands = np.tile([-1.0, 2.0], (1_000, 1))
+    bands[100:200, 0] = 1.0
+    assert live.scores(bands, truth) == {"coverage": 0.9, "worst": 0.8, "width": 2.8}

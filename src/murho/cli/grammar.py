@@ -36,8 +36,9 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
     needed = data is not None and data.default is inspect.Parameter.empty
     form = "[NAME]" if data is None else "[NAME] DATA" if needed else "[NAME] [DATA]"
     about = "Name of the checkpoint, as of --model; may be left out where there is only one."
+    kind: Any = list[str] if needed else list[str] | None
     places = Annotated[
-        list[str] if needed else list[str] | None,
+        kind,
         typer.Argument(
             metavar=form, help=about + f" Then {FILES}." * (data is not None), autocompletion=complete_places
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, say, table_lines
+from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, require_name, say, table_lines
 from murho.model.errors import InputError, MurhoError, OptionError, TableError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def outcomes(
     json: JsonOption = False,
 ) -> None:
     """Tell what came true of recorded predictions; export them; forget some."""
+    name = require_name(name)
     if data is None and output is None and not forget:
         raise OptionError("Nothing to do: give a table of outcomes, --output FILE or --forget ID")
     _one_of(url, store)
@@ -86,6 +87,7 @@ def quality(
     json: JsonOption = False,
 ) -> None:
     """Show how good recorded predictions were, by their outcomes."""
+    name = require_name(name)
     _one_of(url, store)
     asked = {"window": window, "by": by, "coverage": coverage, "version": version}
     asked = {key: value for key, value in asked.items() if value is not None}
@@ -117,10 +119,11 @@ def _one_of(url: str | None, store: str | None) -> None:
 
 
 def _opened(store: str) -> Store:
+    from murho.service.outcomes.adaptation import AdaptationFollower
     from murho.service.outcomes.quality import AlarmFollower
     from murho.service.outcomes.store import Store
 
-    return Store(store, [AlarmFollower()])
+    return Store(store, [AlarmFollower(), AdaptationFollower()])
 
 
 def _facts(store: Store, name: str) -> dict[str, Any]:

@@ -43,6 +43,7 @@ __all__ = [
     "print_lines",
     "print_written",
     "report_or_warning",
+    "require_name",
     "say",
     "say_left_out",
     "table_lines",
@@ -117,6 +118,17 @@ def find_version(
         (name,) = names
         say(f"note: --model {name}, the only checkpoint in {store.place}")
     return store, store.find(name, version)
+
+
+def require_name(name: str | None) -> str:
+    """The name of a model that only a store or a service knows.
+
+    Raises:
+        OptionError: There is none.
+    """
+    if name is None:
+        raise OptionError("name the model: NAME, or --model NAME")
+    return name
 
 
 def open_rows(data: Path, directory: Path | None, *, labelled: bool) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from murho.model.calibration.classes import ClassMap
+from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.predictive import Predictive
 from murho.model.predictive.plans import PredictionPlan, served_probabilities
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import AdaptedBands, PredictOptions
 from tests.model.maps import odd_map
-
-if TYPE_CHECKING:
-    from murho.model.calibration.conformal import ConformalMap
 
 CPU = torch.device("cpu")
 LEVELS = (2.5, 50.0, 97.5)
@@ -54,6 +52,28 @@ def test_bands_reach_as_far_as_calibration_says_and_beyond_are_only_widened_each
     for row, percentiles in enumerate(answer["percentiles"].tolist()):
         exceedance = _answer(mask, calibration, thresholds=tuple(percentiles))["exceedance"][row]
         np.testing.assert_allclose(exceedance, [0.975, 0.5, 0.025], atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("calibration", "inside"), [(None, 1.0), (odd_map((1.0, 9.0), (0.5, 4.5), 60), 0.5)])
+def test_outcomes_move_mean_std_percentiles_and_exceedance_together(
+    mask: list[bool], calibration: ConformalMap | None, inside: float
+) -> None:
+    """Of N(m, s^2) they make N(m + 2 s, (3 s / 2)^2), and the checkpoint's calibration halves what they make."""
+    knots = np.array([-3.0, 0.0, 3.0])
+    moved = ConformalMap(tuple(knots.tolist()), tuple((2.0 + 1.5 * knots).tolist()), 100)
+    adapted = AdaptedBands(moved, 100, "1")
+    answer = _answer(mask, calibration, adapted=adapted)
+    reach = np.where(mask, 1.0, inside) * STDS
+    np.testing.assert_allclose(answer["mean"], MEANS + 2.0 * reach, rtol=1e-6)
+    np.testing.assert_allclose(answer["std"], 1.5 * reach, rtol=1e-3)
+    expected = MEANS[:, None] + reach[:, None] * (2.0 + 1.5 * np.array([-Z, 0.0, Z]))
+    np.testing.assert_allclose(answer["percentiles"], expected, rtol=1e-5)
+    for row, percentiles in enumerate(answer["percentiles"].tolist()):
+        exceedance = _answer(mask, calibration, adapted=adapted, thresholds=tuple(percentiles))["exceedance"][row]
+        np.testing.assert_allclose(exceedance, [0.975, 0.5, 0.025], atol=1e-6)
+    raw = _answer(mask, calibration, adapted=adapted, calibrated=False)
+    np.testing.assert_array_equal(raw["mean"], _answer(mask, None)["mean"])
 
 
 @pytest.mark.parametrize("mask", [INSIDE, BEYOND])

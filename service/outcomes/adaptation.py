@@ -1,0 +1,156 @@
+"""Bands that follow outcomes: learned in the transaction that takes outcomes, and read by every worker for its answers.
+
+States are kept in the store by number, so that all workers and replicas use the same, every answer can name its own,
+and an earlier one can be taken up again. An outcome is compared with the state that its answer was made with. Of older
+states only some are kept (`store`); where the one of an answer is gone, the one before it stands for it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import structlog
+
+from murho.model.calibration.adaptation import Adaptation
+from murho.model.errors import CheckpointError, OptionError
+from murho.model.evaluation.recorded import GRID
+from murho.model.predictive.prediction import AdaptedBands
+from murho.service.errors import NotReadyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from murho.model.calibration.adaptation import AdaptationMethod
+    from murho.service.engine.jobs import ModelLike
+    from murho.service.outcomes.store import Earlier, Scored, State, Store
+
+__all__ = ["ADAPTATION", "AdaptationFollower", "Bands", "state_of", "take_up"]
+
+ADAPTATION = "adaptation"
+KEEPS = 500_000
+"""How far back states are kept, more and more of them left out: 10 MB at most."""
+REFRESH_SECONDS = 1.0
+"""Between two looks of a worker at the store."""
+PARSED = 256
+
+
+@lru_cache(PARSED)
+def state_of(document: str | None) -> Adaptation | None:
+    """Returns the state that a document of the store has, with its map; None: this Murho can't read it."""
+    with suppress(CheckpointError):
+        return None if document is None else Adaptation.from_json(json.loads(document))
+    return None
+
+
+class AdaptationFollower:
+    """Learns from outcomes, a `store.Follower`.
+
+    Args:
+        method: How bands follow; None: as they did, where they did.
+    """
+
+    kind, keeps = ADAPTATION, KEEPS
+
+    def __init__(self, method: AdaptationMethod | None = None) -> None:
+        self._method = method
+
+    def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
+        """Returns the next state; None for classes, whose sets stay as they are; see `store.Follower`."""
+        before = state_of(document)
+        method = self._method or (None if before is None else before.method)
+        if scored.classes is not None or method is None:
+            return None
+        state = (before or Adaptation(method)).by(method)
+        for name, places in groupby(range(len(scored.pits)), key=scored.states.__getitem__):
+            then = None if name is None else state_of(earlier(int(name)))
+            if name is None or then is not None:
+                state = state.learned(scored.pits[list(places)], then, GRID.scores)
+        return json.dumps(state.to_json())
+
+
+class Bands:
+    """The states that a worker's answers use, looked up in the store every second, off the way of answers.
+
+    While the store doesn't answer, the last ones stay.
+
+    Args:
+        store: The store.
+        served: Returns the models that are served.
+    """
+
+    def __init__(self, store: Store, served: Callable[[], Iterable[ModelLike]]) -> None:
+        self._store, self._served = store, served
+        self._states: dict[tuple[str, str], tuple[int, AdaptedBands | None]] = {}
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bands", daemon=True)
+
+    def of(self, model: ModelLike) -> AdaptedBands | None:
+        """Returns how outcomes move a version's bands; None: they are the checkpoint's."""
+        return self._states.get((model.name, model.version), (0, None))[1]
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        """Ends the thread."""
+        self._closing.set()
+        self._thread.join(seconds)
+
+    def refresh(self) -> None:
+        """Takes up the latest states; blocks.
+
+        Raises:
+            NotReadyError: The store doesn't answer.
+        """
+        with self._lock:
+            states = {}
+            for model in self._served():
+                key = model.name, model.version
+                known = self._states.get(key, (0, None))
+                if model.schema.target.classes is None:
+                    latest = self._store.state(*key, ADAPTATION)
+                    states[key] = known if latest is None or latest.number == known[0] else _bands_of(latest)
+            self._states = states
+
+    def _run(self) -> None:
+        log, wrong = structlog.get_logger("murho.outcomes"), False
+        while not self._closing.is_set():
+            try:
+                self.refresh()
+                wrong = False
+            except NotReadyError as error:
+                if not wrong:
+                    log.warning("bands can't follow outcomes now", error=str(error))
+                wrong = True
+            except Exception:  # it is needed as long as there are answers
+                log.exception("bands can't follow outcomes now")
+            self._closing.wait(REFRESH_SECONDS)
+
+
+def _bands_of(state: State) -> tuple[int, AdaptedBands | None]:
+    found = state_of(state.document)
+    if found is None or found.moved is None:
+        return state.number, None
+    return state.number, AdaptedBands(found.moved, found.outcomes, str(state.number))
+
+
+def take_up(store: Store, model: str, version: str, number: int) -> int:
+    """Makes an earlier state the latest, under a new number, which is returned; 0: that before all outcomes.
+
+    Raises:
+        OptionError: There is no such state.
+        NotReadyError: The store doesn't answer.
+    """
+    states = store.states(model, version, ADAPTATION)
+    document = next((each.document for each in states if each.number == number), None)
+    if not states or (document is None and number != 0):
+        kept = f"there are {states[-1].number} to {states[0].number}" if states else "there is none"
+        raise OptionError(f"{model}/{version} has no state {number} of its bands in the store: {kept}.")
+    document = document or json.dumps(Adaptation("adaptive").to_json())
+    return store.put_state(model, version, ADAPTATION, document, KEEPS)
