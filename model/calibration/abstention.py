@@ -85,6 +85,7 @@ class HeldOutClasses(Stored):
         most = max(1, min(MOST_ROWS, MOST_VALUES // max(1, probabilities.shape[1])))
         if len(kept) > most:  # evenly through the rows, whatever their order means
             kept = kept[np.linspace(0, len(kept) - 1, most).round().astype(np.int64)]
+        kept = kept[np.lexsort(probabilities[kept].T)]  # their order in the table is nobody's business
         given, known, outliers = probabilities[kept].round(DIGITS), labels[kept], int((first & unlike).sum())
         if earlier is not None:
             given = np.concatenate([earlier.probabilities, given])[-most:]
