@@ -2,6 +2,7 @@
 
 from murho_client._async_client import AsyncClient
 from murho_client._client import Client
+from murho_client._decisions import Decisions
 from murho_client._errors import (
     AuthenticationError,
     Busy,
@@ -30,6 +31,7 @@ __all__ = [
     "Busy",
     "Client",
     "DeadlineExceeded",
+    "Decisions",
     "Feature",
     "InternalError",
     "InvalidInput",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from murho_client._decisions import DecideOptions, Decisions
     from murho_client._model import Model, ModelSummary
     from murho_client._outcomes import Outcomes
     from murho_client._prediction import Prediction
@@ -127,6 +128,17 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         """How good recorded predictions were, by their outcomes; see `Client.quality`."""
         asked = {"window": window, "by": by, "coverage": coverage, "version": version}
         return await self._run(self._service.quality(model, asked))
+
+    async def decide(
+        self,
+        contexts: object,
+        actions: Sequence[Mapping[str, Any]] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        **options: Unpack[DecideOptions],
+    ) -> Decisions:
+        """Chooses one of several actions for each context; see `Client.decide`."""
+        return await self._run(self._service.decide(contexts, actions, model, version, options))
 
     async def predict_file(
         self,

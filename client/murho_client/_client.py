@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from murho_client._decisions import DecideOptions, Decisions
     from murho_client._model import Model, ModelSummary
     from murho_client._outcomes import Outcomes
     from murho_client._prediction import Prediction
@@ -265,6 +266,39 @@ class Client(BaseClient[httpx2.Client]):
         """
         asked = {"window": window, "by": by, "coverage": coverage, "version": version}
         return self._run(self._service.quality(model, asked))
+
+    def decide(
+        self,
+        contexts: object,
+        actions: Sequence[Mapping[str, Any]] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        **options: Unpack[DecideOptions],
+    ) -> Decisions:
+        """Chooses one of several actions for each context, by draws of the model.
+
+        Args:
+            contexts: Rows as `predict` takes them, with the features that no action sets.
+            actions: ``{"id": "eat", "inputs": {…}, "cost": 0}`` each: the features that the action sets, and its cost
+                in the target's unit. Of a classifier also ``"utility": {class: number}``, and inputs may be left out;
+                None: its classes are the actions.
+            model: Name of the model; the service's default model if not given.
+            version: Version of the model; the latest if not given.
+            policy: ``thompson`` (default), ``greedy``, ``ucb`` (with ``width``) or ``threshold`` (with ``threshold``
+                and ``at_least``).
+            goal: ``max`` (default) or ``min``.
+            abstain: ``{"risk": 0.05}`` answers ``unsure`` where the error of a classifier can't be controlled.
+            draw: Number of the draw that decides for each context, to repeat a decision; at random if not given.
+            samples: Number of draws; by default the service's.
+            seed: Their seed; the model's own if not given.
+            calibrated: Whether means and spreads are calibrated, as by default.
+            timeout: Seconds for the whole call.
+            headers: Further headers of the request.
+
+        Raises:
+            MurhoClientError: See `predict`.
+        """
+        return self._run(self._service.decide(contexts, actions, model, version, options))
 
     def predict_file(
         self,

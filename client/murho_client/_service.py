@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import quote, urlencode
 
 from murho_client._data import Batch, to_batch
+from murho_client._decisions import DecideOptions, Decisions, decide_request
 from murho_client._display import Progress, ProgressBar
 from murho_client._errors import InvalidInput, Problem, UnexpectedAnswer, UnknownModel
 from murho_client._model import Model, ModelSummary, fitted
@@ -231,6 +232,28 @@ class Service:
         """How good a model's recorded predictions were."""
         asked = urlencode({key: str(value) for key, value in query.items() if value is not None})
         return self._json("GET", f"{_path(name)}/quality?{asked}")
+
+    def decide(
+        self,
+        contexts: object,
+        actions: Sequence[Mapping[str, Any]] | None,
+        name: str | None,
+        version: str | None,
+        options: DecideOptions,
+    ) -> Dialogue[Decisions]:
+        """An action for each context, in one request."""
+        timeout = options.get("timeout")
+        within = None if timeout is None else Deadline(timeout)
+        model = yield from self.find(name, version, within)
+        body = _to_json(decide_request(contexts, actions, model, options))
+        headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
+
+        def read(response: Response) -> Decisions:
+            document = response.checked().json()
+            return _understood(lambda: Decisions.of(document))
+
+        path = f"{_path(name, version)}/decide"
+        return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers, within=within))
 
     def _answered(
         self,

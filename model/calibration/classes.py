@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from murho.model.calibration.abstention import HeldOutClasses
 from murho.model.calibration.conformal import SPLIT, ConformalMap, Method
 from murho.model.errors import OptionError
 from murho.model.json_validation import Count, MisfitError, NotNegative, Share, Stored
@@ -63,17 +64,22 @@ class ClassCalibration(Stored):
     Attributes:
         map: From pooled to calibrated log-probabilities.
         sets: Prediction sets of calibrated probabilities.
+        held_out: Held-out rows, which tell when a decision is too unsure; None: there are none.
         method: Tells it from a regression's in a file.
     """
 
     map: ClassMap
     sets: PredictionSets
+    held_out: HeldOutClasses | None = None
     method: Literal["class"] = "class"
 
     def __post_init__(self) -> None:
         """Raise a `MisfitError` unless the map and the sets have as many classes."""
         if len(self.map.weights) != self.sets.classes:
             raise MisfitError("map.weights", f"{self.sets.classes} numbers, one for each class", self.map.weights)
+        if self.held_out is not None and self.held_out.probabilities.shape[1] not in (0, self.sets.classes):
+            shape = self.held_out.probabilities.shape
+            raise MisfitError("held_out.probabilities", f"{self.sets.classes} numbers a row", list(shape))
 
     @property
     def rows(self) -> int:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from murho.model.bbb.rows import ensemble_score
+from murho.model.calibration.abstention import HeldOutClasses
 from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
 from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.distributions.mixtures import normal_cdf
@@ -145,6 +146,7 @@ def calibrate_held_out(
         insides=[of_parts == part for part in np.unique(of_parts)],
         method=SPLIT if all(group.members is None for group in groups) else CROSS,
         even=even,
+        unlike=encoded.unlike[rows],
         own=posterior.calibration,
         earlier=earlier,
     )
@@ -170,6 +172,7 @@ class _Fitting(Generic[Kind]):
         insides: Masks of parts; what the rows of one are scored with is made of the others.
         method: Name of the guarantee that bands and sets have (`model.calibration.conformal`).
         even: Whether units count the same.
+        unlike: Whether each row is unlike the training rows, ``[n]``.
         own: The posterior's calibration, for rows that make none.
         earlier: A calibration to pool with.
     """
@@ -179,6 +182,7 @@ class _Fitting(Generic[Kind]):
     insides: list[NDArray[np.bool_]]
     method: str
     even: bool
+    unlike: NDArray[np.bool_]
     own: Kind | None
     earlier: Kind | None
 
@@ -418,7 +422,15 @@ class ClassesByJudges(RowArrays):
             for inside, mapped in fitting.crosswise(fit_map):
                 served[inside] = answered(mapped)[inside]
             mapped = fit_map(fitting.calibrating)
-            calibration = ClassCalibration(mapped, fit_sets(fitting.calibrating))
+            chosen = fitting.calibrating
+            evidence = HeldOutClasses.of(
+                numbers_of(served)[chosen],
+                self.together.labels[chosen],
+                fitting.unlike[chosen],
+                fitting.weights.units[chosen],
+                None if earlier is None else earlier.held_out,
+            )
+            calibration = ClassCalibration(mapped, fit_sets(fitting.calibrating), evidence)
             calibrations = [(inside, ClassCalibration(mapped, sets)) for inside, sets in fitting.crosswise(fit_sets)]
         elif fitting.own is None:
             return None, self.together

@@ -16,6 +16,7 @@ from murho.model.checkpoint.checkpoint import (
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
+from murho.model.predictive.decisions import DecideOptions
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.predictive.totals import TotalsOptions, default_statistic
 from murho.model.python.answers import (
@@ -26,6 +27,7 @@ from murho.model.python.answers import (
     as_value_errors,
     require_whole,
 )
+from murho.model.python.decisions import decide_about_table
 from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device, use_threads_for_fitting
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from murho.model.predictive.decisions import Decisions
     from murho.model.predictive.totals import TotalsAnswer
     from murho.model.tables.schema import Schema
 
@@ -215,6 +218,51 @@ class TrainedModel:
         with as_value_errors():
             groups = (by,) if isinstance(by, str) else tuple(by)
             return answer_of(added_up(self.posterior, table_of(data), options, groups, weights), self.posterior)
+
+    def decide(
+        self,
+        contexts: Any,
+        actions: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        policy: str = "thompson",
+        goal: str = "max",
+        width: float = 1.0,
+        threshold: float | None = None,
+        at_least: float = 0.9,
+        risk: float | None = None,
+        draw: Sequence[int] | None = None,
+        samples: int = DEFAULT_SAMPLES,
+        seed: int | None = None,
+        calibrated: bool = True,
+    ) -> Decisions:
+        """Choose one of several actions for each context, by draws of the model.
+
+        Args:
+            contexts: N rows, as `predict` takes them, with the features that no action sets.
+            actions: ``{"id": "eat", "inputs": {…}, "cost": 0}`` each: the features that the action sets, and its cost
+                in the target's unit. Of a classifier also ``"utility": {class: number}``, and inputs may be left out;
+                None: its classes are the actions.
+            policy: ``thompson``, ``greedy``, ``ucb`` or ``threshold`` (`model.predictive.decisions`).
+            goal: ``max`` or ``min``.
+            width: Of ``ucb``: number of epistemic standard deviations.
+            threshold: Of ``threshold``: what a new observation is to be beyond.
+            at_least: Of ``threshold``: with this probability.
+            risk: ``unsure`` is answered where no more than this share of a classifier's decisions can be promised to be
+                wrong; None: never.
+            draw: Number of the draw that decides for each context, ``[N]``; None: at random.
+            samples: S, at least 1.
+            seed: Seed of the draws; None: that of the model.
+            calibrated: Whether means and spreads are calibrated, if the model has a calibration.
+
+        Raises:
+            ValueError: The data or an argument can't be used; the message says where and why.
+        """
+        of = PredictOptions(require_whole(samples, "samples", 1), (), seed, calibrated=calibrated)
+        options = DecideOptions(policy, goal, width, threshold, at_least, risk, of)
+        with as_value_errors():
+            return decide_about_table(
+                self.posterior, table_of(contexts), None if actions is None else list(actions), options, draw
+            )
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.

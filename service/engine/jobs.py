@@ -109,7 +109,8 @@ class Job:
         deadline: Time on the scheduler's clock after which the answer is no longer wanted.
         max_outside: The most values unlike the training rows to return.
         future: Gets the answer or an error, in its own event loop.
-        rows_of_pass: Rows in a pass of a job that shares none, as without draws; None: what its model's speed lets.
+        rows_of_pass: Rows in a pass of a job that shares none, as without draws or of a decision, so that its answer is
+            the same to the bit; None: what its model's speed lets.
         submitted: When it was submitted, on the scheduler's clock.
         timing: Seconds in the queue and in computation so far.
         begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
@@ -117,7 +118,8 @@ class Job:
         parts: The predictions of these rows, tile by tile.
         outside: The values unlike the training rows among them.
         over: Whether nobody waits for it any more. Set under the scheduler's lock.
-        lane: What jobs must share to be answered in one pass: the checkpoint, the seed and the number of draws.
+        lane: What jobs must share to be answered in one pass: the checkpoint, the seed, the number of draws, and that
+            they share passes at all.
     """
 
     model: ModelLike
@@ -137,12 +139,13 @@ class Job:
     parts: list[AnyPrediction] = field(default_factory=list)
     outside: list[UnfamiliarValue] = field(default_factory=list)
     over: bool = False
-    lane: tuple[ModelLike, int | None, int] = field(init=False)
+    lane: tuple[ModelLike, int | None, int, bool] = field(init=False)
 
     def __post_init__(self) -> None:
         """Finds the lane."""
         seed = self.options.seed
-        self.lane = self.model, self.model.spec.default_seed if seed is None else seed, self.options.samples
+        seed = self.model.spec.default_seed if seed is None else seed
+        self.lane = self.model, seed, self.options.samples, self.rows_of_pass is None
 
 
 @dataclass(slots=True)

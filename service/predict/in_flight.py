@@ -219,6 +219,7 @@ class InFlight:
         *,
         first: int = 0,
         most_outside: int = MAX_WARNINGS + 1,
+        rows_of_pass: int | None = None,
     ) -> Answer:
         """Returns the prediction for some rows of the request, whose work is admitted.
 
@@ -228,12 +229,15 @@ class InFlight:
             cost: Their work, in row-draws.
             first: How many rows of the request come before them.
             most_outside: The most values unlike the training rows to tell.
+            rows_of_pass: See `Job`.
 
         Raises:
             BadInputError: Rows have no finite answer.
             MurhoError: See `Scheduler.answer`.
         """
         model = self.model
+        if options.samples == 0:
+            rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(
             model,
             inputs.columns,
@@ -244,7 +248,7 @@ class InFlight:
             self._deadline,
             most_outside,
             asyncio.get_running_loop().create_future(),
-            model.rows_without_draws(inputs.columns, PASS_SECONDS) if options.samples == 0 else None,
+            rows_of_pass,
         )
         try:
             return await self.parts.scheduler.answer(job, self._receive)

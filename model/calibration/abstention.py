@@ -1,0 +1,135 @@
+"""When to say "unsure": decisions about a class whose error is controlled, by held-out rows.
+
+A decision is wrong if another action would have been better for the row's true class. Its confidence is the probability
+of the classes for which it is right. Decisions are taken from a threshold of confidence on, and the selective risk is
+the share of wrong ones among those taken. The threshold is the lowest of which held-out rows prove, with probability
+``1 - DOUBT`` over their draw, that the risk is at most alpha: learn then test (Angelopoulos, Bates, Candes, Jordan and
+Lei 2021, "Learn then test: calibrating predictive algorithms to achieve risk control", doi:10.48550/arXiv.2110.01052).
+
+For the k surest rows, of which e are wrong, the p-value of "the risk is above alpha" is ``P[Bin(k, alpha) <= e]``. The
+numbers k are tested in `STARTS` rising sequences, each with its part of `DOUBT` until its first test that fails (fixed
+sequence testing with several starts, their section 5.1). So the proven thresholds are all right at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+from murho.model.json_validation import Count, Counts, Matrix, MisfitError, Stored
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["DOUBT", "HeldOutClasses", "least_confidence"]
+
+DOUBT = 0.05
+"""Probability, over the draw of held-out rows, that the selective risk is above what was asked for."""
+STARTS = (0.3, 0.8)
+"""Shares of the rows with which the sequences of tests begin."""
+STEPS = 50
+"""Tests of all rows, at most: with more, the last proven one is hardly better."""
+MOST_ROWS, MOST_VALUES = 4_000, 40_000
+"""Rows, and rows times classes, that a checkpoint keeps: about 300 kB of JSON."""
+DIGITS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutClasses(Stored):
+    """Held-out rows of classes with the probabilities that they were given, calibrated by other rows.
+
+    Rows are exchangeable: one of each group. Rows unlike the training rows are not among them.
+
+    Attributes:
+        probabilities: ``[n, C]``.
+        labels: Number of the class of each, ``[n]``.
+        left_out: Number of rows unlike the training rows.
+    """
+
+    probabilities: Matrix
+    labels: Counts
+    left_out: Count = 0
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless there is a class for each row of probabilities."""
+        if len(self.labels) != len(self.probabilities) or (
+            len(self.labels) and int(self.labels.max()) >= self.probabilities.shape[1]
+        ):
+            raise MisfitError("labels", "the number of a class for each row of probabilities", self.labels.tolist())
+
+    @classmethod
+    def of(
+        cls,
+        probabilities: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        unlike: NDArray[np.bool_],
+        units: NDArray[np.int64],
+        earlier: HeldOutClasses | None = None,
+    ) -> Self:
+        """What is kept of held-out rows.
+
+        Args:
+            probabilities: ``[n, C]``.
+            labels: ``[n]``.
+            unlike: Whether each is unlike the training rows, ``[n]``.
+            units: Id of each row's exchangeable unit, ``[n]``.
+            earlier: Rows that were held out before; they go first where there are too many.
+        """
+        first = np.zeros(len(labels), dtype=np.bool_)
+        first[np.unique(units, return_index=True)[1]] = True
+        kept = np.flatnonzero(first & ~unlike)
+        most = max(1, min(MOST_ROWS, MOST_VALUES // max(1, probabilities.shape[1])))
+        if len(kept) > most:  # evenly through the rows, whatever their order means
+            kept = kept[np.linspace(0, len(kept) - 1, most).round().astype(np.int64)]
+        kept = kept[np.lexsort(probabilities[kept].T)]  # their order in the table is nobody's business
+        given, known, outliers = probabilities[kept].round(DIGITS), labels[kept], int((first & unlike).sum())
+        if earlier is not None:
+            given = np.concatenate([earlier.probabilities, given])[-most:]
+            known, outliers = np.concatenate([earlier.labels, known])[-most:], outliers + earlier.left_out
+        return cls(given, known, outliers)
+
+
+def least_confidence(
+    confidence: NDArray[np.float64], wrong: NDArray[np.bool_], risk: float, doubt: float = DOUBT
+) -> float:
+    """Confidence from which on decisions are wrong with a share of at most ``risk``; inf: none is proven.
+
+    Args:
+        confidence: Of the decision about each held-out row, ``[n]``.
+        wrong: Whether it is wrong, ``[n]``.
+        risk: alpha, strictly between 0 and 1.
+        doubt: Probability that the risk is higher, strictly between 0 and 1.
+    """
+    rising = np.sort(confidence)
+    count = len(rising)
+    # Rows of the same confidence are taken together.
+    steps = rising[count - np.unique(np.linspace(0, count, STEPS + 1).round().astype(np.int64))[1:]]
+    levels = np.unique(steps)[::-1]
+    numbers = count - np.searchsorted(rising, levels)
+    errors = np.cumsum(wrong.astype(np.int64)[np.argsort(-confidence, kind="stable")])[numbers - 1]
+    passed = _at_most(errors, numbers, risk) <= doubt / len(STARTS)
+    proven = math.inf
+    for share in STARTS:
+        start = int(np.searchsorted(numbers, share * count))
+        failed = np.flatnonzero(~passed[start:])
+        end = start + int(failed[0]) if len(failed) else len(numbers)
+        if end > start:
+            proven = min(proven, float(levels[end - 1]))
+    return proven
+
+
+def _at_most(errors: NDArray[np.int64], trials: NDArray[np.int64], probability: float) -> NDArray[np.float64]:
+    """``P[Bin(trials, probability) <= errors]``, by its sum: errors of interest are few."""
+    found = np.ones(len(errors))
+    for place, (most, count) in enumerate(zip(errors.tolist(), trials.tolist(), strict=True)):
+        if most < probability * count:  # beyond the mean a test never passes
+            these = torch.arange(most + 1, dtype=torch.float64)
+            n = torch.tensor(float(count), dtype=torch.float64)
+            logs = torch.lgamma(n + 1) - torch.lgamma(these + 1) - torch.lgamma(n - these + 1)
+            logs += these * np.log(probability) + (n - these) * np.log1p(-probability)
+            found[place] = float(torch.logsumexp(logs, 0).exp())
+    return found

@@ -1,0 +1,338 @@
+"""`POST /decide` and its longer paths: for each context one of several actions, chosen by draws of the weights.
+
+The rows are all actions of all contexts. A matrix product may round a row differently among others, so the rows of a
+request share no pass with those of another one, and passes do not depend on measured speed (`Job.rows_of_pass`): the
+same request, with the draws that decided, has the same answer to the bit.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import numpy as np
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from murho.model.errors import OptionError, Problem
+from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
+from murho.service.parts import JSONBytes
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName
+from murho.service.predict.formats import Coding, reader_of
+from murho.service.predict.in_flight import InFlight
+from murho.service.predict.json_requests import JSONCodec, load_json
+from murho.service.predict.options import MAX_SEED, PredictRequest
+from murho.service.predict.problems import MAX_LISTED, Problems, pointer, refuse_unknown
+from murho.service.predict.routes import OF_MODELS, Door
+from murho.service.predict.rows import Form, Inputs, check_rows, explain_unknown, parse_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
+    from murho.model.tables.schema import Schema
+    from murho.service.engine.jobs import Timing
+    from murho.service.settings import Settings
+
+__all__ = ["DOOR", "DecideRequest"]
+
+VALUES_OF_PASS = 2**18
+"""Rows times draws of a pass: about 1,000 rows of 256 draws."""
+
+
+class Abstain(BaseModel):
+    """When to answer "unsure" in place of an action."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    risk: float = Field(gt=0, lt=1, description="Largest share of wrong decisions among those that are taken.")
+
+
+EXAMPLE: dict[str, Any] = {
+    "contexts": [{"Weight_in_lbs": 3504, "Year": "1970-01-01"}],
+    "actions": [
+        {"id": "four", "inputs": {"Cylinders": 4, "Horsepower": 90.0}, "cost": 1.5},
+        {"id": "eight", "inputs": {"Cylinders": 8, "Horsepower": 150.0}},
+    ],
+    "policy": "thompson",
+}
+
+
+class DecideRequest(BaseModel):
+    """Contexts, actions, and how to choose. Null stands for an option that is not given."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra={"example": EXAMPLE})
+
+    contexts: Any = Field(
+        description="At least one row, in the forms of a prediction's inputs, with all features that no action sets."
+    )
+    actions: Any = Field(
+        None,
+        description='A list of {"id": …, "inputs": {…}, "cost": …, "utility": {…}}. inputs are the features that the '
+        "action sets, the same ones for all; cost is in the target's unit. Of a classifier, utility has a number for "
+        "each class, and inputs may be left out; without actions its classes are the actions.",
+    )
+    policy: str | None = Field(None, description="thompson (default), greedy, ucb or threshold.")
+    goal: str | None = Field(None, description="max (default) or min: of the target.")
+    width: float | None = Field(None, description="Of ucb: epistemic standard deviations that are added, 1 by default.")
+    threshold: float | None = Field(None, description="Of threshold: what a new observation is to be beyond.")
+    at_least: float | None = Field(None, description="Of threshold: the probability of that, 0.9 by default.")
+    abstain: Abstain | None = Field(
+        None, description="Answers \"unsure\" where the decision's error can't be controlled. For classifiers."
+    )
+    draw: list[int] | None = Field(
+        None, description="Number of the draw that decides for each context; at random by default. For thompson."
+    )
+    samples: Annotated[int, Field(ge=1)] | None = Field(None, description="Draws behind the answer.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(None, description="Seed of the draws.")
+    calibrated: bool | None = Field(None, description="As in a prediction.")
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
+
+
+class DecideResponse(BaseModel):
+    """One entry a context, in order; `[contexts][actions]` where there is one for each action."""
+
+    model: ModelName
+    target: str
+    policy: str
+    goal: str
+    samples: int
+    seed: int
+    action: list[str] = Field(description='The action of each context, or "unsure".')
+    propensity: list[float] = Field(description="Probability of this choice over the draws.")
+    draw: list[int] | None = Field(None, description="Number of the draw that decided. Of thompson alone.")
+    actions: list[str]
+    mean: list[list[float]]
+    std: list[list[float]]
+    epistemic_std: list[list[float]]
+    probability_best: list[list[float]] = Field(description="Share of the draws under which the action is the best.")
+    calibrated: bool
+    warnings: list[InputWarning]
+
+
+async def _answer(call: InFlight) -> Response:
+    parts, model, headers = call.parts, call.model, call.headers
+    if not isinstance(reader_of(headers.get("content-type", "")), JSONCodec):
+        raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
+    coding = Coding(_READER, headers.get("content-encoding", ""), call.query)
+    asked = cast("_Asked", await parts.decoder.decode(await call.body(), coding, model.schema))
+    decisions, warnings = await _decided(call, asked)
+    document = {
+        "model": {"name": model.name, "version": model.version},
+        "target": model.schema.target.name,
+        "policy": asked.how.policy,
+        "goal": asked.how.goal,
+        **decisions.document(),
+        "warnings": warnings,
+    }
+    return await parts.decoder.in_thread(partial(JSONBytes, document))
+
+
+DOOR = Door(
+    "decide",
+    tuple(f"{model}/decide" for model in OF_MODELS),
+    "Decide with",
+    "Answers each context with an action, its propensity, and what every action is expected to give.",
+    _answer,
+    DecideRequest,
+    (DecideResponse,),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked(Asked):
+    """What a request asks for; `inputs` are the contexts, without what the actions set.
+
+    Attributes:
+        how: How to choose.
+        actions: The actions.
+        set_by_actions: Canonical columns of the features that actions set, `[A]` each.
+        draws: The draw that decides for each context, `[N]`.
+    """
+
+    how: "DecideOptions"
+    actions: "Actions"
+    set_by_actions: "dict[str, NDArray[Any]]"
+    draws: "NDArray[np.int64]"
+
+
+class _Reader(JSONCodec):
+    """Reads the documents of decisions."""
+
+    def decode(
+        self,
+        body: bytes,
+        query: "Mapping[str, str]",
+        schema: "Schema",
+        settings: "Settings",
+        kind: type[PredictRequest] = PredictRequest,  # noqa: ARG002 - documents of another kind
+    ) -> _Asked:
+        """Returns the contexts, the actions and the options; see `Codec.decode`."""
+        if query:
+            refuse_unknown(list(query), "Options are keys of the document, not query parameters.")
+        return _read(load_json(body, settings.max_json_bytes), schema, settings)
+
+
+_READER = _Reader()
+
+
+def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _Asked:
+    """Returns what a document asks for.
+
+    Raises:
+        BadInputError, InputError: Something can't be used; every problem has its pointer.
+        TooLargeError: There are too many contexts and actions.
+    """
+    from murho.model.predictive.decisions import Actions, DecideOptions, draw_numbers
+    from murho.model.predictive.prediction import PredictOptions
+
+    try:
+        asked = DecideRequest.model_validate(document)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+        problems = (Problem(pointer(*item["loc"]), f"{item['msg']}.") for item in wrong[:MAX_LISTED])
+        raise BadInputError(problems, len(wrong)) from None
+    if asked.samples is not None and asked.samples > settings.max_samples:
+        raise BadInputError([Problem("/samples", f"This service draws at most {settings.max_samples} samples.")])
+    samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
+    actions = Actions.read(asked.actions, schema.target)
+    said = {name: getattr(asked, name) for name in ("policy", "goal", "width", "threshold", "at_least")}
+    of = PredictOptions(samples, (), asked.seed, calibrated=asked.calibrated is not False)
+    given = {name: value for name, value in said.items() if value is not None}
+    how = DecideOptions(**given, risk=None if asked.abstain is None else asked.abstain.risk, of=of)
+    try:
+        how.check(schema.target, actions)
+    except OptionError as error:
+        option, _, message = str(error).partition(": ")
+        raise BadInputError([Problem(f"/{option}", f"{message[:1].upper()}{message[1:]}.")]) from None
+    contexts, columns = _cells(asked.contexts, actions, schema, settings.max_rows)
+    if contexts.count * len(actions) > settings.max_rows:
+        raise TooLargeError(
+            f"The request has {contexts.count} contexts with {len(actions)} actions each; this service takes at most "
+            f"{settings.max_rows} of both together. Send parts."
+        )
+    actions.contexts_at_a_time(samples)
+    if asked.draw is None:
+        draws = draw_numbers(contexts.count, samples)
+    elif how.policy != "thompson" or len(asked.draw) != contexts.count:
+        raise BadInputError([Problem("/draw", f"Expected one for each of {contexts.count} contexts, of thompson.")])
+    elif wrong_draws := [place for place, draw in enumerate(asked.draw) if not 0 <= draw < samples]:
+        places = wrong_draws[:MAX_LISTED]
+        raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
+    else:
+        draws = np.array(asked.draw, dtype=np.int64)
+    request = PredictRequest.model_validate({"inputs": None, "timeout": asked.timeout})
+    return _Asked(contexts, of, request, how=how, actions=actions, set_by_actions=columns, draws=draws)
+
+
+def _cells(
+    contexts: object, actions: "Actions", schema: "Schema", max_rows: int
+) -> "tuple[Inputs, dict[str, NDArray[Any]]]":
+    """Returns the contexts, and the canonical columns of what the actions set."""
+    names = set(actions.features)
+    of_actions = tuple(feature for feature in schema.features if feature.name in names)
+    others = tuple(feature for feature in schema.features if feature.name not in names)
+    columns: dict[str, NDArray[Any]] = {}
+    if len(of_actions) < len(names):
+        problems = Problems()
+        known = {feature.name for feature in of_actions}
+        for number, cells in enumerate(actions.inputs):
+            for position, name in enumerate(name for name in cells if name not in known):
+                message = explain_unknown(name, schema, problems)
+                problems.add(number, position, pointer("actions", number, "inputs", name), message)
+        problems.raise_any()
+    if names:
+        some = replace(schema, features=of_actions)
+        columns = dict(_rows("actions", "inputs", list(actions.inputs), some, max_rows).columns)
+    if not others:
+        count = len(contexts) if isinstance(contexts, list) else 0
+        if not count or any(each != {} for each in cast("list[Any]", contexts)):
+            message = "The actions set all features: expected a list with an empty object for each context."
+            raise BadInputError([Problem("/contexts", message)])
+        check_rows(count, max_rows)
+        return Inputs(Form.RECORDS, {}, count), columns
+    for place, cells in enumerate(contexts if isinstance(contexts, list) else [contexts]):
+        both = names & cells.keys() if isinstance(cells, dict) else set()
+        if both:
+            where = ("contexts", place) if isinstance(contexts, list) else ("contexts",)
+            message = "The actions set this feature; leave it out."
+            raise BadInputError(Problem(pointer(*where, name), message) for name in sorted(both)[:MAX_LISTED])
+    return _rows("contexts", "", contexts, replace(schema, features=others), max_rows), columns
+
+
+def _rows(key: str, within: str, cells: object, schema: "Schema", max_rows: int) -> Inputs:
+    """Returns the rows below a key of the document; see `_moved` and `parse_inputs`."""
+    try:
+        return parse_inputs(cells, schema, max_rows)
+    except BadInputError as error:
+        problems = [Problem(_moved(key, within, each.pointer), each.message) for each in error.problems]
+        raise BadInputError(problems, error.total) from None
+
+
+def _moved(key: str, within: str, where: str) -> str:
+    """Returns a pointer below `/inputs` as one below another key.
+
+    Args:
+        key: The key.
+        within: What stands between a row's number and its feature; empty for nothing.
+        where: The pointer.
+    """
+    _, _, *parts = where.split("/")
+    return "/".join(("", key, *parts[:1], *([within] if within and parts else []), *parts[1:]))
+
+
+async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict[str, str]]]":
+    """Returns the decisions and the warnings: contexts are answered some at a time, and decided in a thread.
+
+    Raises:
+        MurhoError: See `InFlight.compute`.
+    """
+    from murho.model.predictive.decisions import crossed, decide, joined
+
+    actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
+    call.admit(inputs.count * actions.rows, options, asked.request.timeout)
+    timing: Timing | None = None
+    found: list[Decisions] = []
+    warnings: dict[str, str] = {}
+    step = actions.contexts_at_a_time(options.samples)
+    for start in range(0, inputs.count, step):
+        part = slice(start, min(inputs.count, start + step))
+        contexts = {name: column[part] for name, column in inputs.columns.items()}
+        numbers = part.stop - part.start, actions.rows
+        columns = await parts.decoder.in_thread(partial(crossed, contexts, asked.set_by_actions, model.schema, numbers))
+        rows = _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked, start)
+        cost = model.cost(rows.count, options)
+        reply = await call.compute(rows, options, cost, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
+        for item in reply.outside:
+            warnings.setdefault(rows.pointer(item.row, item.feature), f"{item.feature}: {item.message}")
+        work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
+        found.append(await parts.decoder.in_thread(work))
+        call.done(cost)
+        parts.telemetry.record_rows(model.name, model.version, rows.count, reply.prediction)
+        timing = timing or reply.timing
+    assert timing is not None  # noqa: S101 - there is at least one context
+    call.answered(inputs.count, options, timing)
+    parts.telemetry.record_timing(model.name, model.version, timing, warned=bool(warnings))
+    listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
+    return joined(found), listed[:MAX_WARNINGS]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows(Inputs):
+    """All actions of some contexts as rows.
+
+    Attributes:
+        asked: The request.
+        start: How many contexts come before them.
+    """
+
+    asked: _Asked
+    start: int
+
+    def pointer(self, row: int, feature: str) -> str:
+        """Returns the pointer to a feature of a row, in its context or in its action."""
+        context, action = divmod(row, self.asked.actions.rows)
+        if feature in self.asked.set_by_actions:
+            return pointer("actions", action, "inputs", feature)
+        return _moved("contexts", "", self.asked.inputs.pointer(self.start + context, feature))
