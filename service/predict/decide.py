@@ -14,6 +14,7 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import OptionError, Problem
+from murho.service.engine.jobs import Timing
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName
@@ -26,13 +27,11 @@ from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import Form, Inputs, check_rows, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
-    from murho.service.engine.jobs import Timing
+    from murho.service.predict.answers import Terms
     from murho.service.settings import Settings
 
 __all__ = ["DOOR", "DecideRequest"]
@@ -160,18 +159,11 @@ class _Asked(Asked):
 class _Reader(JSONCodec):
     """Reads the documents of decisions."""
 
-    def decode(
-        self,
-        body: bytes,
-        query: "Mapping[str, str]",
-        schema: "Schema",
-        settings: "Settings",
-        kind: type[PredictRequest] = PredictRequest,  # noqa: ARG002 - documents of another kind
-    ) -> _Asked:
+    def decode(self, body: bytes, terms: "Terms") -> _Asked:
         """Returns the contexts, the actions and the options; see `Codec.decode`."""
-        if query:
-            refuse_unknown(list(query), "Options are keys of the document, not query parameters.")
-        return _read(load_json(body, settings.max_json_bytes), schema, settings)
+        if terms.query:
+            refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
+        return _read(load_json(body, terms.settings.max_json_bytes), terms.schema, terms.settings)
 
 
 _READER = _Reader()
@@ -292,7 +284,7 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
 
     actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
     call.admit(inputs.count * actions.rows, options, asked.request.timeout)
-    timing: Timing | None = None
+    timing = Timing()
     found: list[Decisions] = []
     warnings: dict[str, str] = {}
     step = actions.contexts_at_a_time(options.samples)
@@ -309,11 +301,10 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
         work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
         found.append(await parts.decoder.in_thread(work))
         call.done(cost)
-        parts.telemetry.record_rows(model.name, model.version, rows.count, reply.prediction)
-        timing = timing or reply.timing
-    assert timing is not None  # noqa: S101 - there is at least one context
-    call.answered(inputs.count, options, timing)
-    parts.telemetry.record_timing(model.name, model.version, timing, warned=bool(warnings))
+        parts.telemetry.record_rows(model.name, model.version, reply.prediction)
+        timing.queue += reply.timing.queue
+        timing.compute += reply.timing.compute
+    call.answered(inputs.count, options, timing, warned=bool(warnings))
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]
 
