@@ -24,7 +24,7 @@ from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.predict.answers import Terms, require_place
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.options import PredictRequest
-from murho.service.predict.spool import decompressed, is_plain
+from murho.service.predict.spool import decompressed, is_plain, weighted
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
 from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
@@ -92,23 +92,11 @@ def writer_of(accept: str, reader: Codec) -> Codec:
     Raises:
         NotAcceptableError: No codec writes what is accepted.
     """
-    ranges = [_range(part) for part in accept.split(",") if part.strip()] or [("*/*", 1.0)]
+    ranges = weighted(accept) or [("*/*", 1.0)]
     best = max((reader, *CODECS), key=lambda codec: _quality(codec.media_type, ranges))  # the first of equal ones
     if not _quality(best.media_type, ranges):
         raise NotAcceptableError(f"{accept[:80]!r} isn't written here. Accept one of {', '.join(MEDIA_TYPES)}.")
     return best
-
-
-def _range(part: str) -> tuple[str, float]:
-    media_range, *parameters = (piece.strip().lower() for piece in part.split(";"))
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return media_range, min(1.0, max(0.0, float(value)))
-            except ValueError:
-                return media_range, 0.0
-    return media_range, 1.0
 
 
 def _quality(media_type: str, ranges: list[tuple[str, float]]) -> float:

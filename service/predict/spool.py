@@ -49,6 +49,7 @@ __all__ = [
     "is_plain",
     "response_of",
     "sent_pieces",
+    "weighted",
 ]
 
 IN_MEMORY_BYTES = 2**20
@@ -342,14 +343,26 @@ def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
             return
 
 
+def weighted(header: str) -> list[tuple[str, float]]:
+    """Returns what a header of the kind of `Accept` lists, in lower case, each with its weight (RFC 9110, 12.4.2)."""
+    listed = []
+    for part in filter(str.strip, header.split(",")):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = 1.0
+        for key, _, value in (parameter.partition("=") for parameter in parameters):
+            if key.strip() == "q":
+                try:
+                    quality = min(1.0, max(0.0, float(value)))
+                except ValueError:
+                    quality = 0.0
+        listed.append((name, quality))
+    return listed
+
+
 @lru_cache(256)  # most clients send the same header with every request
 def accepted_coding(accept_encoding: str) -> str | None:
     """Returns gzip, or else deflate, if an `Accept-Encoding` header names it with a weight above 0; else None."""
-    accepted = set()
-    for part in accept_encoding.lower().split(","):
-        name, *parameters = (piece.strip().replace(" ", "") for piece in part.split(";"))
-        if not any(parameter in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for parameter in parameters):
-            accepted.add(name.removeprefix("x-"))
+    accepted = {name.removeprefix("x-") for name, quality in weighted(accept_encoding) if quality > 0.0}
     return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
 
 
