@@ -15,7 +15,6 @@ from fastapi import Response
 from pydantic import BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
-from murho.service.engine.jobs import Timing
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
@@ -29,10 +28,9 @@ from murho.service.tables.blocks import AskedInBlocks, TableCodec
 from murho.service.tables.large_tables import plain_body
 
 if TYPE_CHECKING:
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
+    from murho.model.predictive.prediction import AnyPrediction
     from murho.model.predictive.totals import Totals
     from murho.model.tables.schema import Schema
-    from murho.service.engine.jobs import Answer
     from murho.service.predict.rows import Inputs
 
 __all__ = ["DOOR", "AggregateRequest"]
@@ -182,18 +180,9 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest)
     in_thread, model = call.parts.decoder.in_thread, call.model
     totals = await in_thread(partial(_totals, model.schema, asked, own))
     call.admit(asked.rows, totals.asked, own.timeout)
-    timing, done = Timing(), 0
-
-    async def predicted(inputs: "Inputs", options: "PredictOptions") -> "Answer":
-        cost = model.cost(inputs.count, options)
-        found = await call.compute(inputs, options, cost, first=done, most_outside=0)
-        call.done(cost)
-        timing.queue += found.timing.queue
-        timing.compute += found.timing.compute
-        return found
 
     def add(answer: "AnyPrediction", inputs: "Inputs") -> None:
-        rows = slice(done, done + inputs.count)
+        rows = slice(call.rows - inputs.count, call.rows)
         labels: Any = [(label,) for label in own.groups[rows]] if own.groups is not None else None
         totals.add(
             answer,
@@ -207,17 +196,15 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest)
         for start in range(0, block.count, totals.rows_at_a_time):
             columns = {name: column[start : start + totals.rows_at_a_time] for name, column in block.columns.items()}
             part = replace(block, columns=columns, count=min(totals.rows_at_a_time, block.count - start))
-            found = await predicted(part, totals.asked)
+            found = await call.compute(part, totals.asked, most_outside=0)
             await in_thread(partial(add, found.prediction, part))
-            call.parts.telemetry.record_rows(model.name, model.version, found.prediction)
-            done += part.count
             last = part
     alone = None
     if totals.alone is not None:
         firsts, options = totals.alone
         few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
-        alone = (await predicted(few, options)).prediction
-    call.answered(done, asked.options, timing)
+        alone = (await call.compute(few, options, most_outside=0, again=True)).prediction
+    call.answered(asked.options)
     answered = await in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
     return {

@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.service.engine.jobs import Job, RowsNotFiniteError
+from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.service.engine.jobs import Answer, Timing
+    from murho.service.engine.jobs import Answer
     from murho.service.engine.queue import Admitted
     from murho.service.parts import Parts
     from murho.service.predict.answers import Asked
@@ -62,6 +62,7 @@ class InFlight:
         model: The model that answers.
         headers: The request's headers by name in lower case; of several with one name, the last.
         query: Its query parameters.
+        rows: How many rows are computed.
 
     Raises:
         NotReadyError: No model is loaded; or, on entering it, the service takes no new predictions.
@@ -81,6 +82,7 @@ class InFlight:
         self._scope, self._receive = scope, receive
         self._caller: Caller = scope["state"]["caller"]
         self._begin = parts.scheduler.clock()
+        self.rows, self._timing = 0, Timing()
         self._admitted: Admitted | None = None
         self._charged = self._deadline = 0.0
         self._share, self._answer_bytes = Share(parts.request_room), 0
@@ -146,9 +148,8 @@ class InFlight:
         if (size := VALUE_BYTES * values) > SMALL_BYTES:
             await self.parts.answer_room.take(size, self._deadline - self.parts.scheduler.clock())
             self._answer_bytes = size
-        answer = await self.compute(inputs, options, cost)
-        self.parts.telemetry.record_rows(model.name, model.version, answer.prediction, noise=options.noise)
-        self.answered(inputs.count, options, answer.timing, warned=bool(answer.outside))
+        answer = await self.compute(inputs, options, cost=cost)
+        self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
         answered = Answered(names, model.schema.target.name, asked, answer.prediction, warnings, values)
         return await self.recorded(answered) if record else answered
@@ -215,27 +216,28 @@ class InFlight:
         self,
         inputs: Inputs,
         options: PredictOptions,
-        cost: float,
         *,
-        first: int = 0,
+        cost: float | None = None,
         most_outside: int = MAX_WARNINGS + 1,
         rows_of_pass: int | None = None,
+        again: bool = False,
     ) -> Answer:
-        """Returns the prediction for some rows of the request, whose work is admitted.
+        """Returns the prediction for the next rows of the request, whose work is admitted, and counts it.
 
         Args:
             inputs: The rows.
             options: The options.
-            cost: Their work, in row-draws.
-            first: How many rows of the request come before them.
+            cost: Their work, in row-draws; None: it is found out.
             most_outside: The most values unlike the training rows to tell.
             rows_of_pass: See `Job`.
+            again: Whether these are rows that were counted before.
 
         Raises:
             BadInputError: Rows have no finite answer.
             MurhoError: See `Scheduler.answer`.
         """
-        model = self.model
+        model, scheduler = self.model, self.parts.scheduler
+        cost = model.cost(inputs.count, options) if cost is None else cost
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(
@@ -251,26 +253,30 @@ class InFlight:
             rows_of_pass,
         )
         try:
-            return await self.parts.scheduler.answer(job, self._receive)
+            answer = await scheduler.answer(job, self._receive)
         except RowsNotFiniteError as error:
             message = "The value is so far outside the training range that the prediction isn't finite."
-            cells = (inputs.pointer(first + row, feature) for row, feature in error.cells)
+            cells = (inputs.pointer(self.rows + row, feature) for row, feature in error.cells)
             raise BadInputError(Problem(cell, message) for cell in cells) from None
-
-    def done(self, cost: float) -> None:
-        """Counts a part of the admitted work as done."""
         if self._admitted is not None:
-            self.parts.scheduler.admission.done(self._admitted, cost)
+            scheduler.admission.done(self._admitted, cost)
+        self._timing.queue += answer.timing.queue
+        self._timing.compute += answer.timing.compute
+        if not again:
+            self.rows += inputs.count
+            self.parts.telemetry.record_rows(model.name, model.version, answer.prediction, noise=options.noise)
+        return answer
 
-    def answered(self, rows: int, options: PredictOptions, timing: Timing, *, warned: bool = False) -> None:
+    def answered(self, options: PredictOptions, *, warned: bool = False) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
-        name, version, seconds = self.model.name, self.model.version, self.parts.scheduler.clock() - self._begin
-        self.parts.telemetry.record_answer(name, version, rows, timing, seconds, warned=warned)
+        name, version, timing = self.model.name, self.model.version, self._timing
+        seconds = self.parts.scheduler.clock() - self._begin
+        self.parts.telemetry.record_answer(name, version, self.rows, timing, seconds, warned=warned)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,
             "model": name,
             "version": version,
-            "rows": rows,
+            "rows": self.rows,
             "samples": options.samples,
             "queue_ms": round(1000 * timing.queue, 2),
             "compute_ms": round(1000 * timing.compute, 2),

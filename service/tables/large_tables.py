@@ -17,7 +17,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from murho.model.evaluation.recorded import with_grid
-from murho.service.engine.jobs import Timing
 from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.predict.answers import (
     MAX_WARNINGS,
@@ -140,7 +139,6 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
     in_thread, model, target = call.parts.decoder.in_thread, call.model, call.model.schema.target
     outside: list[UnfamiliarValue] = []
     unrecorded: list[dict[str, str]] = []
-    timing, done = Timing(), 0
 
     def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
         return asyncio.ensure_future(in_thread(step))
@@ -162,20 +160,15 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
             reading = begin(read)
             record = records(asked.request, asked.options, call.parts.settings, inputs.count)
             options = with_grid(asked.options, target) if record else asked.options
-            cost, room = model.cost(inputs.count, options), MAX_WARNINGS + 1 - len(outside)
+            first, room = call.rows, MAX_WARNINGS + 1 - len(outside)
             try:
-                found = await call.compute(inputs, options, cost, first=done, most_outside=room)
+                found = await call.compute(inputs, options, most_outside=room)
             except DeadlineError:
                 raise DeadlineError(
-                    f"There was no answer in time: {done} of {asked.rows} rows were computed. Send fewer rows, ask "
+                    f"There was no answer in time: {first} of {asked.rows} rows were computed. Send fewer rows, ask "
                     "for fewer samples, or allow more time."
                 ) from None
-            call.done(cost)
-            call.parts.telemetry.record_rows(model.name, model.version, found.prediction, noise=options.noise)
-            timing.queue += found.timing.queue
-            timing.compute += found.timing.compute
-            outside += [replace(value, row=value.row + done) for value in found.outside]
-            done += inputs.count
+            outside += [replace(value, row=value.row + first) for value in found.outside]
             names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
             answered = Answered(names, target.name, of_block, found.prediction, [], values=0)
             if record:
@@ -187,5 +180,5 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
     finally:
         leaving.cancel()
         await asyncio.gather(leaving, reading, writing, return_exceptions=True)
-    call.answered(done, asked.options, timing, warned=bool(outside))
+    call.answered(asked.options, warned=bool(outside))
     return replace(answered, warnings=[*warnings_of(outside, answered.asked), *unrecorded])
