@@ -14,6 +14,7 @@ import asyncio
 import re
 import time
 import uuid
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from http import HTTPStatus
@@ -77,6 +78,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
 QUIET_ROUTES = frozenset({"/healthz", "/readyz", "/metrics", "/ping", "/v2/health/live", "/v2/health/ready"})
 
 
+@dataclass(eq=False)
 class RequestLog:
     """Gives every request an id, logs it, counts it and traces it; no exception gets past it.
 
@@ -93,23 +95,15 @@ class RequestLog:
         tracing: Gets a span a prediction.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        front_door: FrontDoor,
-        telemetry: Telemetry,
-        lifecycle: Lifecycle,
-        access_log: AccessLog,
-        tracing: Tracing | None = None,
-    ) -> None:
-        self.app, self.front_door = app, front_door
-        self.telemetry = telemetry
-        self.lifecycle = lifecycle
-        self.access_log = access_log
-        self.tracing = tracing
-        # New ids are a random part for the process, and a number. Random bits for each would cost a system call.
-        self._prefix, self._numbers = uuid.uuid4().hex[:20], count(1)
-        self.log = structlog.get_logger("murho.access")
+    app: ASGIApp
+    front_door: FrontDoor
+    telemetry: Telemetry
+    lifecycle: Lifecycle
+    access_log: AccessLog
+    tracing: Tracing | None = None
+    # New ids are a random part for the process, and a number. Random bits for each would cost a system call.
+    _prefix: str = field(default_factory=lambda: uuid.uuid4().hex[:20])
+    _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -158,7 +152,9 @@ class RequestLog:
         except Exception as error:
             response = problem_response(error, scope)
             if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
-                self.log.exception("request failed", request_id=request_id, path=scope["path"])
+                structlog.get_logger("murho.access").exception(
+                    "request failed", request_id=request_id, path=scope["path"]
+                )
             if status == 0:
                 await response(scope, receive, send_with_id)
         finally:
