@@ -128,7 +128,7 @@ def create_app(
         registry=registry,
         telemetry=telemetry,
         security=Security(settings, None if worker is None else worker.buckets),
-        decoder=Decoder(settings),
+        decoder=Decoder(),
         watcher=watcher,
         spool_room=SpoolRoom(settings.spool_bytes),
         request_room=RequestRoom(settings.request_bytes),

@@ -277,7 +277,10 @@ def _finite(predictions: Sequence[AnyPrediction]) -> list[bool]:
     """Returns whether all numbers of each prediction of a pass are finite; they share arrays, searched once."""
     arrays = [array for prediction in predictions for array in arrays_of(prediction)]
     owners = [array.base if isinstance(array.base, np.ndarray) else array for array in arrays]
-    if all(np.isfinite(owner).all() for owner in {id(owner): owner for owner in owners}.values()):
+    for owner in dict(zip(map(id, owners), owners, strict=True)).values():
+        if not np.isfinite(owner).all():
+            break
+    else:
         return [True] * len(predictions)
     return [all(np.isfinite(array).all() for array in arrays_of(prediction)) for prediction in predictions]
 

@@ -18,7 +18,7 @@ from murho.model.errors import OptionError, Problem
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
-from murho.service.predict.formats import Coding, reader_of
+from murho.service.predict.formats import reader_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.problems import MAX_LISTED, pointer
@@ -87,9 +87,10 @@ class AggregateResponse(BaseModel):
 
 async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
-    coding = Coding(reader, call.headers.get("content-encoding", ""), call.query)
+    terms = Terms(call.query, schema, parts.settings, AggregateRequest)
+    encoding = call.headers.get("content-encoding", "")
     if not isinstance(reader, TableCodec):
-        asked = await parts.decoder.decode(await call.body(), coding, schema, AggregateRequest)
+        asked = await parts.decoder.decode(await call.body(), encoding, reader, terms)
         blocks = AskedInBlocks(asked.inputs.count, iter([asked.inputs]), asked.options, asked.request)
         return await _added_up(call, blocks)
     for name in LISTS:
@@ -97,8 +98,7 @@ async def _answer(call: InFlight) -> Response:
             raise BadInputError([Problem(pointer(name), "A table has no place for it. Send JSON.")])
     with Spool(parts.spool_room) as spool:
         await call.body(spool)
-        async with plain_body(call, spool, coding.encoding) as body:
-            terms = Terms(call.query, schema, parts.settings, AggregateRequest)
+        async with plain_body(call, spool, encoding) as body:
             return await _added_up(call, await parts.decoder.in_thread(partial(reader.read, body.view(), terms)))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field, create_model
 
+from murho.model.errors import Problem
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.answer_columns import names_of_classes
 from murho.model.predictive.prediction import (
@@ -29,7 +30,7 @@ from murho.model.predictive.prediction import (
     Place,
     level_hint,
 )
-from murho.service.errors import TooLargeError
+from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.options import PredictRequest
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class Codec(ABC):
         aliases: Other media types that are read, in lower case.
         unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
         in_blocks: Whether bodies are read, and answers written, a block of rows at a time.
+        lists: Whether a cell of an answer can be a list.
         records: Whether an answer has a place for ids.
     """
 
@@ -153,6 +155,7 @@ class Codec(ABC):
     aliases: ClassVar[frozenset[str]] = frozenset()
     unpacks = False
     in_blocks = False
+    lists = True
     records = True
 
     def reads(self, media_type: str) -> bool:
@@ -172,12 +175,15 @@ class Codec(ABC):
             TooLargeError: The request is above a limit.
         """
 
-    def require_place(self, options: PredictOptions) -> None:  # noqa: B027 - most formats have one
-        """Checks that the format has a place for all that is asked for.
+    def require_place(self, options: PredictOptions) -> None:
+        """Checks that the format has a place for all that is asked for: draws are a list in each row.
 
         Raises:
             BadInputError: It has not.
         """
+        if options.draws and not self.lists:
+            message = f"{self.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
+            raise BadInputError([Problem("/include", message)])
 
     @abstractmethod
     def encode(self, answered: Answered) -> Encoded:

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.predict.answers import Terms, require_place
 from murho.service.predict.json_requests import JSONCodec
-from murho.service.predict.options import PredictRequest
 from murho.service.predict.spool import decompressed, is_plain, weighted
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
 from murho.service.tables.csv_tables import CSVCodec
@@ -32,16 +30,13 @@ from murho.service.tables.npy_arrays import NpyCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from murho.model.tables.schema import Schema
     from murho.service.predict.answers import Asked, Codec
-    from murho.service.settings import Settings
 
 __all__ = [
     "CODECS",
     "LARGE_ANSWER_VALUES",
     "MEDIA_TYPES",
     "PARQUET",
-    "Coding",
     "Decoder",
     "codecs_of",
     "reader_of",
@@ -109,52 +104,32 @@ def _quality(media_type: str, ranges: list[tuple[str, float]]) -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Coding:
-    """What a request says about its body.
-
-    Attributes:
-        reader: The codec of its media type.
-        encoding: Its `Content-Encoding`; empty for none.
-        query: The query parameters.
-    """
-
-    reader: Codec
-    encoding: str
-    query: Mapping[str, str]
-
-
 class Decoder:
-    """Decodes the bodies of requests within the limits of the settings."""
+    """Decodes the bodies of requests, large ones in threads."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="codec")
 
-    async def decode(
-        self, body: bytes, coding: Coding, schema: Schema, kind: type[PredictRequest] = PredictRequest
-    ) -> Asked:
+    async def decode(self, body: bytes, encoding: str, reader: Codec, terms: Terms) -> Asked:
         """Returns the rows and the options of a request.
 
         Args:
             body: The body as it was sent.
-            coding: What the request says about it.
-            schema: The features and the target of the model.
-            kind: The options that there are.
+            encoding: Its `Content-Encoding`; empty for none.
+            reader: The codec of its media type.
+            terms: How it is read.
 
         Raises:
             BadInputError: A row or an option is wrong.
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        reader, terms = coding.reader, Terms(coding.query, schema, self._settings, kind)
-        if is_plain(coding.encoding) and len(body) <= SMALL_BODY_BYTES and not reader.unpacks:
+        if not reader.unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
             asked = reader.decode(body, terms)
         else:
-            asked = await self.in_thread(
-                lambda: reader.decode(decompressed(body, coding.encoding, self._settings.max_body_bytes), terms)
-            )
-        require_place(asked.inputs.count, asked.options, schema, self._settings)
+            most = terms.settings.max_body_bytes
+            asked = await self.in_thread(lambda: reader.decode(decompressed(body, encoding, most), terms))
+        require_place(asked.inputs.count, asked.options, terms.schema, terms.settings)
         return asked
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request, Response
 
 from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
-from murho.service.predict.answers import ClassPredictResponse, PredictResponse
-from murho.service.predict.formats import LARGE_ANSWER_VALUES, MEDIA_TYPES, Coding, codecs_of
+from murho.service.predict.answers import ClassPredictResponse, PredictResponse, Terms
+from murho.service.predict.formats import LARGE_ANSWER_VALUES, MEDIA_TYPES, codecs_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.spool import Spool, accepted_coding, response_of
@@ -110,17 +110,17 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     """
     parts, headers = call.parts, call.headers
     reader, writer = codecs(headers)
-    coding = Coding(reader, headers.get("content-encoding", ""), call.query)
-    if reader.in_blocks and writer.in_blocks and may_be_large(coding, headers):
+    terms, encoding = Terms(call.query, call.model.schema, parts.settings), headers.get("content-encoding", "")
+    if reader.in_blocks and writer.in_blocks and may_be_large(headers):
         with Spool(parts.spool_room) as spool:
             await call.body(spool)
-            response = await answer_in_blocks(call, spool, coding, writer)
+            response = await answer_in_blocks(call, spool, reader, writer, terms)
             if response is not None:
                 return response
             body = await parts.decoder.in_thread(spool.whole) if spool.size > LARGE_BYTES else spool.whole()
     else:
         body = await call.body()
-    asked = await parts.decoder.decode(body, coding, call.model.schema)
+    asked = await parts.decoder.decode(body, encoding, reader, terms)
     del body
     writer.require_place(asked.options)
     answered = await call.predict(asked, recorded=writer.records)

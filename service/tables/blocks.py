@@ -87,8 +87,6 @@ class TableCodec(Codec):
     unpacks = True
     whole: str
     """What a body should be, for messages."""
-    lists = True
-    """Whether a cell of an answer can be a list."""
 
     @abstractmethod
     def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
@@ -146,12 +144,6 @@ class TableCodec(Codec):
             check_size(texts, HELD, settings)
             row += block.count
         return Asked(replace(block, columns=columns, count=row), asked.options, asked.request)
-
-    def require_place(self, options: PredictOptions) -> None:
-        """Refuses draws, which are a list in each row, where the format has no lists; see `Codec.require_place`."""
-        if options.draws and not self.lists:
-            message = f"{self.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
-            raise BadInputError([Problem("/include", message)])
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

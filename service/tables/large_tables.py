@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from murho.model.tables.schema import UnfamiliarValue
     from murho.service.predict.answers import Codec
-    from murho.service.predict.formats import Coding
     from murho.service.predict.in_flight import InFlight
     from murho.service.predict.rows import Inputs
     from murho.service.tables.blocks import AskedInBlocks
@@ -63,21 +62,22 @@ EXPANSION = 64
 Result = TypeVar("Result")
 
 
-def may_be_large(coding: Coding, headers: Mapping[str, str]) -> bool:
-    """Returns whether a body may be large."""
+def may_be_large(headers: Mapping[str, str]) -> bool:
+    """Returns whether the body behind these headers may be large."""
     announced = headers.get("content-length", "")
-    large = LARGE_BYTES if is_plain(coding.encoding) else LARGE_BYTES // EXPANSION
+    large = LARGE_BYTES if is_plain(headers.get("content-encoding", "")) else LARGE_BYTES // EXPANSION
     return not announced.isdecimal() or int(announced) > large
 
 
-async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: Codec) -> Response | None:
+async def answer_in_blocks(call: InFlight, body: Spool, reader: Codec, writer: Codec, terms: Terms) -> Response | None:
     """Answers a request for predictions block by block.
 
     Args:
         call: The request.
         body: Its body, collected.
-        coding: What the request says about it.
+        reader: Its codec.
         writer: The codec of the answer.
+        terms: How it is read.
 
     Returns:
         The answer; None if this body is small, or can only be read as a whole.
@@ -85,20 +85,19 @@ async def answer_in_blocks(call: InFlight, body: Spool, coding: Coding, writer: 
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    parts, schema, reader = call.parts, call.model.schema, coding.reader
-    async with plain_body(call, body, coding.encoding) as body:
+    parts, headers = call.parts, call.headers
+    async with plain_body(call, body, headers.get("content-encoding", "")) as body:
         if not isinstance(reader, BlockCodec) or not isinstance(writer, BlockCodec) or body.size <= LARGE_BYTES:
             return None
-        terms = Terms(coding.query, schema, parts.settings)
         asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
         writer.require_place(asked.options)
-        require_place(asked.rows, asked.options, schema, parts.settings)
+        require_place(asked.rows, asked.options, terms.schema, terms.settings)
         call.admit(asked.rows, asked.options, asked.request.timeout)
         with ExitStack() as stack:
             answer = stack.enter_context(Spool(parts.spool_room))
             answered = await _through(call, replace(asked, options=call.followed(asked.options)), body, writer, answer)
             (head, tail), facts = writer.ends(answered), fact_headers(answered)
-            accepted = accepted_coding(call.headers.get("accept-encoding", ""))
+            accepted = accepted_coding(headers.get("accept-encoding", ""))
             if accepted is None:
                 stack.pop_all()  # the response closes it
                 return SpooledResponse(answer, facts, writer.media_type, head, tail)

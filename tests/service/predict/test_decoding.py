@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from murho.service.errors import MediaTypeError, TooLargeError
-from murho.service.predict.formats import CODECS, SMALL_BODY_BYTES, Coding, Decoder
+from murho.service.predict.answers import Terms
+from murho.service.predict.formats import CODECS, SMALL_BODY_BYTES, Decoder
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
@@ -30,11 +31,11 @@ class Watched(JSONCodec):
 
 def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings: Any) -> str:
     """Returns the name of the thread that has decoded a body."""
-    reader, decoder = Watched(), Decoder(Settings(**settings))
+    reader, decoder = Watched(), Decoder()
     reader.unpacks = unpacks
 
     async def ask() -> None:
-        await decoder.decode(body, Coding(reader, encoding, {}), SCHEMA)
+        await decoder.decode(body, encoding, reader, Terms({}, SCHEMA, Settings(**settings)))
 
     try:
         anyio.run(ask)
