@@ -14,11 +14,10 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import OptionError, Problem
-from murho.service.engine.jobs import Timing
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName
-from murho.service.predict.formats import Coding, reader_of
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
+from murho.service.predict.formats import reader_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, load_json
 from murho.service.predict.options import MAX_SEED, PredictRequest
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Terms
     from murho.service.settings import Settings
 
 __all__ = ["DOOR", "DecideRequest"]
@@ -114,8 +112,8 @@ async def _answer(call: InFlight) -> Response:
     parts, model, headers = call.parts, call.model, call.headers
     if not isinstance(reader_of(headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
-    coding = Coding(_READER, headers.get("content-encoding", ""), call.query)
-    asked = cast("_Asked", await parts.decoder.decode(await call.body(), coding, model.schema))
+    terms, encoding = Terms(call.query, model.schema, parts.settings), headers.get("content-encoding", "")
+    asked = cast("_Asked", await parts.decoder.decode(await call.body(), encoding, _READER, terms))
     decisions, warnings = await _decided(call, asked)
     document = {
         "model": {"name": model.name, "version": model.version},
@@ -159,7 +157,7 @@ class _Asked(Asked):
 class _Reader(JSONCodec):
     """Reads the documents of decisions."""
 
-    def decode(self, body: bytes, terms: "Terms") -> _Asked:
+    def decode(self, body: bytes, terms: Terms) -> _Asked:
         """Returns the contexts, the actions and the options; see `Codec.decode`."""
         if terms.query:
             refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
@@ -284,7 +282,6 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
 
     actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
     call.admit(inputs.count * actions.rows, options, asked.request.timeout)
-    timing = Timing()
     found: list[Decisions] = []
     warnings: dict[str, str] = {}
     step = actions.contexts_at_a_time(options.samples)
@@ -293,18 +290,13 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
         contexts = {name: column[part] for name, column in inputs.columns.items()}
         numbers = part.stop - part.start, actions.rows
         columns = await parts.decoder.in_thread(partial(crossed, contexts, asked.set_by_actions, model.schema, numbers))
-        rows = _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked, start)
-        cost = model.cost(rows.count, options)
-        reply = await call.compute(rows, options, cost, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
+        first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked)
+        reply = await call.compute(rows, options, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
         for item in reply.outside:
-            warnings.setdefault(rows.pointer(item.row, item.feature), f"{item.feature}: {item.message}")
+            warnings.setdefault(rows.pointer(first + item.row, item.feature), f"{item.feature}: {item.message}")
         work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
         found.append(await parts.decoder.in_thread(work))
-        call.done(cost)
-        parts.telemetry.record_rows(model.name, model.version, reply.prediction)
-        timing.queue += reply.timing.queue
-        timing.compute += reply.timing.compute
-    call.answered(inputs.count, options, timing, warned=bool(warnings))
+    call.answered(options, warned=bool(warnings))
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]
 
@@ -315,15 +307,13 @@ class _Rows(Inputs):
 
     Attributes:
         asked: The request.
-        start: How many contexts come before them.
     """
 
     asked: _Asked
-    start: int
 
     def pointer(self, row: int, feature: str) -> str:
         """Returns the pointer to a feature of a row, in its context or in its action."""
         context, action = divmod(row, self.asked.actions.rows)
         if feature in self.asked.set_by_actions:
             return pointer("actions", action, "inputs", feature)
-        return _moved("contexts", "", self.asked.inputs.pointer(self.start + context, feature))
+        return _moved("contexts", "", self.asked.inputs.pointer(context, feature))
