@@ -227,7 +227,7 @@ class InFlight:
         Args:
             inputs: The rows.
             options: The options.
-            cost: Their work, in row-draws; None: it is found out.
+            cost: Their work, in row-draws, if they are all rows; None: they are some, whose work is done then.
             most_outside: The most values unlike the training rows to tell.
             rows_of_pass: See `Job`.
             again: Whether these are rows that were counted before.
@@ -237,7 +237,7 @@ class InFlight:
             MurhoError: See `Scheduler.answer`.
         """
         model, scheduler = self.model, self.parts.scheduler
-        cost = model.cost(inputs.count, options) if cost is None else cost
+        work = model.cost(inputs.count, options) if cost is None else cost
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(
@@ -245,7 +245,7 @@ class InFlight:
             inputs.columns,
             options,
             inputs.count,
-            cost,
+            work,
             self._caller.name,
             self._deadline,
             most_outside,
@@ -258,8 +258,8 @@ class InFlight:
             message = "The value is so far outside the training range that the prediction isn't finite."
             cells = (inputs.pointer(self.rows + row, feature) for row, feature in error.cells)
             raise BadInputError(Problem(cell, message) for cell in cells) from None
-        if self._admitted is not None:
-            scheduler.admission.done(self._admitted, cost)
+        if cost is None and self._admitted is not None:
+            scheduler.admission.done(self._admitted, work)
         self._timing.queue += answer.timing.queue
         self._timing.compute += answer.timing.compute
         if not again:
