@@ -5,6 +5,7 @@ Both ask a running service, or open its store beside it. Imports wait until a co
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,8 @@ __all__ = ["outcomes", "quality"]
 MOST_SAID = 10
 UrlOption = Annotated[str | None, typer.Option(help="Address of the service.", metavar="URL")]
 StoreOption = Annotated[
-    str | None, typer.Option(help="Its store: a file, or postgresql+psycopg://…", envvar="MURHO_STORE")
+    str | None,
+    typer.Option(help="Its store: a file, or postgresql+psycopg://…  [default: MURHO_STORE, where that is set]"),
 ]
 
 
@@ -47,7 +49,7 @@ def outcomes(
     name = require_name(name)
     if data is None and output is None and not forget:
         raise OptionError("Nothing to do: give a table of outcomes, --output FILE or --forget ID")
-    _one_of(url, store)
+    store = _store_or_url(url, store)
     if url is not None and (output is not None or forget):
         raise OptionError("--output and --forget take the store itself: --store")
     done: dict[str, Any] = {}
@@ -88,7 +90,7 @@ def quality(
 ) -> None:
     """Show how good recorded predictions were, by their outcomes."""
     name = require_name(name)
-    _one_of(url, store)
+    store = _store_or_url(url, store)
     asked = {"window": window, "by": by, "coverage": coverage, "version": version}
     asked = {key: value for key, value in asked.items() if value is not None}
     if url is not None:
@@ -113,9 +115,12 @@ def quality(
         print_lines(list(_lines(found)))
 
 
-def _one_of(url: str | None, store: str | None) -> None:
+def _store_or_url(url: str | None, store: str | None) -> str | None:
+    """The store, if there is no URL."""
+    store = store or (os.environ.get("MURHO_STORE") if url is None else None)
     if (url is None) == (store is None):
         raise OptionError("Give one of --url, the address of the service, and --store, the store itself")
+    return store
 
 
 def _opened(store: str) -> Store:
