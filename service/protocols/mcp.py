@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ MOST_MODELS = 20
 """With more models, a schema does not list the features of each."""
 MOST_EXAMPLES = 25
 DIGITS = 5
+OF_ROW = re.compile(r"/inputs/([0-9]+)(/|$)")
 HEADERS = {"content-type": "application/json"}
 ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
 """The request to `/mcp` whose tool is being called."""
@@ -97,8 +99,8 @@ def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _asks_rows(arguments: dict[str, Any]) -> dict[str, Any]:
     rows = arguments.get("rows")
-    if isinstance(rows, list) and len(rows) > MOST_ROWS:
-        raise ValueError(f"rows: at most {MOST_ROWS} at a time; aggregate takes more")
+    if not isinstance(rows, list) or len(rows) > MOST_ROWS:
+        raise ValueError(f"rows: a list of at most {MOST_ROWS}; aggregate takes more")
     body = _levels(arguments)
     if arguments["classes"]:
         body["coverage"] = arguments.get("interval", 0.9)
@@ -130,11 +132,12 @@ def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    because: dict[int, list[str]] = {}
+    head, because, general = _head(document, arguments), dict[int, list[str]](), []
     for warning in document["warnings"]:
-        _, _, row, *feature = warning["pointer"].split("/")
-        place = "/".join(feature)
-        because.setdefault(int(row) if row.isdigit() else int(place), []).append(warning["message"])
+        if found := OF_ROW.match(warning["pointer"]):
+            because.setdefault(int(found[1]), []).append(warning["message"])
+        else:
+            general.append(warning["message"])
     rows = []
     for row in range(len(document["mean"] if "mean" in document else document["prediction"])):
         if "mean" in document:
@@ -153,7 +156,7 @@ def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str
         reasons = [*([doubt] if unsure else []), *because.get(row, [])]
         rows.append(told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})})
     unit = (arguments["about"]["target"] or {}).get("unit")
-    return _head(document, arguments) | {"unit": unit, "rows": rows}
+    return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})
 
 
 def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +174,8 @@ def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[s
 
 
 def _head(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    if not document["samples"]:
+        raise ValueError("this service answers without draws (its setting samples is 0), so without error bars")
     model = document["model"]
     share = arguments.get("interval", 0.9)
     return {"model": f"{model['name']} {model['version']}", "target": document["target"], "interval_probability": share}
