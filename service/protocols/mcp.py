@@ -47,6 +47,8 @@ MOST_MODELS = 20
 """With more models, a schema does not list the features of each."""
 MOST_EXAMPLES = 25
 DIGITS = 5
+LONG = frozenset({"history", "pit", "reliability"})
+"""Keys of a quality that are for charts."""
 OF_ROW = re.compile(r"/inputs/([0-9]+)(/|$)")
 HEADERS = {"content-type": "application/json"}
 ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
@@ -63,6 +65,7 @@ class Tool:
         answer: Makes the answer of the document and the arguments; these have `about` too, what is told of the model.
         body: Makes the body of the request of the arguments; None: it is a GET.
         properties: JSON Schemas of its arguments beside `model` and `rows`.
+        query: Names of the arguments that are query parameters.
         rows: Whether it takes rows.
         model: Whether it takes a model.
     """
@@ -72,6 +75,7 @@ class Tool:
     answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
     body: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     properties: Mapping[str, Any] | None = None
+    query: tuple[str, ...] = ()
     rows: bool = False
     model: bool = True
 
@@ -173,6 +177,13 @@ def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[s
     return _head(document, arguments) | told
 
 
+def _tells_quality(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    versions = [
+        {name: value for name, value in each.items() if name not in LONG} for each in document.pop("versions", [])
+    ]
+    return document | {"versions": versions}
+
+
 def _head(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     if not document["samples"]:
         raise ValueError("this service answers without draws (its setting samples is 0), so without error bars")
@@ -214,6 +225,17 @@ TOOLS: Mapping[str, Tool] = {
             "weights": {"type": "array", "items": {"type": "number"}, "description": "One a row, such as a quantity."},
         },
         rows=True,
+    ),
+    "quality": Tool(
+        "How good the model's recorded predictions were, by what came true: coverage, errors, and since when it is "
+        "wrong, if it is.",
+        "/models/{model}/quality",
+        _tells_quality,
+        properties={
+            "window": {"type": "string", "description": "Hours, days or weeks until now: 24h, 30d (default), 4w."},
+            "by": {"type": "string", "description": "A feature whose groups are told apart."},
+        },
+        query=("window", "by"),
     ),
 }
 
@@ -261,15 +283,16 @@ class _RefusedError(Exception):
     """What the service refused, as the agent is told."""
 
 
-async def _asked(client: httpx2.AsyncClient, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+async def _asked(
+    client: httpx2.AsyncClient, path: str, body: dict[str, Any] | None = None, query: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The document that the service answers.
 
     Raises:
         _RefusedError: It answers with a problem.
     """
-    response = await client.request(
-        "GET" if body is None else "POST", path, content=None if body is None else json.dumps(body), headers=HEADERS
-    )
+    method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
+    response = await client.request(method, path, content=content, params=query, headers=HEADERS)
     document: dict[str, Any] = response.json()
     if response.is_success:
         return document
@@ -295,7 +318,8 @@ async def _called(client: httpx2.AsyncClient, name: str, arguments: dict[str, An
     if tool.model and not NAME_PATTERN.fullmatch(str(given.get("model"))):
         raise ValueError(f"model: the name of a model, as list_models tells, not {given.get('model')!r}")
     if tool.body is None:
-        return tool.answer(await _asked(client, tool.path.format_map(given)), given)
+        query = {name: str(given[name]) for name in tool.query if name in given}
+        return tool.answer(await _asked(client, tool.path.format_map(given), query=query or None), given)
     about = await _asked(client, f"/models/{given['model']}")
     given |= {"about": about, "classes": about["target"].get("classes")}
     return tool.answer(await _asked(client, tool.path.format_map(given), tool.body(given)), given)
