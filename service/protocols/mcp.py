@@ -389,7 +389,9 @@ async def in_process(app: ASGIApp, scope: Scope) -> AsyncIterator[httpx2.AsyncCl
     import httpx2
 
     async def asked(inner: Scope, receive: Receive, send: Send) -> None:
-        await app({**inner, "state": {**scope["state"], "arrived": True}, "app": scope.get("app")}, receive, send)
+        headers = {name.decode(): value.decode() for name, value in inner["headers"]}
+        state = {**scope["state"], "headers": headers, "arrived": True}
+        await app({**inner, "state": state, "app": scope.get("app")}, receive, send)
 
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(asked), base_url="http://localhost", timeout=None
