@@ -47,6 +47,7 @@ MOST_MODELS = 20
 """With more models, a schema does not list the features of each."""
 MOST_EXAMPLES = 25
 DIGITS = 5
+OF_ACTIONS = ("mean", "std", "epistemic_std", "probability_best")
 LONG = frozenset({"history", "pit", "reliability"})
 """Keys of a quality that are for charts."""
 OF_ROW = re.compile(r"/inputs/([0-9]+)(/|$)")
@@ -113,6 +114,10 @@ def _asks_rows(arguments: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+def _asks_decision(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: arguments[name] for name in ("contexts", "actions", "policy", "goal") if name in arguments}
+
+
 def _asks_totals(arguments: dict[str, Any]) -> dict[str, Any]:
     names = ("by", "statistic", "threshold", "weights")
     return _levels(arguments) | {name: arguments[name] for name in names if name in arguments}
@@ -161,6 +166,21 @@ def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str
         rows.append(told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})})
     unit = (arguments["about"]["target"] or {}).get("unit")
     return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})
+
+
+def _tells_decisions(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    decisions = []
+    for context, action in enumerate(document["action"]):
+        of_actions = [
+            {"id": name, **{key: document[key][context][place] for key in OF_ACTIONS}}
+            for place, name in enumerate(document["actions"])
+        ]
+        told = {"action": action, "propensity": document["propensity"][context], "actions": of_actions}
+        decisions.append(told)
+    messages = [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
+    head = {name: document[name] for name in ("target", "policy", "goal")}
+    name = f"{document['model']['name']} {document['model']['version']}"
+    return {"model": name, **head, "decisions": decisions, "warnings": messages}
 
 
 def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +245,41 @@ TOOLS: Mapping[str, Tool] = {
             "weights": {"type": "array", "items": {"type": "number"}, "description": "One a row, such as a quantity."},
         },
         rows=True,
+    ),
+    "decide": Tool(
+        "Choose one of several actions for each context, by what the model expects of them and how sure it is of that.",
+        "/models/{model}/decide",
+        _tells_decisions,
+        _asks_decision,
+        {
+            "contexts": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"type": "object"},
+                "description": "Rows, with all features that no action sets.",
+            },
+            "actions": {
+                "type": "array",
+                "minItems": 1,
+                "description": "Of a classifier they may be left out: its classes are the actions then.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string"},
+                        "inputs": {"type": "object", "description": "The features that it sets, the same for all."},
+                        "cost": {"type": "number", "description": "In the target's unit."},
+                        "utility": {"type": "object", "description": "Of a classifier: a number for each class."},
+                    },
+                    "required": ["id"],
+                },
+            },
+            "policy": {
+                "type": "string",
+                "enum": ["thompson", "greedy", "ucb"],
+                "description": "thompson (default) tries what is little known, greedy takes the best mean.",
+            },
+            "goal": {"type": "string", "enum": ["max", "min"], "description": "Of the target; max by default."},
+        },
     ),
     "quality": Tool(
         "How good the model's recorded predictions were, by what came true: coverage, errors, and since when it is "

@@ -27,7 +27,7 @@ KEY = "k" * 40
 
 async def _ask_everything(client: Client) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate", "quality"]
+    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate", "decide", "quality"]
     features = tools["predict"].input_schema["properties"]["rows"]["items"]["properties"]
     assert features["sqm"]["type"] == "number"
     assert features["sqm"]["description"] == "18.1 to 216.6 in training."
@@ -53,6 +53,12 @@ async def _ask_everything(client: Client) -> None:
     totals = await told("aggregate", model="rents", rows=[ROW, odd, ROW], by=["city"], statistic="mean")
     assert [(group["group"], group["rows"]) for group in totals["groups"]] == [(["Bern"], 2), (["Elsewhere"], 1)]
 
+    places = [{"id": name, "inputs": {"city": name}, "cost": 5.0} for name in ("Bern", "Zug")]
+    context = {name: cell for name, cell in ROW.items() if name != "city"}
+    chosen = await told("decide", model="rents", contexts=[context], actions=places, policy="greedy", goal="min")
+    (decision,) = chosen["decisions"]
+    assert decision["action"] == min(decision["actions"], key=lambda each: each["mean"])["id"]
+    assert sum(each["probability_best"] for each in decision["actions"]) == pytest.approx(1.0, abs=1e-4)
     quality = await told("quality", model="rents", window="24h")
     assert quality["versions"] == []
 
