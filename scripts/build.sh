@@ -11,8 +11,10 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+source=.
 for turn in 1 2; do
-  git -c advice.detachedHead=false clone --quiet . "$work/tree$turn"
+  git clone --quiet "$source" "$work/tree$turn"
+  source=$work/tree1 # the same commit, whatever happens here meanwhile
   for project in murho:. murho-client:client; do
     "$python" -m build --no-isolation --outdir "$work/$turn/${project%%:*}" "$work/tree$turn/${project##*:}" >"$work/log" 2>&1 ||
       { cat "$work/log" >&2; exit 1; }

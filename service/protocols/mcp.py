@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -46,6 +47,10 @@ MOST_MODELS = 20
 """With more models, a schema does not list the features of each."""
 MOST_EXAMPLES = 25
 DIGITS = 5
+OF_ACTIONS = ("mean", "std", "epistemic_std", "probability_best")
+LONG = frozenset({"history", "pit", "reliability"})
+"""Keys of a quality that are for charts."""
+OF_ROW = re.compile(r"/inputs/([0-9]+)(/|$)")
 HEADERS = {"content-type": "application/json"}
 ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
 """The request to `/mcp` whose tool is being called."""
@@ -61,6 +66,7 @@ class Tool:
         answer: Makes the answer of the document and the arguments; these have `about` too, what is told of the model.
         body: Makes the body of the request of the arguments; None: it is a GET.
         properties: JSON Schemas of its arguments beside `model` and `rows`.
+        query: Names of the arguments that are query parameters.
         rows: Whether it takes rows.
         model: Whether it takes a model.
     """
@@ -70,6 +76,7 @@ class Tool:
     answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
     body: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     properties: Mapping[str, Any] | None = None
+    query: tuple[str, ...] = ()
     rows: bool = False
     model: bool = True
 
@@ -97,14 +104,18 @@ def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _asks_rows(arguments: dict[str, Any]) -> dict[str, Any]:
     rows = arguments.get("rows")
-    if isinstance(rows, list) and len(rows) > MOST_ROWS:
-        raise ValueError(f"rows: at most {MOST_ROWS} at a time; aggregate takes more")
+    if not isinstance(rows, list) or len(rows) > MOST_ROWS:
+        raise ValueError(f"rows: a list of at most {MOST_ROWS}; aggregate takes more")
     body = _levels(arguments)
     if arguments["classes"]:
         body["coverage"] = arguments.get("interval", 0.9)
     if "threshold" in arguments:
         body["thresholds"] = [arguments["threshold"]]
     return body
+
+
+def _asks_decision(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: arguments[name] for name in ("contexts", "actions", "policy", "goal") if name in arguments}
 
 
 def _asks_totals(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -130,11 +141,12 @@ def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    because: dict[int, list[str]] = {}
+    head, because, general = _head(document, arguments), dict[int, list[str]](), []
     for warning in document["warnings"]:
-        _, _, row, *feature = warning["pointer"].split("/")
-        place = "/".join(feature)
-        because.setdefault(int(row) if row.isdigit() else int(place), []).append(warning["message"])
+        if found := OF_ROW.match(warning["pointer"]):
+            because.setdefault(int(found[1]), []).append(warning["message"])
+        else:
+            general.append(warning["message"])
     rows = []
     for row in range(len(document["mean"] if "mean" in document else document["prediction"])):
         if "mean" in document:
@@ -153,7 +165,22 @@ def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str
         reasons = [*([doubt] if unsure else []), *because.get(row, [])]
         rows.append(told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})})
     unit = (arguments["about"]["target"] or {}).get("unit")
-    return _head(document, arguments) | {"unit": unit, "rows": rows}
+    return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})
+
+
+def _tells_decisions(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    decisions = []
+    for context, action in enumerate(document["action"]):
+        of_actions = [
+            {"id": name, **{key: document[key][context][place] for key in OF_ACTIONS}}
+            for place, name in enumerate(document["actions"])
+        ]
+        told = {"action": action, "propensity": document["propensity"][context], "actions": of_actions}
+        decisions.append(told)
+    messages = [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
+    head = {name: document[name] for name in ("target", "policy", "goal")}
+    name = f"{document['model']['name']} {document['model']['version']}"
+    return {"model": name, **head, "decisions": decisions, "warnings": messages}
 
 
 def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +197,16 @@ def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[s
     return _head(document, arguments) | told
 
 
+def _tells_quality(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    versions = [
+        {name: value for name, value in each.items() if name not in LONG} for each in document.pop("versions", [])
+    ]
+    return document | {"versions": versions}
+
+
 def _head(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    if not document["samples"]:
+        raise ValueError("this service answers without draws (its setting samples is 0), so without error bars")
     model = document["model"]
     share = arguments.get("interval", 0.9)
     return {"model": f"{model['name']} {model['version']}", "target": document["target"], "interval_probability": share}
@@ -209,6 +245,52 @@ TOOLS: Mapping[str, Tool] = {
             "weights": {"type": "array", "items": {"type": "number"}, "description": "One a row, such as a quantity."},
         },
         rows=True,
+    ),
+    "decide": Tool(
+        "Choose one of several actions for each context, by what the model expects of them and how sure it is of that.",
+        "/models/{model}/decide",
+        _tells_decisions,
+        _asks_decision,
+        {
+            "contexts": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"type": "object"},
+                "description": "Rows, with all features that no action sets.",
+            },
+            "actions": {
+                "type": "array",
+                "minItems": 1,
+                "description": "Of a classifier they may be left out: its classes are the actions then.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string"},
+                        "inputs": {"type": "object", "description": "The features that it sets, the same for all."},
+                        "cost": {"type": "number", "description": "In the target's unit."},
+                        "utility": {"type": "object", "description": "Of a classifier: a number for each class."},
+                    },
+                    "required": ["id"],
+                },
+            },
+            "policy": {
+                "type": "string",
+                "enum": ["thompson", "greedy", "ucb"],
+                "description": "thompson (default) tries what is little known, greedy takes the best mean.",
+            },
+            "goal": {"type": "string", "enum": ["max", "min"], "description": "Of the target; max by default."},
+        },
+    ),
+    "quality": Tool(
+        "How good the model's recorded predictions were, by what came true: coverage, errors, and since when it is "
+        "wrong, if it is.",
+        "/models/{model}/quality",
+        _tells_quality,
+        properties={
+            "window": {"type": "string", "description": "Hours, days or weeks until now: 24h, 30d (default), 4w."},
+            "by": {"type": "string", "description": "A feature whose groups are told apart."},
+        },
+        query=("window", "by"),
     ),
 }
 
@@ -256,15 +338,16 @@ class _RefusedError(Exception):
     """What the service refused, as the agent is told."""
 
 
-async def _asked(client: httpx2.AsyncClient, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+async def _asked(
+    client: httpx2.AsyncClient, path: str, body: dict[str, Any] | None = None, query: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The document that the service answers.
 
     Raises:
         _RefusedError: It answers with a problem.
     """
-    response = await client.request(
-        "GET" if body is None else "POST", path, content=None if body is None else json.dumps(body), headers=HEADERS
-    )
+    method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
+    response = await client.request(method, path, content=content, params=query, headers=HEADERS)
     document: dict[str, Any] = response.json()
     if response.is_success:
         return document
@@ -290,7 +373,8 @@ async def _called(client: httpx2.AsyncClient, name: str, arguments: dict[str, An
     if tool.model and not NAME_PATTERN.fullmatch(str(given.get("model"))):
         raise ValueError(f"model: the name of a model, as list_models tells, not {given.get('model')!r}")
     if tool.body is None:
-        return tool.answer(await _asked(client, tool.path.format_map(given)), given)
+        query = {name: str(given[name]) for name in tool.query if name in given}
+        return tool.answer(await _asked(client, tool.path.format_map(given), query=query or None), given)
     about = await _asked(client, f"/models/{given['model']}")
     given |= {"about": about, "classes": about["target"].get("classes")}
     return tool.answer(await _asked(client, tool.path.format_map(given), tool.body(given)), given)
@@ -360,7 +444,9 @@ async def in_process(app: ASGIApp, scope: Scope) -> AsyncIterator[httpx2.AsyncCl
     import httpx2
 
     async def asked(inner: Scope, receive: Receive, send: Send) -> None:
-        await app({**inner, "state": {**scope["state"], "arrived": True}, "app": scope.get("app")}, receive, send)
+        headers = {name.decode(): value.decode() for name, value in inner["headers"]}
+        state = {**scope["state"], "headers": headers, "arrived": True}
+        await app({**inner, "state": state, "app": scope.get("app")}, receive, send)
 
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(asked), base_url="http://localhost", timeout=None

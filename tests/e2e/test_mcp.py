@@ -27,7 +27,7 @@ KEY = "k" * 40
 
 async def _ask_everything(client: Client) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate"]
+    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate", "decide", "quality"]
     features = tools["predict"].input_schema["properties"]["rows"]["items"]["properties"]
     assert features["sqm"]["type"] == "number"
     assert features["sqm"]["description"] == "18.1 to 216.6 in training."
@@ -53,6 +53,15 @@ async def _ask_everything(client: Client) -> None:
     totals = await told("aggregate", model="rents", rows=[ROW, odd, ROW], by=["city"], statistic="mean")
     assert [(group["group"], group["rows"]) for group in totals["groups"]] == [(["Bern"], 2), (["Elsewhere"], 1)]
 
+    places = [{"id": name, "inputs": {"city": name}, "cost": 5.0} for name in ("Bern", "Zug")]
+    context = {name: cell for name, cell in ROW.items() if name != "city"}
+    chosen = await told("decide", model="rents", contexts=[context], actions=places, policy="greedy", goal="min")
+    (decision,) = chosen["decisions"]
+    assert decision["action"] == min(decision["actions"], key=lambda each: each["mean"])["id"]
+    assert sum(each["probability_best"] for each in decision["actions"]) == pytest.approx(1.0, abs=1e-4)
+    quality = await told("quality", model="rents", window="24h")
+    assert quality["versions"] == []
+
     async def refused(tool: str, **arguments: Any) -> str:
         result = await client.call_tool(tool, arguments)
         assert result.is_error
@@ -63,11 +72,13 @@ async def _ask_everything(client: Client) -> None:
     assert "as list_models tells" in await refused("predict", model="../readyz", rows=[ROW])
     assert "at most 200" in await refused("predict", model="rents", rows=[ROW] * 201)
     assert "no argument" in await refused("predict", model="rents", rows=[ROW], samples=7)
+    assert "/window" in await refused("quality", model="rents", window="soon")
     assert "There is no tool" in await refused("drop_table")
 
 
-def test_over_stdin_and_stdout() -> None:
+def test_over_stdin_and_stdout(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment["MURHO_STORE"] = str(tmp_path / "murho.db")
     command = ["-m", "murho", "mcp", "--checkpoints", str(CHECKPOINTS), "--device", "cpu"]
     started = StdioServerParameters(command=sys.executable, args=command, env=environment)
 
@@ -81,7 +92,7 @@ def test_over_stdin_and_stdout() -> None:
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_over_http_behind_the_same_keys(tmp_path: Path, mode: Any) -> None:
     keys = Caller("agent", digest=digest_of(KEY.encode())).line()
-    with serve(CHECKPOINTS, tmp_path / "log", api_keys=keys) as service:
+    with serve(CHECKPOINTS, tmp_path / "log", api_keys=keys, store=str(tmp_path / "murho.db")) as service:
         service.wait_for_line("(Ready: )")
 
         async def connected(key: str, act: Callable[[Client], Awaitable[None]]) -> None:

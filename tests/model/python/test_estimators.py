@@ -522,7 +522,7 @@ def test_weights_and_groups_are_routed_through_a_pipeline_of_frames() -> None:
     with config_context(enable_metadata_routing=True, transform_output="pandas"):
         scaler = StandardScaler().set_fit_request(sample_weight=False)
         model = number(epochs=3).set_fit_request(sample_weight=True, groups=True)
-        pipeline = make_pipeline(scaler, model.set_score_request(sample_weight=False))
+        pipeline = make_pipeline(scaler, model.set_score_request(sample_weight=True))
         scores = cross_validate(
             pipeline,
             pd.DataFrame(X, columns=["a", "b", "c"]),
