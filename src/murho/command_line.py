@@ -16,6 +16,11 @@ from murho.model.runtime import let_threads_sleep
 __all__ = ["app", "main"]
 
 COMMANDS = {
+    "inspect": (
+        "murho.cli.inspect",
+        "Say how a file is read, column by column, and what is odd in it.",
+        "Make a model",
+    ),
     "train": (
         "murho.cli.train",
         "Fit a Bayesian network to a table and save it as a checkpoint.",
