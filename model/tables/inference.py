@@ -431,10 +431,11 @@ def _text_kind(
     if declared is not None:
         return declared, reading, ""  # the first cell that does not fit will be named, as the reading expects it
     if share:
+        second_header = "; --skip-lines 1 if the file has two header lines" if values.first_row(misfit) == 1 else ""
         raise TableError(
             f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
             f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
-            'missing, or declare kind = "categorical" if it is meant',
+            f'missing, or declare kind = "categorical" if it is meant{second_header}',
             row=values.first_row(misfit),
         )
     return FeatureKind.CATEGORICAL, None, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib import import_module, metadata
 from typing import Any
@@ -157,6 +158,9 @@ def options(
 def main() -> None:
     """Runs the command line; prints a `MurhoError` as one line, without a traceback."""
     let_threads_sleep()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may not know ±
     try:
         app()
     except MurhoError as error:
