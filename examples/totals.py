@@ -59,7 +59,7 @@ def main():
             together = pd.concat([region for region, _ in regions], ignore_index=True)
             number = np.repeat(np.arange(len(regions)), rows)
             totals = model.aggregate(together.assign(region=number), by="region")
-            variances = np.bincount(number, np.asarray(model.predict(together).std()) ** 2)
+            variances = np.bincount(number, np.asarray(model.predict(together).std) ** 2)
             truth = np.array([expected.sum() for _, expected in regions]) + NOISE * np.sqrt(rows) * rng.normal(size=20)
             for total, std, variance, true in zip(totals.mean, totals.std, variances, truth, strict=True):
                 lines.append(

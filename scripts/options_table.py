@@ -9,6 +9,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING
 
+from murho.cli.grammar import uniform
 from murho.cli.train import train
 from murho.model.training.options import TrainOptions, flag, option_texts
 
@@ -36,7 +37,7 @@ def markdown_table(options: type[TrainOptions] = TrainOptions) -> str:
 
 
 def _command_rows() -> Iterator[tuple[str, ...]]:
-    for parameter in inspect.signature(train).parameters.values():
+    for parameter in inspect.signature(uniform(train)).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in TrainOptions.model_fields:
             (option,) = parameter.annotation.__metadata__
             name = flag(parameter.name)

@@ -39,7 +39,7 @@ CLASSIFICATION = {
     **dict.fromkeys(("probabilities", "epistemic_std", "mc_error.probabilities"), 2),
     **dict.fromkeys(("percentiles", "draws"), 3),
 }
-MAX_ROWS = 10
+MAX_ROWS, MOST_DRAWN = 10, 100
 MAX_CLASSES = 10
 """With more classes a table for people has the probability of the likeliest one alone."""
 
@@ -338,6 +338,24 @@ class Prediction:
             ImportError: pyarrow isn't installed.
         """
         return _package("pyarrow").table(self.columns())
+
+    def plot(self) -> Any:
+        """The first hundred rows as a chart of altair: means with their outermost percentiles, or probabilities.
+
+        Raises:
+            ImportError: altair isn't installed.
+        """
+        altair, shown = _package("altair"), self[:MOST_DRAWN].columns()
+        kept = {name: np.asarray(column).tolist() for name, column in shown.items() if name != "prediction_set"}
+        rows = enumerate(zip(*kept.values(), strict=True))
+        records = [{"row": number} | dict(zip(kept, cells, strict=True)) for number, cells in rows]
+        chart = altair.Chart(altair.Data(values=records), title=self.target).encode(x="row:O")
+        if self.classes is not None:
+            bars = chart.transform_fold([f"p_{name}" for name in self.classes], as_=["class", "probability"]).mark_bar()
+            return bars.encode(y="probability:Q", color="class:N")
+        points = chart.mark_point(filled=True).encode(y="mean:Q")
+        ends = [f"p{number(level)}" for level in sorted(self.levels)] if self.samples else []
+        return chart.mark_rule().encode(y=f"{ends[0]}:Q", y2=f"{ends[-1]}:Q") + points if ends else points
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -49,13 +49,17 @@ def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
         return "not known: there is too little to compare with"
     suffix = " nats" if key == "log_loss" else f" {unit}" if unit else ""
     gain, doubt = 1.0 - scores[key] / constant, 2.0 * error / constant
-    against = f"{title} {scores[key]:.3g} against {constant:.3g}{suffix} of one answer for all rows"
+    against = f"{title} {_short(scores[key])} against {_short(constant)}{suffix} of one answer for all rows"
     explained = "" if scores.get("r2") is None else f"; R² {scores['r2']:.3f}"
     if gain <= doubt:
         what = "does not predict" if gain <= 0.0 else "not surely better than one answer for all rows"
         return f"{what}: {against}{explained}"
     what = "predicts well" if gain >= GOOD else "predicts in part" if gain >= SOME else "predicts little"
     return f"{what}: {against}, {per_cent(gain)} less{explained}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:

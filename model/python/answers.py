@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 import numpy as np
@@ -77,8 +79,12 @@ def as_value_errors(renamed: Mapping[str, str] | None = None) -> Iterator[None]:
 VALUES_AT_ONCE = 64
 """Values that a pass asks of all its rows, although each row needs only some of them. A pass takes about as long as
 that many values of a few rows."""
-SHOWN = 5
-"""Rows in a ``repr``."""
+SHOWN, MOST_SHOWN, MOST_DRAWN = 5, 10, 100
+"""Rows in a ``repr``, in a notebook's table, and in a chart."""
+
+
+def _shown_cell(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float | np.floating) else str(cell)
 
 
 class Distribution(Generic[Answer]):
@@ -114,6 +120,34 @@ class Distribution(Generic[Answer]):
         target, shown = self._posterior.schema.target, ", ".join(self[:SHOWN]._shown())
         unit = f" {target.unit}" if target.unit else ""
         return f"<{target.name} of {len(self)} rows: {shown}{', …' if len(self) > SHOWN else ''}{unit}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows as a table, for notebooks."""
+        shown = self[:MOST_SHOWN].columns()
+        head = "".join(f"<th>{escape(name)}</th>" for name in shown)
+        rows = zip(*shown.values(), strict=True)
+        cells = ("".join(f"<td>{escape(_shown_cell(cell))}</td>" for cell in row) for row in rows)
+        more = f"<p>{MOST_SHOWN} of {len(self)} rows</p>" if len(self) > MOST_SHOWN else ""
+        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>{more}"
+
+    def columns(self) -> dict[str, Any]:
+        """The answers as columns ``[B]`` by name, as ``murho predict`` writes them."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """The answers as a data frame of pandas, which must be installed."""
+        return import_module("pandas").DataFrame(self.columns())
+
+    def plot(self) -> Any:
+        """The first hundred rows as a chart of altair, which must be installed: notebooks show it."""
+        altair = import_module("altair")
+        shown = self[:MOST_DRAWN].columns()
+        rows = enumerate(zip(*(np.asarray(column).tolist() for column in shown.values()), strict=True))
+        records = [{"row": number} | dict(zip(shown, cells, strict=True)) for number, cells in rows]
+        return self._drawing(altair.Chart(altair.Data(values=records)).encode(x="row:O"))
+
+    def _drawing(self, chart: Any) -> Any:
+        raise NotImplementedError
 
     def _shown(self) -> list[str]:
         """The rows in few words."""
@@ -204,27 +238,48 @@ class NumberDistribution(Distribution[Prediction]):
         spreads = [""] * len(self) if answer.std is None else [f" ± {std:.3g}" for std in answer.std]
         return [f"{mean:.4g}{spread}" for mean, spread in zip(answer.mean, spreads, strict=True)]
 
+    @property
     def mean(self) -> NDArray[np.float64]:
         """``[B]``."""
         return self._plain.mean
+
+    def columns(self) -> dict[str, Any]:
+        """``mean``, and with draws ``std``, its two parts, ``p5``, ``p50`` and ``p95``, ``[B]``."""
+        if self._options.samples == 0:
+            return {"mean": self.mean}
+        names = ("mean", "std", "epistemic_std", "aleatoric_std")
+        levels = self.ppf([[0.05], [0.5], [0.95]])
+        return {name: getattr(self, name) for name in names} | dict(zip(("p5", "p50", "p95"), levels, strict=True))
+
+    def _drawing(self, chart: Any) -> Any:
+        """Means with the 90 % band."""
+        target = self._posterior.schema.target
+        title = f"{target.name} ({target.unit})" if target.unit else target.name
+        band = chart.mark_rule().encode(y="p5:Q", y2="p95:Q")
+        return (
+            (band + chart.mark_point(filled=True).encode(y="mean:Q")).resolve_scale(y="shared").properties(title=title)
+        )
 
     def median(self) -> NDArray[np.float64]:
         """``[B]``."""
         return self.ppf(0.5)
 
+    @property
     def std(self) -> NDArray[np.float64]:
-        """Standard deviation ``[B]``: the root of ``epistemic()**2 + aleatoric()**2``."""
+        """Standard deviation ``[B]``: the root of ``epistemic_std**2 + aleatoric_std**2``."""
         return self._drawn("std")
 
     def var(self) -> NDArray[np.float64]:
         """Variance ``[B]``."""
-        return self.std() ** 2
+        return self.std**2
 
-    def epistemic(self) -> NDArray[np.float64]:
+    @property
+    def epistemic_std(self) -> NDArray[np.float64]:
         """Standard deviation of the doubt about the function, which more training rows reduce, ``[B]``."""
         return self._drawn("epistemic_std")
 
-    def aleatoric(self) -> NDArray[np.float64]:
+    @property
+    def aleatoric_std(self) -> NDArray[np.float64]:
         """Standard deviation of the observation noise, which no training row reduces, ``[B]``."""
         return self._drawn("aleatoric_std")
 
@@ -242,11 +297,11 @@ class NumberDistribution(Distribution[Prediction]):
         """
         return self._at_values(100.0 * probability_levels(self._for_every_row(q, "q"), "q"), "percentiles")
 
-    def interval(self, confidence: ArrayLike = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, coverage: ArrayLike = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper end of the central interval that holds the target with a probability.
 
         Args:
-            confidence: The probability, strictly between 0 and 1, broadcastable to ``[..., B]``.
+            coverage: The probability, strictly between 0 and 1, broadcastable to ``[..., B]``.
 
         Returns:
             Both ends, ``[..., B]`` each.
@@ -254,7 +309,7 @@ class NumberDistribution(Distribution[Prediction]):
         Raises:
             ParameterError: As for `ppf`.
         """
-        share = probability_levels(self._for_every_row(confidence, "confidence"), "confidence")
+        share = probability_levels(self._for_every_row(coverage, "coverage"), "coverage")
         lower, upper = self.ppf(np.stack((0.5 * (1.0 - share), 0.5 * (1.0 + share))))
         return lower, upper
 
@@ -392,7 +447,27 @@ class ClassDistribution(Distribution[ClassPrediction]):
         self._places = np.arange(len(own)) if places is None else places
 
     def _shown(self) -> list[str]:
-        return [f"{name} {share:.0%}" for name, share in zip(self.mode(), self.probabilities.max(axis=1), strict=True)]
+        return [
+            f"{name} {share:.0%}" for name, share in zip(self.prediction, self.probabilities.max(axis=1), strict=True)
+        ]
+
+    def columns(self) -> dict[str, Any]:
+        """``prediction``, ``p_CLASS`` for each class, and with draws ``entropy`` and ``epistemic_entropy``, ``[B]``."""
+        found = {"prediction": self.prediction}
+        found |= {f"p_{name}": column for name, column in zip(self.classes, self.probabilities.T, strict=True)}
+        if self._options.samples:
+            found |= {"entropy": self.entropy, "epistemic_entropy": self.epistemic_entropy}
+        return found
+
+    def _drawing(self, chart: Any) -> Any:
+        """The probabilities of the classes, on top of each other."""
+        names = [f"p_{name}" for name in self.classes]
+        folded = chart.transform_fold(names, as_=["class", "probability"])
+        return (
+            folded.mark_bar()
+            .encode(y="probability:Q", color="class:N")
+            .properties(title=self._posterior.schema.target.name)
+        )
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
@@ -411,19 +486,23 @@ class ClassDistribution(Distribution[ClassPrediction]):
             raise ParameterError(f"label: {label!r} is none of the {len(known)} classes ({shown})")
         return self.probabilities[:, known.index(label)]
 
-    def mode(self) -> NDArray[Any]:
+    @property
+    def prediction(self) -> NDArray[Any]:
         """The likeliest class, ``[B]``."""
         likeliest: NDArray[Any] = self.classes[self.probabilities.argmax(axis=1)]
         return likeliest
 
-    def epistemic(self) -> NDArray[np.float64]:
+    @property
+    def epistemic_std(self) -> NDArray[np.float64]:
         """Standard deviation of each class's probability over draws, which more training rows reduce, ``[B, C]``."""
         return self._by_class(self._drawn("epistemic_std"))
 
+    @property
     def entropy(self) -> NDArray[np.float64]:
         """Entropy of the probabilities in nats, ``[B]``: 0 for a certain class, ``log(C)`` where nothing is known."""
         return self._drawn("entropy")
 
+    @property
     def epistemic_entropy(self) -> NDArray[np.float64]:
         """The part of the entropy that more training rows reduce, in nats, ``[B]``.
 
@@ -431,15 +510,16 @@ class ClassDistribution(Distribution[ClassPrediction]):
         """
         return self._drawn("epistemic_entropy")
 
+    @property
     def aleatoric_entropy(self) -> NDArray[np.float64]:
         """The rest of the entropy, ``[B]``: that which is expected of a draw, in nats."""
-        return self.entropy() - self.epistemic_entropy()
+        return self.entropy - self.epistemic_entropy
 
-    def interval(self, confidence: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, coverage: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper end of the central interval of each class's probability over draws.
 
         Args:
-            confidence: Share of the draws between the two, strictly between 0 and 1.
+            coverage: Share of the draws between the two, strictly between 0 and 1.
 
         Returns:
             Both ends, ``[B, C]`` each.
@@ -447,7 +527,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         Raises:
             ParameterError: The share lies elsewhere, or there are no draws.
         """
-        share = float(probability_levels(confidence, "confidence"))
+        share = float(probability_levels(coverage, "coverage"))
         ends = self._drawn("percentiles", percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
         lower, upper = (self._by_class(ends[:, :, side]) for side in (0, 1))
         return lower, upper

@@ -475,7 +475,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         Raises:
             ValueError: X can't be used.
         """
-        return self.predict_dist(X).mode()
+        return self.predict_dist(X).prediction
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes; calibrated if the training table had enough rows (50).

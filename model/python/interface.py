@@ -16,6 +16,7 @@ from murho.model.checkpoint.checkpoint import (
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
+from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.decisions import DecideOptions
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.predictive.totals import TotalsOptions, default_statistic
@@ -263,6 +264,19 @@ class TrainedModel:
             return decide_about_table(
                 self.posterior, table_of(contexts), None if actions is None else list(actions), options, draw
             )
+
+    def evaluate(self, data: Any, *, weight: str | None = None) -> dict[str, Any]:
+        """Scores on labelled rows, as ``murho evaluate --json`` prints them.
+
+        Args:
+            data: Rows with the target, as `predict` takes them.
+            weight: Column with the weights of the rows.
+
+        Raises:
+            ValueError: The data can't be used; the message says where and why.
+        """
+        with as_value_errors():
+            return evaluate_table(self.posterior, table_of(data), weight=weight)
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.

@@ -5,27 +5,28 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing, rows_of
 from murho.model.tables.formats import notes_of
-from murho.model.tables.inference import infer_column
+from murho.model.tables.inference import Inference, example_of, infer_column
 from murho.model.tables.odd_numbers import far_numbers
 from murho.model.tables.schema import FeatureKind
-from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.schema_inference import IGNORED, columns_from_table
 from murho.model.tables.splits import column_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.tables.inference import Inference
+    from murho.model.tables.inference import ReadingHints
     from murho.model.tables.schema import Columns, Schema
     from murho.model.tables.schema_inference import ColumnPlan
 
@@ -33,6 +34,7 @@ __all__ = [
     "DataReport",
     "ReportedColumn",
     "Suspect",
+    "describe_columns",
     "describe_table",
     "leak_suspects",
     "report_lines",
@@ -262,6 +264,27 @@ def describe_table(
     return DataReport(table.num_rows, columns, suspects, notes_of(table))
 
 
+def describe_columns(table: pa.Table, hints: ReadingHints, ignored: Collection[str] = ()) -> DataReport:
+    """Describe a table of which no column is the target yet. What can't be read is left out, with the reason.
+
+    Args:
+        table: All columns, N rows.
+        hints: What decides where columns leave open how they are to be read.
+        ignored: Columns that are left out.
+    """
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            found = infer_column(column, name, None, hints)
+        except TableError as error:
+            found = Inference(FeatureKind.CATEGORICAL, column.null_count, str(error), example_of(column))
+        if name in ignored:
+            found = replace(found, left_out=IGNORED)
+        unit = found.reading.unit if found.reading else None
+        columns.append(ReportedColumn(name, "left out" if found.left_out else "feature", unit, found))
+    return DataReport(table.num_rows, columns, [], notes_of(table))
+
+
 MOST_COLUMNS = 40
 """Of more columns, others than the target and those with something odd are counted only."""
 _WIDEST_NAME, _WIDEST_RANGE = 28, 34
@@ -304,13 +327,24 @@ def _row(column: ReportedColumn) -> tuple[str, ...]:
     if found.kind is FeatureKind.CATEGORICAL:
         span = f"{found.different}: {', '.join(found.categories)}"
     kind = found.kind + (f" ({column.role})" if column.role != "feature" else "")
-    return _cut(column.name, _WIDEST_NAME), kind, f"{found.missing:,}", _cut(span, _WIDEST_RANGE), found.example or ""
+    return (
+        _cut_within(column.name, _WIDEST_NAME),
+        kind,
+        f"{found.missing:,}",
+        _cut(span, _WIDEST_RANGE),
+        found.example or "",
+    )
 
 
 def _written(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _cut_within(text: str, width: int) -> str:
+    """A name without its middle: long names often differ at their ends alone."""
+    return text if len(text) <= width else f"{text[: width // 2]}…{text[width // 2 + 1 - width :]}"
 
 
 def _cut(text: str, width: int) -> str:

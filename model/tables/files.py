@@ -10,23 +10,27 @@ import difflib
 import gzip
 import re
 import shutil
+import sys
 import tempfile
 import zipfile
 import zlib
 from collections import Counter
 from errno import ENOSPC
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murho.model.errors import TableError
+from murho.model.errors import OptionError, TableError
 from murho.model.tables.formats import READERS, format_of, mapped, with_notes
+from murho.model.tables.overrides import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from typing import IO
+
+    from murho.model.tables.overrides import FileForm
 
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
 ]
 
 
+STDIN = Path("-")
 _PACKED = (".gz", ".zip")
 _PARTIAL = 64
 """Bytes of a file that tell its format."""
@@ -49,6 +54,8 @@ def require_file(path: Path) -> None:
     Raises:
         TableError: It does not exist, is a directory, can't be read, or has an unknown format.
     """
+    if path == STDIN:
+        return
     try:
         with path.open("rb") as file:
             start = file.read(_PARTIAL)
@@ -81,7 +88,7 @@ def _alike(path: Path) -> str:
     return f": did you mean {path.with_name(close[0])}?" if close else ""
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(path: Path, form: FileForm = AS_IT_IS) -> pa.Table:
     """Read a table in the format that the file's extension names, or else its content; it may be packed.
 
     - CSV (``.csv``, ``.tsv``, ``.txt``): string columns, null for missing cells (`model.tables.csv_reader`).
@@ -89,30 +96,57 @@ def read_table(path: Path) -> pa.Table:
     - Arrow files and streams (``.arrow``, ``.feather``, ``.arrows``, ``.ipc``): columns keep their types.
     - JSON (``.json``, ``.jsonl``, ``.ndjson``): a list of objects, or one object a line; lines are recognised under
       other names, too. A column that mixes texts and numbers is text.
-    - Excel (``.xlsx``): the first sheet with cells.
+    - Excel (``.xlsx``): the first sheet with cells, or the one that is asked for.
 
-    Texts may be UTF-8, UTF-16 or Latin-1. Columns without a name that number the rows are dropped. What was done beyond
-    plain reading is noted (`model.tables.formats`).
+    Texts may be UTF-8, UTF-16 or Latin-1. Columns without a name that number the rows are dropped, and those of a name
+    that was there before get another one. What was done beyond plain reading is noted (`model.tables.formats`).
 
     Args:
-        path: The file.
+        path: The file; ``-`` is stdin, whose content tells the format, CSV if it is no other.
+        form: How to read it, where it does not tell.
 
     Returns:
         The table. Its column names are unique and non-empty; it may have no rows.
 
     Raises:
         TableError: The file doesn't exist, can't be read, has an unknown extension, or is damaged.
+        OptionError: The form does not fit the file.
     """
     require_file(path)
     try:
         name, data, notes = _content(path)
-        read = READERS[_require_format(path, name, bytes(data[:_PARTIAL]))]
-        table = without_index(with_notes(read(data, str(path)), notes))
+        found = _require_format(path, name, bytes(data[:_PARTIAL]))
+        _check_form(form, found)
+        table = READERS[found](data, "stdin" if path == STDIN else str(path), form)
+        table = without_index(with_notes(_with_own_names(table), notes))
     except OSError as error:
         full = f" in {tempfile.gettempdir()}: set TMPDIR to a directory with room" if error.errno == ENOSPC else ""
         raise TableError(f"{path} can't be read: {error.strerror or error}{full}") from error
     check_names(table.column_names, f"{path}: ")
     return table
+
+
+def _check_form(form: FileForm, found: str) -> None:
+    """Raise an OptionError if a form is asked for that files of a format can't have."""
+    if form.sheet is not None and found != ".xlsx":
+        raise OptionError(f"--sheet is for Excel workbooks; this is a {found} file")
+    if form.skip_lines and READERS[found] is not READERS[".csv"]:
+        raise OptionError(f"--skip-lines is for CSV files; this is a {found} file")
+    if form.encoding is not None and READERS[found] not in (READERS[".csv"], READERS[".json"]):
+        raise OptionError(f"--file-encoding is for texts; this is a {found} file")
+
+
+def _with_own_names(table: pa.Table) -> pa.Table:
+    """The table with ``x_2`` for a second column ``x``, and a note on each."""
+    names, notes = list[str](), list[str]()
+    for position, name in enumerate(table.column_names, start=1):
+        own, number = name, 2
+        while name.strip() and own in names:
+            own, number = f"{name}_{number}", number + 1
+        names.append(own)
+        if own != name:
+            notes.append(f"column {position} has the name {name!r} of another one, and is called {own!r}")
+    return with_notes(table.rename_columns(names), notes) if notes else table
 
 
 def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
@@ -122,6 +156,9 @@ def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
         TableError: The file is damaged or locked, or an archive has not exactly one table.
         OSError: The file can't be read.
     """
+    if path == STDIN:
+        data = sys.stdin.buffer.read()
+        return f"stdin{format_of('', data[:_PARTIAL]) or '.csv'}", pa.py_buffer(data), []
     suffix = path.suffix.lower()
     try:
         if suffix == ".gz":

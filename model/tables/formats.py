@@ -1,7 +1,7 @@
 """Formats of tables in files: a reader for each, from bytes to a table.
 
-A reader takes the bytes of a file and its name, for messages, and returns a table or raises a `TableError`. A new
-format is a reader and a line in `READERS`. What a reader does beyond plain reading it notes in the table.
+A reader takes the bytes of a file, its name, for messages, and its form, and returns a table or raises a `TableError`.
+A new format is a reader and a line in `READERS`. What a reader does beyond plain reading it notes in the table.
 
 The bytes of a large file are mapped, not read, and its table is kept in a file without a name, which is mapped too: its
 cells take disk instead of memory, and those that are looked at are read anew if memory is short.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from murho.model.errors import TableError
+from murho.model.errors import OptionError, TableError
 from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import csv_rows
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import IO
 
-    Reader: TypeAlias = Callable[[pa.Buffer, str], pa.Table]
+    from murho.model.tables.overrides import FileForm
+
+    Reader: TypeAlias = Callable[[pa.Buffer, str, FileForm], pa.Table]
 
 __all__ = ["READERS", "column_of_cells", "format_of", "mapped", "notes_of", "with_notes"]
 
@@ -99,7 +101,7 @@ def _kept(schema: pa.Schema, rows: Iterable[pa.RecordBatch], size: int) -> pa.Ta
         return pa.ipc.open_stream(mapped(file)).read_all()
 
 
-def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
+def _read_parquet(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:  # noqa: ARG001 - it has one form
     from pyarrow import parquet  # takes a while, and few tables need it
 
     try:
@@ -113,7 +115,7 @@ def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
     return table
 
 
-def _read_arrow(data: pa.Buffer, where: str) -> pa.Table:
+def _read_arrow(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:  # noqa: ARG001
     try:
         try:
             table = pa.ipc.open_file(data).read_all()
@@ -125,23 +127,30 @@ def _read_arrow(data: pa.Buffer, where: str) -> pa.Table:
     return table
 
 
-def _read_csv(data: pa.Buffer, where: str) -> pa.Table:
-    text, notes = _to_utf8(data)
-    names, rows = csv_rows(text, where)
+def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
+    text, notes = _to_utf8(data, form.encoding, where)
+    names, rows = csv_rows(_without_lines(text, form.skip_lines), where, skipped=form.skip_lines)
     schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
     return with_notes(_kept(schema, rows, text.size).rename_columns(names), notes)
 
 
-def _read_json(data: pa.Buffer, where: str) -> pa.Table:
+def _without_lines(text: pa.Buffer, count: int) -> pa.Buffer:
+    """A text without its first lines."""
+    start = bytes(text[:_BLOCK]) if count else b""
+    return text[sum(map(len, start.splitlines(keepends=True)[:count])) :]
+
+
+def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     """The table of JSON objects, one a row: a list of them, or one a line; blank lines are skipped.
 
     Columns come in the order of their first appearance, and missing keys are missing cells. A column that mixes texts
-    with numbers or truth values becomes text. Its kind is then inferred as for a CSV column.
+    with numbers or truth values becomes text. Its kind is then inferred as for a CSV column. Objects and lists within
+    become cells that can't be used, as in Parquet files.
 
     Raises:
         TableError: The data have another form; the message names line or row (from 1) and column.
     """
-    text, notes = _to_utf8(data)
+    text, notes = _to_utf8(data, form.encoding, where)
     try:
         lines = text.to_pybytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -160,10 +169,7 @@ def _read_json(data: pa.Buffer, where: str) -> pa.Table:
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
             raise TableError(f"{where}, row {row}: expected an object, found {_json_type(record)}")
-        for name, cell in record.items():
-            if isinstance(cell, dict | list):
-                raise TableError(f"{where}, row {row}, column {name!r}: expected a cell, found {_json_type(cell)}")
-            names[name] = None
+        names |= dict.fromkeys(record)
     if not names:
         raise TableError(f"{where} has no columns: every object is empty")
     table = pa.table({name: column_of_cells([record.get(name) for record in records]) for name in names})
@@ -201,13 +207,21 @@ _MARKS = {
 }
 
 
-def _to_utf8(data: pa.Buffer) -> tuple[pa.Buffer, list[str]]:
-    """The bytes of a text in UTF-8, and a note on its encoding (none for UTF-8).
+def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buffer, list[str]]:
+    """The bytes of a text in UTF-8, and a note on its encoding (none for UTF-8, and for one that the user gives).
 
     What has no byte order mark and is no UTF-8 is taken for Windows-1252, the usual superset of Latin-1, unless it has
     characters in UTF-8 as well: then a part of it is damaged, and the bytes are returned unchanged, for the reader to
     name the line.
     """
+    if encoding is not None:
+        try:
+            return pa.py_buffer(data.to_pybytes().decode(encoding).encode()), []
+        except LookupError as error:
+            raise OptionError(f"--file-encoding {encoding}: there is no such encoding") from error
+        except UnicodeDecodeError as error:
+            line = data.to_pybytes().count(b"\n", 0, error.start) + 1
+            raise TableError(f"{where}, line {line}: it is not text in {encoding}: {error.reason}") from error
     start = bytes(data[:4096])
     name = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     note = "the file is not UTF-8: read as Latin-1 (Windows-1252)"
@@ -215,9 +229,9 @@ def _to_utf8(data: pa.Buffer) -> tuple[pa.Buffer, list[str]]:
         note = f"the file is in {name.upper()}"
     elif _is_utf8(data) or b"\0" in start or not data.to_pybytes().decode("utf-8", "ignore").isascii():
         return data, []
-    for encoding in (name,) if name else ("cp1252", "latin-1"):
+    for known in (name,) if name else ("cp1252", "latin-1"):
         try:
-            return pa.py_buffer(data.to_pybytes().decode(encoding).encode()), [note]
+            return pa.py_buffer(data.to_pybytes().decode(known).encode()), [note]
         except UnicodeDecodeError:
             continue
     return data, []
@@ -241,8 +255,10 @@ _MOST_CELLS = 2**25
 _ERRORS = frozenset({"", "#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"})
 
 
-def _read_excel(data: pa.Buffer, where: str) -> pa.Table:
-    """The first sheet with cells; its first row with cells holds the names. Formulas count as their last values.
+def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
+    """The sheet of the form, else the first with cells; its first row with cells holds the names.
+
+    Formulas count as their last values.
 
     Raises:
         TableError: openpyxl is missing, the data are no workbook or one that is too large, or no sheet has cells.
@@ -259,21 +275,26 @@ def _read_excel(data: pa.Buffer, where: str) -> pa.Table:
         for sheet in sheets:
             rows = _rows(sheet, where)
             if first := next(rows, None):
-                filled.append((sheet.title, [first] if filled else [first, *rows]))
+                wanted = sheet.title == form.sheet if form.sheet else not filled
+                filled.append((sheet.title, [first, *rows] if wanted else []))
     except (TableError, MemoryError):
         raise
     except Exception as error:  # openpyxl raises whatever the parts of a damaged file cause
         raise TableError(f"{where} is not a whole Excel workbook (.xlsx): {error}") from error
     if not filled:
         raise TableError(f"{where}: no sheet has cells")
-    title, (head, *body) = filled[0]
+    titles = ", ".join(repr(title) for title, _ in filled[:20])
+    found = next((rows for _, rows in filled if rows), None)
+    if found is None:
+        raise OptionError(f"--sheet {form.sheet}: {where} has no such sheet with cells; there are {titles}")
+    head, *body = found
     width = max(position + 1 for row in (head, *body) for position, cell in enumerate(row) if cell is not None)
     names = ["" if name is None else str(name) for name in [*head, *[None] * width][:width]]
     columns = [
         column_of_cells([row[position] if position < len(row) else None for row in body]) for position in range(width)
     ]
-    note = f"read the sheet {title!r}, the first of {len(filled)} with cells"
-    return with_notes(pa.Table.from_arrays(columns, names=names), [note] if len(filled) > 1 else [])
+    note = f"read the first of {len(filled)} sheets with cells: {titles}; --sheet takes another"
+    return with_notes(pa.Table.from_arrays(columns, names=names), [note] if len(filled) > 1 and not form.sheet else [])
 
 
 def _check_size(book: io.BytesIO, where: str) -> None:

@@ -60,6 +60,7 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
     columns = {}
     for index, name in enumerate(names):
         series = frame.iloc[:, index]
+        series = series.sparse.to_dense() if hasattr(series, "sparse") else series
         try:
             columns[name] = _categories(series) if hasattr(series, "cat") else pa.array(series, from_pandas=True)
         except (pa.ArrowException, OverflowError) as error:

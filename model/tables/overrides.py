@@ -1,4 +1,4 @@
-"""What a user may say of a column: its kind and its unit. `murho train --help` reads them, so no NumPy is imported."""
+"""What a user may say of a column, and of a file. `murho train --help` reads them, so no NumPy is imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-__all__ = ["ColumnOverride", "FeatureKind"]
+__all__ = ["AS_IT_IS", "ColumnOverride", "FeatureKind", "FileForm"]
 
 
 class FeatureKind(StrEnum):
@@ -31,3 +31,21 @@ class ColumnOverride:
 
     kind: FeatureKind | None = None
     unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """How a file is to be read, where it does not tell.
+
+    Attributes:
+        sheet: Sheet of a workbook; None: the first with cells.
+        skip_lines: Lines of a text before its header line.
+        encoding: Encoding of a text; None: UTF-8, else what its first bytes tell, else Windows-1252.
+    """
+
+    sheet: str | None = None
+    skip_lines: int = 0
+    encoding: str | None = None
+
+
+AS_IT_IS = FileForm()

@@ -50,6 +50,7 @@ __all__ = [
     "columns_from_table",
     "holds_classes",
     "infer_target",
+    "is_zero_or_one",
     "labels_from_table",
     "make_schema",
     "plan_columns",
@@ -84,6 +85,18 @@ def holds_classes(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) 
     except TableError:
         return False
     return kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
+
+
+def is_zero_or_one(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) -> bool:
+    """Whether a target, whose column exists, has both of the numbers 0 and 1, and no other."""
+    try:
+        found = infer_column(table.column(target), target, None, hints)
+        if found.kind is not FeatureKind.NUMERIC or found.reading is not None or found.range != (0.0, 1.0):
+            return False
+        numbers = canonical_column(table.column(target), found.kind, target, None, hints.missing(target))
+    except TableError:
+        return False
+    return bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
 
 
 def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:

@@ -99,8 +99,8 @@ class TrainOptions(BaseModel):
 
     task: Literal["auto", "regression", "classification"] = Field(
         default="auto",
-        description="Whether the target is a number or one of several classes. auto takes text and truth values for "
-        "classes.",
+        description="Whether the target is a number or one of several classes. auto takes text, truth "
+        "values, and numbers that are 0 or 1 alone for classes.",
     )
     ignore: tuple[str, ...] = Field(default=(), description="Columns that are no features.")
     group: tuple[str, ...] = Field(
@@ -137,6 +137,10 @@ class TrainOptions(BaseModel):
         default=(),
         description="Usual words for a missing value, such as None, that are categories here; COLUMN=WORD for one "
         "column.",
+    )
+    drop_bad_rows: bool = Field(
+        default=False,
+        description="Whether to leave out rows whose target is a text, such as TBD, among numbers.",
     )
     weight: str | None = Field(
         default=None,

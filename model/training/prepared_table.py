@@ -15,12 +15,13 @@ import numpy as np
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import rows_of
 from murho.model.tables.data_report import describe_table
-from murho.model.tables.inference import NO_HINTS, hints_of_table
+from murho.model.tables.inference import NO_HINTS, hints_of_table, without_misfits
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import (
     classes_of,
     columns_from_table,
     holds_classes,
+    is_zero_or_one,
     labels_from_table,
     plan_columns,
     read_targets,
@@ -77,7 +78,7 @@ def choose_classes(
 ) -> tuple[str, ...] | None:
     """The classes of a training's target, sorted; None: it is predicted as a number.
 
-    It is what ``--task`` says, else classes for text and truth values.
+    It is what ``--task`` says, else classes for text, truth values, and numbers that are 0 or 1 alone.
 
     Args:
         table: The table.
@@ -96,6 +97,9 @@ def choose_classes(
     if options.task == "auto":
         of_kind = {FeatureKind.CATEGORICAL: True, FeatureKind.BOOLEAN: True, FeatureKind.NUMERIC: False}
         classes = of_kind[declared] if declared in of_kind else holds_classes(table, target, hints)
+        if declared is None and not classes and is_zero_or_one(table, target, hints):
+            classes = True
+            say(f"the target {target!r} is 0 or 1: classes; --task regression predicts a number")
     if not classes:
         if options.task == "regression" and holds_classes(table, target, hints):
             raise TableError(
@@ -218,12 +222,16 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         TableError: The table can't be used; column and row are named.
         OptionError: An option names a column that is not there or can't be used so.
     """
-    given, weights, said = table, None, list[str]()
+    whole, weights, said = table, None, list[str]()
     if options.weight is not None:
         weights = row_weights(table, options.weight, target=target)
         table = table.drop_columns([options.weight])
     ignored = [name for name in options.ignore if name != options.weight]
     hints = reading_hints(table, options, ignored)
+    if options.drop_bad_rows and target in table.column_names:
+        given, hints = set(hints.words_for(target)), without_misfits(table.column(target), target, hints)
+        bad = [word for word in hints.words_for(target) if word not in given]
+        said += [f"rows with the target {', '.join(map(repr, bad))} are left out"] if bad else []
     classes = choose_classes(table, target, options, said.append, hints)
     plan = plan_columns(
         table,
@@ -237,7 +245,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     targets = read_targets(table, plan.schema.target)
     if classes is None and options.task == "auto":
         say_if_few_numbers(targets, target, said.append)
-    return PreparedTable(given, options, plan, targets, weights, tuple(said))
+    return PreparedTable(whole, options, plan, targets, weights, tuple(said))
 
 
 FEWEST_SAMPLED_ROWS = 20_000

@@ -306,6 +306,8 @@ def _finite(rows: Tensor) -> Tensor:
     return rows
 
 
+FEWEST_ROWS_TO_BEND, OF_A_LINE = 200, 1.0
+"""Training rows below which a quick training fits a linear model, too, and keeps the better one; its temperature."""
 WELL_HIDDEN = 0.01
 """Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
 larger variance without whitening."""
@@ -443,7 +445,7 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
         best: Has the best trial, if there was one; gets the best fit.
         chosen: The candidate.
     """
-    trial = best.attempt.loss if fits.attempts else None
+    trial = None if best.fit is None else best.attempt.loss
     attempt, outcome = fits.fit(chosen, FULL)
     if outcome is None or fits.interrupted:
         best.keep(attempt, outcome)
@@ -536,6 +538,9 @@ def search(
     chosen = first_candidate(data, options)
     dimensions = list(open_dimensions(data, options))
     trials = 0 if options.quick else planned_trials(dimensions)
+    # A handful of rows tells a straight line more surely than a bend.
+    linear = options.quick and options.budget is None and rows < FEWEST_ROWS_TO_BEND
+    linear &= "hidden" not in options.model_fields_set
     plan = SearchPlan([TRIAL] * trials + [FULL, SETTLING], options, rows, began=began, to_finish=to_finish)
     fits = CandidateFits(data, options, plan, reporter, device)
     best, interrupted = BestSoFar(few=data.few), False
@@ -544,6 +549,11 @@ def search(
             chosen = run_trials(fits, best, chosen, dimensions)
         if not fits.interrupted:
             fit_in_full(fits, best, chosen)
+        if linear and not fits.interrupted:
+            fits.plan = SearchPlan([FULL, SETTLING], options, rows, began=time.monotonic())
+            simple = BestSoFar(few=data.few)
+            fit_in_full(fits, simple, replace(chosen, hidden=(), temperature=options.temperature or OF_A_LINE))
+            best.keep(simple.attempt, simple.fit)
     except KeyboardInterrupt:
         if best.fit is None:
             if fits.newest is None:

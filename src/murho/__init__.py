@@ -9,6 +9,7 @@ import name ``murho`` and no other. Importing this package imports neither torch
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a name on its first use."""
+    if name == "__version__":
+        return version("murho")
     if name not in PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

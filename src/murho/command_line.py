@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib import import_module, metadata
 from typing import Any
@@ -16,6 +17,11 @@ from murho.model.runtime import let_threads_sleep
 __all__ = ["app", "main"]
 
 COMMANDS = {
+    "inspect": (
+        "murho.cli.inspect",
+        "Say how a file is read, column by column, and what is odd in it.",
+        "Make a model",
+    ),
     "train": (
         "murho.cli.train",
         "Fit a Bayesian network to a table and save it as a checkpoint.",
@@ -152,6 +158,9 @@ def options(
 def main() -> None:
     """Runs the command line; prints a `MurhoError` as one line, without a traceback."""
     let_threads_sleep()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may not know ±
     try:
         app()
     except MurhoError as error:

@@ -325,3 +325,10 @@ class TestDisplay:
 
         assert "<script" not in shown._repr_html_()
         assert unescape(shown._repr_html_()).count(evil) == 4
+
+
+@pytest.mark.parametrize(
+    ("document", "rows"), [(answer(), 3), (without(answer(), "std", "percentiles"), 3), (CLASSIFIED, 2)]
+)
+def test_a_prediction_is_a_chart(document: dict[str, Any], rows: int) -> None:
+    assert len(Prediction.of([document]).plot().to_dict()["data"]["values"]) == rows

@@ -30,6 +30,7 @@ from murho.cli.shared import (
     say,
 )
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +67,7 @@ def aggregate(
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
     device: DeviceOption = "auto",
+    form: FileForm = AS_IT_IS,
     engine: EngineOption = "local",
     workers: WorkersOption = None,
     json: JsonOption = False,
@@ -86,7 +88,7 @@ def aggregate(
     check_engine(engine)
     _store, directory = find_version(checkpoints, model, version, device)
     schema = stored_schema(directory)
-    table = open_rows(data, directory, labelled=False)
+    table = open_rows(data, directory, form, labelled=False)
 
     from murho.model.predictive.compiled_engine import engine_worth
     from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic

@@ -24,6 +24,7 @@ from murho.cli.shared import (
     print_lines,
     say_left_out,
 )
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 __all__ = ["evaluate"]
 
@@ -38,11 +39,12 @@ def evaluate(
     ] = None,
     device: DeviceOption = "auto",
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Judge a checkpoint on labelled rows."""
     # First what can be said at once; then the imports that take seconds.
     _store, directory = find_version(checkpoints, model, version, device)
-    table = open_rows(data, directory, labelled=True)
+    table = open_rows(data, directory, form, labelled=True)
     from murho.cli.evaluation_report import report_lines
     from murho.model.evaluation.judging import evaluate_table
     from murho.model.evaluation.summary import verdict

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from murho.model.errors import MurhoError, OptionError
+from murho.model.tables.overrides import FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,12 +21,46 @@ FILES = "a CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for std
 
 
 def uniform(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that asks a checkpoint, with the arguments that all such commands take; any other unchanged.
+    """A command with the arguments that all take alike.
 
     Args:
-        command: A function for typer. Its parameter ``name``, an argument, or ``model`` gets the name, or None; its
-            argument ``data`` the file.
+        command: A function for typer. If it asks a checkpoint, its parameter ``name``, an argument, or ``model`` gets
+            the name, or None, and its argument ``data`` the file. Its parameter ``form`` gets a `FileForm`.
     """
+    return _with_form(_with_places(command))
+
+
+def _with_form(command: Callable[..., None]) -> Callable[..., None]:
+    parameters = inspect.signature(command, eval_str=True).parameters
+    if "form" not in parameters:
+        return command
+
+    @wraps(command)
+    def called(
+        *, sheet: str | None = None, skip_lines: int = 0, file_encoding: str | None = None, **given: Any
+    ) -> None:
+        command(form=FileForm(sheet, skip_lines, file_encoding), **given)
+
+    options = {
+        "sheet": (None, str | None, typer.Option(help="Sheet of a workbook; by default the first with cells.")),
+        "skip_lines": (0, int, typer.Option(min=0, help="Lines of a CSV file before its header line.")),
+        "file_encoding": (None, str | None, typer.Option(help="Encoding of a text; by default what it tells.")),
+    }
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
+        [
+            *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values() if each.name != "form"),
+            *(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+                )
+                for name, (default, kind, option) in options.items()
+            ),
+        ]
+    )
+    return called
+
+
+def _with_places(command: Callable[..., None]) -> Callable[..., None]:
     parameters = inspect.signature(command, eval_str=True).parameters
     takes = next((name for name in ("name", "model") if name in parameters and not _is_option(parameters[name])), None)
     takes = takes or ("model" if "model" in parameters else None)
@@ -43,7 +78,7 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
             metavar=form, help=about + f" Then {FILES}." * (data is not None), autocompletion=complete_places
         ),
     ]
-    model = Annotated[
+    model: Any = Annotated[
         str | None, typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
     ]
 

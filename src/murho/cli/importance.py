@@ -26,6 +26,7 @@ from murho.cli.shared import (
     table_lines,
 )
 from murho.model.errors import TableError
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +46,12 @@ def importance(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the rows and of the shuffles.")] = 0,
     device: DeviceOption = "auto",
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Show which features matter for the mean, for the score and for the doubt."""
     # First what can be said at once; then the imports that take seconds.
     _store, directory = find_version(checkpoints, name, version, device)
-    table = open_rows(data, directory, labelled=True)
+    table = open_rows(data, directory, form, labelled=True)
     import numpy as np
 
     from murho.model.evaluation.importance import choose_rows, permutation_importance

@@ -36,6 +36,7 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     level_hint,
 )
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -109,6 +110,7 @@ def predict(
     ] = False,
     keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
     device: DeviceOption = "auto",
+    form: FileForm = AS_IT_IS,
     engine: EngineOption = "local",
     workers: WorkersOption = None,
 ) -> None:
@@ -140,7 +142,7 @@ def predict(
         _store, directory = find_version(checkpoints, model, version, device)
         schema = stored_schema(directory)
         require_fitting(schema, given)
-    table = open_rows(data, directory, labelled=False)
+    table = open_rows(data, directory, form, labelled=False)
 
     from murho.model.predictive.compiled_engine import engine_worth
     from murho.model.progress import advancing, ignore_rows

@@ -24,6 +24,7 @@ from murho.cli.shared import (
 )
 from murho.model.errors import OptionError
 from murho.model.files import written_whole
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 __all__ = [
     "report",
@@ -40,6 +41,7 @@ def report(
     output: Annotated[Path | None, typer.Option(help="HTML file; by default NAME-report.html.")] = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Show rows of DATA.")] = True,
     device: DeviceOption = "auto",
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Write the report of a checkpoint, from what its training kept or for new labelled rows."""
     # First what can be said at once; then the imports that take seconds.
@@ -51,7 +53,7 @@ def report(
         raise OptionError(f"--output: {page} must end in .html")
     if not page.parent.is_dir():
         raise OptionError(f"--output: the directory {page.parent} does not exist")
-    table = None if data is None else open_rows(data, directory, labelled=True)
+    table = None if data is None else open_rows(data, directory, form, labelled=True)
     from murho.model.report.facts import report_facts
     from murho.model.report.files import report_of_rows
     from murho.model.report.page import draw, html_page

@@ -71,7 +71,7 @@ def serve(
 
         resolve_device(settings.device)
 
-    from murho.model.checkpoint.stores import shown_place
+    from murho.model.checkpoint.stores import is_url, shown_place
     from murho.service.process import address_of, listen, reserve, serve_until_stopped
     from murho.service.supervisor import Supervisor, count_of
     from murho.service.telemetry.log import configure_logging
@@ -84,6 +84,9 @@ def serve(
     count = count_of(settings)
     listening = (listen if count == 1 else reserve)(settings.host, settings.port)
     address = address_of(listening, "http" if settings.ssl_certfile is None else "https")
+    place = str(settings.checkpoints)
+    if not is_url(place) and not Path(place).is_dir():
+        _say(f"warning: there is no directory {place}: nothing is served until it has checkpoints")
     _say(f"Murho serves the checkpoints of {shown_place(settings.checkpoints)} on {address}, once loaded.")
 
     def announce(snapshot: "Snapshot") -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from murho.model.errors import OptionError, TableError
+from murho.model.tables.overrides import AS_IT_IS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.stores import CheckpointStore, WrittenVersion
+    from murho.model.tables.overrides import FileForm
 
 __all__ = [
     "CheckpointsOption",
@@ -131,12 +133,13 @@ def require_name(name: str | None) -> str:
     return name
 
 
-def open_rows(data: Path, directory: Path | None, *, labelled: bool) -> pa.Table:
+def open_rows(data: Path, directory: Path | None, form: FileForm = AS_IT_IS, *, labelled: bool) -> pa.Table:
     """The table in a file, after a check of its columns and first rows.
 
     Args:
         data: The file.
         directory: The version that it must fit; None: any does.
+        form: How the file is to be read.
         labelled: Whether the table needs the target, too.
 
     Raises:
@@ -145,7 +148,7 @@ def open_rows(data: Path, directory: Path | None, *, labelled: bool) -> pa.Table
     from murho.model.python.table_scoring import check_first_rows, stored_schema
     from murho.model.tables.files import read_table
 
-    table = read_table(data)
+    table = read_table(data, form)
     if directory is not None:
         with naming(data):
             check_first_rows(table, stored_schema(directory), labelled=labelled)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from murho.cli.grammar import complete_columns
 from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
@@ -31,6 +32,7 @@ from murho.cli.shared import (
     say,
 )
 from murho.model.errors import CheckpointError, OptionError
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 from murho.model.training.options import TrainOptions, make_options, option_texts, problem_text
 
 if TYPE_CHECKING:
@@ -158,7 +160,7 @@ def option_values(given: Mapping[str, Any]) -> dict[str, Any]:
 def train(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
     *,
-    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column to predict.", autocompletion=complete_columns)] = None,
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
@@ -175,6 +177,7 @@ def train(
     ] = True,
     device: DeviceOption = "auto",
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
     **given: Any,
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
@@ -194,7 +197,7 @@ def train(
     from murho.model.tables.files import read_table
     from murho.model.training.prepared_table import prepare_table, rows_for_budget
 
-    table = read_table(data)
+    table = read_table(data, form)
     with naming(data):
         prepared = prepare_table(table, column, options)
         described = prepared.report()

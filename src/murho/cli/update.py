@@ -24,6 +24,7 @@ from murho.cli.shared import (
     say,
     say_left_out,
 )
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -47,6 +48,7 @@ def update(
     report_rows: ReportRowsOption = True,
     device: DeviceOption = "auto",
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
     from murho.model.training.options import UpdateOptions, validated
@@ -56,7 +58,7 @@ def update(
     options = validated(UpdateOptions, {name: value for name, value in given.items() if value is not None})
     store, source = find_version(checkpoints, name, version, device)
     store.check_writable(source.parent.name)
-    table = open_rows(data, source, labelled=True)
+    table = open_rows(data, source, form, labelled=True)
     from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.progress import TerminalReporter

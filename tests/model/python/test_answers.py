@@ -24,9 +24,9 @@ def test_it_says_what_the_posterior_says(districts: ClassDistribution, quarter: 
     answer = quarter.predict(columns_from_table(flats(), quarter.schema), options)
     assert districts.classes.tolist() == ["east", "north", "west"]
     np.testing.assert_array_equal(districts.probabilities, answer.probabilities)
-    np.testing.assert_array_equal(districts.epistemic(), answer.epistemic_std)
-    np.testing.assert_array_equal(districts.entropy(), answer.entropy)
-    np.testing.assert_array_equal(districts.epistemic_entropy(), answer.epistemic_entropy)
+    np.testing.assert_array_equal(districts.epistemic_std, answer.epistemic_std)
+    np.testing.assert_array_equal(districts.entropy, answer.entropy)
+    np.testing.assert_array_equal(districts.epistemic_entropy, answer.epistemic_entropy)
     np.testing.assert_allclose(np.stack(districts.interval(), axis=-1), answer.percentiles)
     np.testing.assert_array_equal(districts.prediction_set(0.8), answer.prediction_set)
     np.testing.assert_array_equal(districts.functions(), answer.draws)
@@ -36,10 +36,10 @@ def test_it_says_what_the_posterior_says(districts: ClassDistribution, quarter: 
 def test_probabilities_and_entropies_add_up(districts: ClassDistribution) -> None:
     probabilities = districts.probabilities
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    np.testing.assert_allclose(districts.entropy(), -(probabilities * np.log(probabilities)).sum(axis=1))
-    np.testing.assert_allclose(districts.aleatoric_entropy() + districts.epistemic_entropy(), districts.entropy())
+    np.testing.assert_allclose(districts.entropy, -(probabilities * np.log(probabilities)).sum(axis=1))
+    np.testing.assert_allclose(districts.aleatoric_entropy + districts.epistemic_entropy, districts.entropy)
     np.testing.assert_array_equal(districts.probability("west"), probabilities[:, 2])
-    np.testing.assert_array_equal(districts.mode(), districts.classes[probabilities.argmax(axis=1)])
+    np.testing.assert_array_equal(districts.prediction, districts.classes[probabilities.argmax(axis=1)])
 
 
 def test_classes_may_have_other_names_and_another_order(quarter: Posterior, districts: ClassDistribution) -> None:
@@ -49,7 +49,7 @@ def test_classes_may_have_other_names_and_another_order(quarter: Posterior, dist
     np.testing.assert_array_equal(turned.prediction_set(), districts.prediction_set()[:, [2, 0, 1]])
     np.testing.assert_array_equal(turned.functions(), districts.functions()[:, :, [2, 0, 1]])
     np.testing.assert_allclose(turned[2:4].probabilities, turned.probabilities[2:4], rtol=1e-6)
-    assert turned.mode().dtype.kind == "i"
+    assert turned.prediction.dtype.kind == "i"
 
 
 def test_samples_have_the_probabilities_of_the_classes(districts: ClassDistribution) -> None:
@@ -66,8 +66,8 @@ def test_without_draws_there_are_probabilities_alone(quarter: Posterior) -> None
     np.testing.assert_allclose(distribution.probabilities.sum(axis=1), 1.0)
     assert distribution.sample(2, seed=0).shape == (2, 12)
     asks: list[Callable[[], Any]] = [
-        distribution.entropy,
-        distribution.epistemic,
+        lambda: distribution.entropy,
+        lambda: distribution.epistemic_std,
         distribution.interval,
         distribution.prediction_set,
         distribution.functions,
@@ -85,7 +85,7 @@ def test_without_draws_there_are_probabilities_alone(quarter: Posterior) -> None
             r"'south' is none of the 3 classes \('east', 'north', 'west'\)",
         ),
         (lambda districts: districts.prediction_set(90), "^coverage: .*no per cent"),
-        (lambda districts: districts.interval(1.0), "^confidence: "),
+        (lambda districts: districts.interval(1.0), "^coverage: "),
         (lambda districts: districts.sample(True), "^n: a whole number, at least 1, not True"),
     ],
 )
@@ -107,17 +107,17 @@ LEVELS = np.array([0.001, 0.05, 0.5, 0.95, 0.999])[:, None]
 def test_it_says_what_the_posterior_says_of_a_number(rents: NumberDistribution, rent: Posterior) -> None:
     options = PredictOptions(64, percentiles=(5.0, 95.0), thresholds=(700.0,))
     answer = rent.predict(columns_from_table(flats(), rent.schema), options)
-    np.testing.assert_array_equal(rents.mean(), answer.mean)
-    np.testing.assert_allclose(rents.std(), answer.std, rtol=1e-7)
-    np.testing.assert_allclose(rents.epistemic(), answer.epistemic_std, rtol=1e-7)
-    np.testing.assert_allclose(rents.aleatoric(), answer.aleatoric_std, rtol=1e-7)
+    np.testing.assert_array_equal(rents.mean, answer.mean)
+    np.testing.assert_allclose(rents.std, answer.std, rtol=1e-7)
+    np.testing.assert_allclose(rents.epistemic_std, answer.epistemic_std, rtol=1e-7)
+    np.testing.assert_allclose(rents.aleatoric_std, answer.aleatoric_std, rtol=1e-7)
     np.testing.assert_allclose(rents.interval(0.9), answer.percentiles.T, rtol=1e-6)
     np.testing.assert_allclose(rents.sf(700.0), answer.exceedance[:, 0], rtol=1e-6)
     assert rents.calibrated
 
 
 def test_spreads_add_up(rents: NumberDistribution) -> None:
-    np.testing.assert_allclose(rents.var(), rents.epistemic() ** 2 + rents.aleatoric() ** 2)
+    np.testing.assert_allclose(rents.var(), rents.epistemic_std**2 + rents.aleatoric_std**2)
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
@@ -133,7 +133,7 @@ def test_the_distribution_function_inverts_the_quantiles(rent: Posterior, calibr
 def test_of_the_function_alone_quantiles_are_those_of_the_draws(rent: Posterior) -> None:
     distribution = NumberDistribution(*asked(rent, noise=False))
     np.testing.assert_allclose(distribution.median(), np.median(distribution.functions(), axis=1))
-    np.testing.assert_allclose(distribution.std(), distribution.functions().std(axis=1))
+    np.testing.assert_allclose(distribution.std, distribution.functions().std(axis=1))
 
 
 def test_values_of_their_own_for_many_rows_are_those_of_each_row_alone(rent: Posterior) -> None:
@@ -176,8 +176,8 @@ def test_samples_are_one_in_each_part_of_equal_probability(rents: NumberDistribu
 def test_samples_have_the_moments_of_the_distribution(rent: Posterior) -> None:
     distribution = NumberDistribution(*asked(rent, calibrated=False))
     sample = distribution.sample(4_000, seed=0)
-    np.testing.assert_allclose(sample.mean(axis=0), distribution.mean(), rtol=1e-3)
-    np.testing.assert_allclose(sample.std(axis=0), distribution.std(), rtol=0.02)
+    np.testing.assert_allclose(sample.mean(axis=0), distribution.mean, rtol=1e-3)
+    np.testing.assert_allclose(sample.std(axis=0), distribution.std, rtol=0.02)
     orders = sample.argsort(axis=0).argsort(axis=0)
     assert abs(np.corrcoef(orders.T) - np.eye(12)).max() < 0.08  # 5 standard errors
 
@@ -185,13 +185,13 @@ def test_samples_have_the_moments_of_the_distribution(rent: Posterior) -> None:
 def test_functions_are_coherent_between_rows(rents: NumberDistribution) -> None:
     assert rents.functions().shape == (12, 64)
     np.testing.assert_allclose(rents[3:5].functions(), rents.functions()[3:5], rtol=1e-5)
-    np.testing.assert_allclose(rents.functions().mean(axis=1), rents.mean(), rtol=1e-6)
+    np.testing.assert_allclose(rents.functions().mean(axis=1), rents.mean, rtol=1e-6)
 
 
 def test_rows_are_selected_as_in_arrays(rents: NumberDistribution) -> None:
-    mean = rents.mean()
+    mean = rents.mean
     for rows in (slice(2, 5), [1, 3], mean > np.median(mean)):
-        np.testing.assert_allclose(rents[rows].mean(), mean[rows], rtol=1e-6)
+        np.testing.assert_allclose(rents[rows].mean, mean[rows], rtol=1e-6)
     assert len(rents) == 12
     assert len(rents[-1]) == 1
 
@@ -209,10 +209,10 @@ def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
 
 def test_without_draws_there_is_a_mean_alone(rent: Posterior) -> None:
     distribution = NumberDistribution(*asked(rent, samples=0))
-    assert distribution.mean().shape == (12,)
+    assert distribution.mean.shape == (12,)
     assert repr(distribution).startswith("<rent of 12 rows: ")
     asks: list[Callable[[], Any]] = [
-        distribution.std,
+        lambda: distribution.std,
         distribution.median,
         distribution.functions,
         lambda: distribution.cdf(0.0),
@@ -231,7 +231,7 @@ def test_without_draws_there_is_a_mean_alone(rent: Posterior) -> None:
         (lambda rents: rents.ppf(95), "no per cent: 0.95, not 95"),
         (lambda rents: rents.ppf(0.0), "strictly between 0 and 1$"),
         (lambda rents: rents.ppf(np.nan), "strictly between 0 and 1$"),
-        (lambda rents: rents.interval(90), "^confidence: "),
+        (lambda rents: rents.interval(90), "^coverage: "),
         (lambda rents: rents.sample(0), "^n: a whole number, at least 1, not 0"),
         (lambda rents: rents.sample(2.5), "^n: "),
     ],
@@ -247,3 +247,13 @@ def test_it_shows_itself_in_short_as_a_number(rents: NumberDistribution) -> None
     assert repr(rents).startswith("<rent of 12 rows: ")
     assert repr(rents).endswith(", … EUR>")
     assert " ± " in repr(rents)
+
+
+def test_answers_are_columns_tables_and_charts(rents: NumberDistribution, districts: ClassDistribution) -> None:
+    for distribution, first in ((rents, "mean"), (districts, "prediction")):
+        frame = distribution.to_pandas()
+        assert next(iter(frame)) == first
+        assert len(frame) == len(distribution) == 12
+        assert distribution._repr_html_().count("<tr>") == 11
+        assert len(distribution.plot().to_dict()["data"]["values"]) == 12
+    assert (rents.to_pandas()["p5"] < rents.to_pandas()["p95"]).all()

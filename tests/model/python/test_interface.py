@@ -15,6 +15,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import murho
 from murho import load, train
 from murho.model.errors import CheckpointError
 from murho.model.python.answers import ClassDistribution, NumberDistribution
@@ -50,7 +51,7 @@ def model() -> TrainedModel:
 def test_a_number_gets_a_distribution_of_numbers(model: TrainedModel) -> None:
     answer = model.predict(flats().head(3))
     assert isinstance(answer, NumberDistribution)
-    assert answer.mean().shape == (3,)
+    assert answer.mean.shape == (3,)
     assert (model.target, model.classes) == ("rent", None)
     assert model.features == ("size", "district", "lift", "day")
     assert model.metrics["n"] > 0
@@ -79,7 +80,7 @@ def test_a_file_trains_as_murho_train_does(tmp_path: Path) -> None:
     flats().to_csv(path, index=False)
     model = train(path, "rent", ignore=["day"], **QUICK, **OF_NUMBERS)
     assert model.features == ("size", "district", "lift")
-    np.testing.assert_allclose(model.predict(str(path)).mean(), model.predict(flats()).mean(), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(str(path)).mean, model.predict(flats()).mean, rtol=1e-6)
 
 
 def test_an_interrupted_training_gives_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,7 @@ def test_an_interrupted_training_gives_the_best_so_far(monkeypatch: pytest.Monke
     monkeypatch.setattr(Reporter, "epoch", interrupt)
     with pytest.warns(UserWarning, match="interrupted"):
         model = train(flats(), "rent", **QUICK, **OF_NUMBERS)
-    assert np.isfinite(model.predict(flats()).mean()).all()
+    assert np.isfinite(model.predict(flats()).mean).all()
 
 
 def test_progress_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
@@ -124,9 +125,9 @@ def test_what_can_not_be_trained_is_a_value_error(ask: Callable[[], Any], messag
 
 def test_frames_of_pandas_polars_and_pyarrow_get_the_same_answers(model: TrainedModel) -> None:
     table = make_table(rows=20, seed=9)
-    expected = model.predict(table).mean()
+    expected = model.predict(table).mean
     for frame in (table.to_pandas(), pl.from_arrow(table), table.drop_columns(["rent"]).to_pandas()):
-        np.testing.assert_array_equal(model.predict(frame).mean(), expected)
+        np.testing.assert_array_equal(model.predict(frame).mean, expected)
 
 
 def test_draws_and_calibration_are_options(model: TrainedModel) -> None:
@@ -134,8 +135,8 @@ def test_draws_and_calibration_are_options(model: TrainedModel) -> None:
     raw = model.predict(rows, calibrated=False)
     assert isinstance(raw, NumberDistribution)
     assert (model.predict(rows).calibrated, raw.calibrated) == (True, False)
-    np.testing.assert_array_equal(model.predict(rows, seed=3).mean(), model.predict(rows).mean())
-    assert not np.array_equal(model.predict(rows, seed=4).mean(), model.predict(rows).mean())
+    np.testing.assert_array_equal(model.predict(rows, seed=3).mean, model.predict(rows).mean)
+    assert not np.array_equal(model.predict(rows, seed=4).mean, model.predict(rows).mean)
     few = model.predict(rows, samples=8)
     assert few.functions().shape == (4, 8)
 
@@ -165,7 +166,7 @@ def test_what_is_saved_is_loaded(model: TrainedModel, tmp_path: Path, monkeypatc
     assert model.save("rent", "elsewhere").parts == ("elsewhere", "rent", "1")
     model.save("rent")
     rows = flats().head(5)
-    expected = model.predict(rows).mean()
+    expected = model.predict(rows).mean
     for again, version in (
         (load("rent"), "2"),
         (load("rent", version=1), "1"),
@@ -174,7 +175,7 @@ def test_what_is_saved_is_loaded(model: TrainedModel, tmp_path: Path, monkeypatc
         (load(tmp_path / "checkpoints" / "rent" / "1"), "1"),
         (load("rent", checkpoints=tmp_path / "elsewhere"), "1"),
     ):
-        np.testing.assert_allclose(again.predict(rows).mean(), expected, rtol=1e-6)
+        np.testing.assert_allclose(again.predict(rows).mean, expected, rtol=1e-6)
         assert (again.posterior.name, again.posterior.version) == ("rent", version)
     assert load("rent").save("copy").name == "1"
 
@@ -222,3 +223,10 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     )
     assert "['Europe' 'Japan' 'USA']" in done.stdout
     assert (tmp_path / "checkpoints" / "cars" / "2" / "model.json").is_file()
+
+
+def test_a_model_is_judged_as_by_the_command(model: TrainedModel) -> None:
+    report = model.evaluate(make_table(rows=60, seed=9))
+    assert report["n"] == 60
+    assert report["constant"]["crps"] > 0.0
+    assert murho.__version__.count(".") == 2

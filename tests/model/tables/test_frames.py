@@ -130,3 +130,8 @@ def test_frames_of_other_libraries_come_through_arrows_interface() -> None:
     frame = narwhals.from_native(pl.DataFrame({"a": [1.5, None], "b": ["x", "y"]}))
     assert is_frame(frame)
     assert table_from_frame(frame, ["a", "b"]).to_pylist() == [{"a": 1.5, "b": "x"}, {"a": None, "b": "y"}]
+
+
+def test_sparse_columns_of_pandas_are_numbers() -> None:
+    frame = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 1.5])})
+    assert table_from_frame(frame, ["a"]).to_pydict() == {"a": [0.0, 0.0, 1.5]}

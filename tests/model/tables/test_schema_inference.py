@@ -28,6 +28,8 @@ from murho.model.tables.schema_inference import (
     row_weights,
     target_from_table,
 )
+from murho.model.training.options import make_options
+from murho.model.training.prepared_table import prepare_table
 from murho.service.predict.rows import decode_cells
 from tests.model.conftest import make_table
 from tests.support import ROOT
@@ -459,3 +461,17 @@ def test_a_word_for_a_missing_cell_is_one_in_tables_and_requests_unless_it_is_ke
     assert "minor" not in feature_of("damage", missing_value=["minor"])[1]
     (remark,) = infer_column(table.column("damage"), "damage").remarks[:1]
     assert remark == "'None', 2 cells, is read as a missing value; if it is a category, give --keep None"
+
+
+def test_bad_targets_are_left_out_on_request_and_zeros_and_ones_are_classes() -> None:
+    table = table_of(12, y=[*map(str, range(11)), "TBD"])
+    with pytest.raises(TableError, match="'TBD' among numbers"):
+        prepare_table(table, "y", make_options({}))
+    prepared = prepare_table(table, "y", make_options({"drop_bad_rows": True}))
+    assert np.isnan(prepared.targets).tolist() == [False] * 11 + [True]
+    assert prepared.notes == ("rows with the target 'TBD' are left out",)
+    assert prepared.plan.schema.target.missing_words == ("TBD",)
+    for cells, classes in ((["0", "1"], ("0", "1")), (["0", "1", "2"], None), (["1", "2"], None)):
+        prepared = prepare_table(table_of(y=cells), "y", make_options({}))
+        assert prepared.plan.schema.target.classes == classes
+    assert prepare_table(table_of(y=["0", "1"]), "y", make_options({"task": "regression"})).notes == ()

@@ -1,0 +1,64 @@
+"""The command `murho inspect`: the data report of a file, without a training.
+
+Imports of numpy and pyarrow wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import inspect as signatures
+import os
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import Annotated, Any
+
+import typer
+
+from murho.cli.grammar import complete_columns
+from murho.cli.shared import JsonOption, naming, print_json, print_lines
+from murho.cli.train import option_parameters, option_values
+from murho.model.tables.overrides import AS_IT_IS, FileForm
+from murho.model.training.options import make_options
+
+__all__ = ["inspect"]
+
+OPTIONS = ("task", "ignore", "decimal", "day_first", "missing_value", "keep", "drop_bad_rows")
+"""Options of a training that change how a table is read."""
+
+
+def inspect(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; - for stdin.")],
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column to predict, for leaks and classes.", autocompletion=complete_columns),
+    ] = None,
+    json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
+    **given: Any,
+) -> None:
+    """Say how the columns of a file are read, what is left out, and what is odd."""
+    options = make_options(option_values(given))
+    from murho.model.tables.data_report import describe_columns, report_lines
+    from murho.model.tables.files import read_table
+    from murho.model.training.prepared_table import prepare_table, reading_hints
+
+    table, notes = read_table(data, form), ()
+    with naming(data):
+        if target is None:
+            report = describe_columns(table, reading_hints(table, options, options.ignore), options.ignore)
+        else:
+            prepared = prepare_table(table, target, options)
+            report, notes = prepared.report(), prepared.notes
+    if json:
+        print_json(report.to_json())
+        return
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    print_lines([*report_lines(report, data.name, width or None), *notes])
+
+
+inspect.__signature__ = signatures.Signature(  # type: ignore[attr-defined]  # what typer reads
+    [
+        *(each for each in signatures.signature(inspect, eval_str=True).parameters.values() if each.name != "given"),
+        *(each for each in option_parameters() if each.name in OPTIONS),
+    ]
+)
