@@ -102,7 +102,7 @@ def _basis(scores: Mapping[str, Any]) -> list[str]:
     if "judges" in scores:
         return [f"(estimated for all {members} members by the {scores['judges']['members']} that have not seen a row)"]
     if described == 1 < members:
-        return [f"(scores of a single member, that has not seen the row: all {members} do better)"]
+        return [f"(scores of one network that has not seen the row; all {members} together do better)"]
     return [f"(scores of the {described} of {members} members that have not seen a row)"] if described < members else []
 
 

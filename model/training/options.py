@@ -105,13 +105,13 @@ class TrainOptions(BaseModel):
     ignore: tuple[str, ...] = Field(default=(), description="Columns that are no features.")
     group: tuple[str, ...] = Field(
         default=(),
-        description="Columns whose groups of rows are held out whole, because rows of new groups will be asked for; "
-        "no features.",
+        description="Columns that say which rows belong together, such as those of one patient. Groups are held out "
+        "whole, as new rows will be of new groups. No features.",
     )
     time: str | None = Field(
         default=None,
-        description="Column of dates or numbers by which networks are judged on later rows than they have learned "
-        "from; row-order stands for the order of the rows.",
+        description="Column of dates or numbers. Each network is judged on rows that come later than those it learned "
+        "from. row-order stands for the order of the rows.",
         json_schema_extra={"unset": "rows are held out at random"},
     )
     columns: dict[str, ColumnOverride] = Field(
@@ -149,8 +149,8 @@ class TrainOptions(BaseModel):
     )
     missing: Literal["accept", "refuse"] = Field(
         default="accept",
-        description="Missing cells in rows to predict, in columns without any in training. accept: the answer averages "
-        "over what they may have been.",
+        description="What to do if a row to predict lacks a value that no training row lacked. accept: the answer "
+        "averages over what the value may have been.",
     )
     rare: Literal["pool", "name"] = Field(
         default="pool",
@@ -160,12 +160,12 @@ class TrainOptions(BaseModel):
     target_minimum: Limit | None = Field(
         default=None,
         description="Least value of the target: no mean, percentile or draw lies below it. -inf: there is none.",
-        json_schema_extra={"unset": "a cap, where the targets show one"},
+        json_schema_extra={"unset": "a cap, if many targets lie at exactly one largest or smallest value"},
     )
     target_maximum: Limit | None = Field(
         default=None,
         description="Largest value of the target: no mean, percentile or draw lies above it. inf: there is none.",
-        json_schema_extra={"unset": "a cap, where the targets show one"},
+        json_schema_extra={"unset": "a cap, if many targets lie at exactly one largest or smallest value"},
     )
     hidden: tuple[Width, ...] = Field(
         default=(64, 64), max_length=16, description="Widths of the hidden layers, such as 50,50."

@@ -563,5 +563,5 @@ def search(
     if best.fit is None:
         raise FitError(str(fits.failure))
     if best.attempt.stage != SETTLING and fits.task.levels_noise:
-        reporter.say("these parameters have not settled: noisy rows have counted less than they should")
+        reporter.say("the fit has not converged: noisy rows may count too little")
     return SearchResult(best.attempt, best.fit, tuple(fits.attempts), interrupted or fits.interrupted, plan.pace)

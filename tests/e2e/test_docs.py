@@ -303,7 +303,7 @@ def test_what_documents_name_in_the_environment_is_read() -> None:
     known |= set(re.findall(r"MURHO_[A-Z_]+", (ROOT / "docker-compose.yml").read_text()))
     for path in PAGES:
         assert set(re.findall(r"MURHO_[A-Z_]*[A-Z]", path.read_text())) <= known, path
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "install.md").read_text()
     table = page.partition("given as `make serve PORT=9000`")[2].partition("\n\nWithout make")[0]
     named = {
         name
@@ -319,7 +319,7 @@ def test_every_extra_that_documents_name_exists() -> None:
     for path in PAGES:
         for named in re.findall(r"(?:murho|'\.)\[([a-z,]+)\]", path.read_text()):
             assert set(named.split(",")) <= set(extras), (path, named)
-    table = (ROOT / "docs" / "operations.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
+    table = (ROOT / "docs" / "install.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == set(extras)
 
 

@@ -262,6 +262,13 @@ def test_a_file_is_added_up_by_a_column(visit: Visit, site: str, model: str, sta
     assert "The file has no column Horsepower" in visit.text("#totals-errors")
 
 
+def test_without_a_store_the_card_says_how_outcomes_are_kept(visit: Visit) -> None:
+    visit.page.click("#tab-card")
+    visit.page.click("#quality button")
+    visit.page.wait_for_selector("#quality-told p")
+    assert "murho serve --store FILE" in visit.text("#quality-told")
+
+
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
     visit.page.click("#tab-request")
     visit.page.wait_for_selector("#requests pre")

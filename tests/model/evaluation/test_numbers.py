@@ -153,7 +153,7 @@ def test_summary_shows_units_and_says_that_bands_are_raw() -> None:
     ("basis", "says"),
     [
         ({"members": 10, "all_members": 10, "judges": {"members": 2}}, "all 10 members by the 2 that have not seen"),
-        ({"members": 1, "all_members": 5}, "a single member, that has not seen the row: all 5 do better"),
+        ({"members": 1, "all_members": 5}, "one network that has not seen the row; all 5 together do better"),
         ({"members": 1, "all_members": 1}, "cover 87.5 %"),
     ],
 )

@@ -3,6 +3,7 @@
 import { $, h, table } from './dom.js';
 import { count, percent, plain, short } from './format.js';
 import { kindOf } from './kinds.js';
+import { offerQuality } from './quality.js';
 
 /** The metrics of the kind that the checkpoint has, with their standard errors. */
 function metrics(overview) {
@@ -48,6 +49,7 @@ export function showCard(overview) {
   $('card').replaceChildren(...[
     h('p', {}, `${facts}.`), temperature(training.temperature),
     h('h3', {}, 'On rows it has not seen'), metrics(overview),
+    offerQuality(overview),
     ...card.tables(overview).map(([name, content]) => scrolled(name, content)), scrolled('Features', schema(overview)),
     Object.keys(overview.left_out).length ? h('p', { class: 'soft' }, 'Left out: ', Object.entries(overview.left_out).map(([name, why]) => `${name} (${why})`).join(', '), '.') : null,
     h('div', { id: 'report' }),
