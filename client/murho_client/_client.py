@@ -292,6 +292,8 @@ class Client(BaseClient[httpx2.Client]):
             samples: Number of draws; by default the service's.
             seed: Their seed; the model's own if not given.
             calibrated: Whether means and spreads are calibrated, as by default.
+            record: Whether the service's store keeps the decisions, so that `outcomes` can be told of them.
+            ids: Your own ids of the contexts; they ask for a record, too.
             timeout: Seconds for the whole call.
             headers: Further headers of the request.
 

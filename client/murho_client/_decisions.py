@@ -32,6 +32,8 @@ class DecideOptions(TypedDict, total=False):
     samples: int
     seed: int | None
     calibrated: bool
+    record: bool
+    ids: Sequence[str]
     timeout: float | None
     headers: Mapping[str, str] | None
 
@@ -56,6 +58,7 @@ class Decisions:
         epistemic_std: Its part that the draws disagree about, ``[N, A]``.
         probability_best: Share of the draws under which the action is the best, ``[N, A]``.
         calibrated: Whether mean, std and epistemic_std are calibrated.
+        ids: Of recorded decisions; None where nothing was chosen; empty: none are recorded.
         warnings: What is unusual, in words.
         raw: The answer as it came.
     """
@@ -75,6 +78,7 @@ class Decisions:
     epistemic_std: NDArray[np.float64]
     probability_best: NDArray[np.float64]
     calibrated: bool
+    ids: list[str | None]
     warnings: list[str]
     raw: Mapping[str, Any]
 
@@ -101,6 +105,7 @@ class Decisions:
             numbers("epistemic_std"),
             numbers("probability_best"),
             document["calibrated"],
+            document.get("ids", []),
             [warning["message"] for warning in document["warnings"]],
             document,
         )

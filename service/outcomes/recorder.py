@@ -19,31 +19,29 @@ from contextlib import suppress
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
-import orjson
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from murho.model.evaluation.recorded import LEVELS
 from murho.model.predictive.prediction import ClassPrediction
-from murho.model.tables.cells import format_date
-from murho.model.tables.schema import FeatureKind
 from murho.service.errors import NotReadyError
 from murho.service.outcomes.store import Batch, VersionFacts
+from murho.service.predict.rows import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.prediction import AnyPrediction
-    from murho.model.tables.schema import Columns, Schema
+    from murho.model.tables.schema import Columns
     from murho.service.engine.jobs import ModelLike
     from murho.service.outcomes.store import Store
 
-__all__ = ["Recorder", "cells_of"]
+__all__ = ["Recorder"]
 
 GATHER_SECONDS = 0.1
 """What comes within it is one transaction, of 1.5 ms; each of its rows takes 10 microseconds."""
@@ -360,20 +358,3 @@ def _kept_of(prediction: AnyPrediction) -> tuple[bytes, bytes]:
     assert prediction.percentiles is not None  # noqa: S101 - the caller asked for them
     apart = prediction.percentiles[:, -len(LEVELS) :] - prediction.mean[:, None]
     return prediction.mean.tobytes(), apart.astype(np.float32).tobytes()
-
-
-def cells_of(schema: Schema, columns: Columns) -> list[str]:
-    """Returns the cells of each row of canonical columns as JSON, as a request may have them."""
-    written: list[list[Any]] = []
-    for feature in schema.features:
-        cells = columns[feature.name].tolist()
-        if feature.kind is FeatureKind.CATEGORICAL:
-            written.append(cells)
-        elif feature.kind is FeatureKind.BOOLEAN:
-            written.append([None if cell != cell else bool(cell) for cell in cells])
-        elif feature.kind is FeatureKind.DATE:
-            written.append([None if cell != cell else format_date(cell) for cell in cells])
-        else:
-            written.append(cells)  # the encoder writes NaN as null
-    names = [feature.name for feature in schema.features]
-    return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]

@@ -5,6 +5,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.csv
 from fastapi import APIRouter, Request
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.model.tables.cells import canonical_category, parse_number
-from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
+from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, UnknownModelError
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
@@ -128,6 +129,22 @@ async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONB
 
     recorder, asked = _recorder(parts), QualityQuery.of(request.query_params)
     return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
+
+
+@router.get("/models/{name}/decisions/{id}", summary="A recorded decision, and its outcome", name="decision")
+async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - the path's word
+    """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
+    recorder = _recorder(parts)
+
+    def look() -> dict[str, Any]:
+        recorder.settle()
+        for found in recorder.store.predictions(name, [id]):
+            if found.decision is not None:
+                told = orjson.loads(found.decision)
+                return {"id": found.id, "model": {"name": name, "version": found.version}, "at": found.at, **told}
+        raise UnknownModelError(f"No decision of {shorten(name)!r} with the id {shorten(id)!r} is recorded.")
+
+    return JSONBytes(await recorder.in_thread(look))
 
 
 def _recorder(parts: Parts) -> "Recorder":

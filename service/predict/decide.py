@@ -10,20 +10,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
+import orjson
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import OptionError, Problem
+from murho.model.evaluation.recorded import with_grid
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.formats import reader_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, load_json
-from murho.service.predict.options import MAX_SEED, PredictRequest
+from murho.service.predict.options import MAX_SEED, check_options, records
 from murho.service.predict.problems import MAX_LISTED, Problems, pointer, refuse_unknown
 from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.rows import Form, Inputs, check_rows, explain_unknown, parse_inputs
+from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,6 +87,10 @@ class DecideRequest(BaseModel):
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(None, description="Seed of the draws.")
     calibrated: bool | None = Field(None, description="As in a prediction.")
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
+    record: bool | None = Field(
+        None, description="true: the store keeps the decisions, with ids, so that outcomes can be told of them."
+    )
+    ids: list[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
 
 
 class DecideResponse(BaseModel):
@@ -105,6 +111,7 @@ class DecideResponse(BaseModel):
     epistemic_std: list[list[float]]
     probability_best: list[list[float]] = Field(description="Share of the draws under which the action is the best.")
     calibrated: bool
+    ids: list[str | None] | None = Field(None, description="Of recorded decisions; null where nothing was chosen.")
     warnings: list[InputWarning]
 
 
@@ -115,13 +122,15 @@ async def _answer(call: InFlight) -> Response:
     terms, encoding = Terms(call.query, model.schema, parts.settings), headers.get("content-encoding", "")
     asked = cast("_Asked", await parts.decoder.decode(await call.body(), encoding, _READER, terms))
     decisions, warnings = await _decided(call, asked)
+    recorded, more = await _recorded(call, asked, decisions) if asked.record else ({}, [])
     document = {
         "model": {"name": model.name, "version": model.version},
         "target": model.schema.target.name,
         "policy": asked.how.policy,
         "goal": asked.how.goal,
         **decisions.document(),
-        "warnings": warnings,
+        **recorded,
+        "warnings": [*warnings, *more],
     }
     return await parts.decoder.in_thread(partial(JSONBytes, document))
 
@@ -146,12 +155,16 @@ class _Asked(Asked):
         actions: The actions.
         set_by_actions: Canonical columns of the features that actions set, `[A]` each.
         draws: The draw that decides for each context, `[N]`.
+        document: The document but for contexts and draws.
+        record: Whether the decisions are recorded.
     """
 
     how: "DecideOptions"
     actions: "Actions"
     set_by_actions: "dict[str, NDArray[Any]]"
     draws: "NDArray[np.int64]"
+    document: dict[str, Any]
+    record: bool
 
 
 class _Reader(JSONCodec):
@@ -212,8 +225,20 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
         raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
     else:
         draws = np.array(asked.draw, dtype=np.int64)
-    request = PredictRequest.model_validate({"inputs": None, "timeout": asked.timeout})
-    return _Asked(contexts, of, request, how=how, actions=actions, set_by_actions=columns, draws=draws)
+    said = {"inputs": None, "timeout": asked.timeout, "record": asked.record, "ids": asked.ids}
+    request = check_options(said, rows=True)
+    rest = {name: value for name, value in document.items() if name not in ("contexts", "draw", "record", "ids")}
+    return _Asked(
+        contexts,
+        of,
+        request,
+        how=how,
+        actions=actions,
+        set_by_actions=columns,
+        draws=draws,
+        document=rest,
+        record=records(request, of, settings, contexts.count),
+    )
 
 
 def _cells(
@@ -284,7 +309,8 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     call.admit(inputs.count * actions.rows, options, asked.request.timeout)
     found: list[Decisions] = []
     warnings: dict[str, str] = {}
-    step = actions.contexts_at_a_time(options.samples)
+    # A recorded decision can be repeated by itself, so it is computed by itself.
+    step = 1 if asked.record else actions.contexts_at_a_time(options.samples)
     for start in range(0, inputs.count, step):
         part = slice(start, min(inputs.count, start + step))
         contexts = {name: column[part] for name, column in inputs.columns.items()}
@@ -299,6 +325,44 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     call.answered(options, warned=bool(warnings))
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]
+
+
+async def _recorded(
+    call: InFlight, asked: _Asked, decisions: "Decisions"
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Records the chosen actions as predictions; returns their ids, and warnings.
+
+    Raises:
+        MurhoError: See `InFlight.compute`.
+    """
+    model, actions, own = call.model, asked.actions, asked.request.ids
+    made = np.arange(len(decisions.choice)) if actions.rows == 1 else np.flatnonzero(decisions.choice >= 0)
+    ids: list[str | None] = [None] * len(decisions.choice)
+    if not len(made):
+        return {"ids": ids}, []
+    contexts = {name: column[made] for name, column in asked.inputs.columns.items()}
+    chosen = {name: column[decisions.choice[made]] for name, column in asked.set_by_actions.items()}
+    columns = {each.name: {**contexts, **chosen}[each.name] for each in model.schema.features}
+    rows = Inputs(Form.RECORDS, columns, len(made))
+    options = with_grid(asked.options, model.schema.target)
+    reply = await call.compute(rows, options, again=True)
+    schema = replace(model.schema, features=tuple(each for each in model.schema.features if each.name in contexts))
+    cells = cells_of(schema, contexts) if call.parts.settings.record_inputs else None
+    told = []
+    for place, number in enumerate(made.tolist()):
+        said: dict[str, Any] = {"action": decisions.chosen[number], "propensity": float(decisions.propensity[number])}
+        how: dict[str, Any] = {"seed": decisions.seed, "samples": decisions.samples}
+        how |= {} if decisions.draw is None else {"draw": [int(decisions.draw[number])]}
+        if cells is not None:
+            said["request"] = asked.document | {"contexts": [orjson.loads(cells[place])]} | how
+        told.append(orjson.dumps({"policy": asked.how.policy, **how, **said}).decode())
+    request = asked.request.model_copy(update={"ids": None if own is None else [own[number] for number in made]})
+    names, target = (model.name, model.version), model.schema.target.name
+    answered = Answered(names, target, Asked(rows, asked.options, request), reply.prediction, [], rows.count)
+    kept = await call.recorded(answered, told)
+    for number, key in zip(made.tolist(), kept.ids or (), strict=True):
+        ids[number] = key
+    return {"ids": ids}, kept.warnings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
 
@@ -161,15 +161,20 @@ class InFlight:
             return options
         return replace(options, adapted=adapted)
 
-    async def recorded(self, answered: Answered) -> Answered:
-        """Records an answer to options that `with_grid` has returned; returns it with ids, as it was asked for."""
+    async def recorded(self, answered: Answered, decisions: Sequence[str] | None = None) -> Answered:
+        """Records an answer to options that `with_grid` has returned; returns it with ids, as it was asked for.
+
+        Args:
+            answered: The answer.
+            decisions: JSON of each row, if these are decisions.
+        """
         recorder, telemetry, asked = self.parts.recorder, self.parts.telemetry, answered.asked
         assert recorder is not None  # noqa: S101 - `records`
         inputs, rows = asked.inputs, asked.inputs.count
         columns = inputs.columns if self.parts.settings.record_inputs else None
-        adapted = asked.options.adapted
-        state = None if adapted is None else adapted.state
-        work = partial(recorder.record, self.model, answered.prediction, asked.request.ids, inputs=columns, state=state)
+        adapted, ids = asked.options.adapted, asked.request.ids
+        told: dict[str, Any] = {"decisions": decisions, "state": None if adapted is None else adapted.state}
+        work = partial(recorder.record, self.model, answered.prediction, ids, inputs=columns, **told)
         found: Sequence[str | None] | None = (
             await self.parts.decoder.in_thread(work) if rows > MOST_RECORDED_AT_ONCE else work()
         )

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text, format_date, parse_date
 from murho.model.tables.schema import FeatureKind
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Feature, Schema
+    from murho.model.tables.schema import Columns, Feature, Schema
     from murho.service.engine.jobs import ModelLike
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "PIECE_CELLS",
     "Form",
     "Inputs",
+    "cells_of",
     "check_rows",
     "column_of",
     "decode_cells",
@@ -360,6 +362,23 @@ def explain_cell(feature: Feature, cell: object) -> str:
     if len(cell) > LONGEST_TEXT or len(cell.encode()) > LONGEST_TEXT:
         return f"Expected {expected}: {explain_long_text(len(cell.encode()))}."
     return f"Expected {expected}, not the string {shorten(cell)!r}."
+
+
+def cells_of(schema: Schema, columns: Columns) -> list[str]:
+    """Returns the cells of each row of canonical columns as JSON, as a request may have them."""
+    written: list[list[Any]] = []
+    for feature in schema.features:
+        cells = columns[feature.name].tolist()
+        if feature.kind is FeatureKind.CATEGORICAL:
+            written.append(cells)
+        elif feature.kind is FeatureKind.BOOLEAN:
+            written.append([None if cell != cell else bool(cell) for cell in cells])
+        elif feature.kind is FeatureKind.DATE:
+            written.append([None if cell != cell else format_date(cell) for cell in cells])
+        else:
+            written.append(cells)  # the encoder writes NaN as null
+    names = [feature.name for feature in schema.features]
+    return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]
 
 
 def example_row(model: ModelLike) -> dict[str, Any]:

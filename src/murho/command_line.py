@@ -73,6 +73,11 @@ COMMANDS = {
         "Show how good recorded predictions were.",
         "Use and judge a model",
     ),
+    "learn": (
+        "murho.cli.learn",
+        "Learn from recorded outcomes: the next version, if it is better.",
+        "Use and judge a model",
+    ),
     "export": ("murho.cli.export", "Write a checkpoint as an ONNX graph for other runtimes.", "Use and judge a model"),
     "publish": (
         "murho.cli.publish",

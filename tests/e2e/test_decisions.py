@@ -13,6 +13,7 @@ import pytest
 from murho_client import AsyncClient, Client, InvalidInput
 
 import murho
+from tests.e2e.support import serve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,3 +134,31 @@ def test_refused_by_the_client_and_in_python(busy: Service, trained: Path) -> No
     for wrong in ({"policy": "best"}, {"draw": [0]}, {"samples": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             murho.load(trained).decide(pd.DataFrame(CONTEXTS), ACTIONS, **wrong)
+
+
+def test_a_recorded_decision_is_repeated_to_the_bit_and_has_an_outcome(trained: Path, tmp_path: Path) -> None:
+    store = str(tmp_path / "murho.db")
+    with serve(trained.parent.parent, tmp_path / "log", store=store, record_inputs="true") as service:
+        service.wait_for_line("(Ready: )")
+        with Client(service.address) as client:
+            made = client.decide(CONTEXTS * 20, ACTIONS, record=True)
+            assert len(set(made.ids)) == 40
+            record = client.request("GET", f"/models/cars/decisions/{made.ids[7]}").json()
+            assert record["action"] == made.action[7]
+            assert record["propensity"] == made.propensity[7]
+            again = client.request("POST", "/models/cars/versions/1/decide", json=record["request"]).json()
+            for name in ("action", "propensity", "mean", "std", "probability_best"):
+                assert again[name][0] == np.asarray(made.raw[name])[7].tolist()
+            told = client.outcomes({"id": [*made.ids, "none"], "value": [30.0] * 41}, "cars")
+            assert (told.accepted, list(told.unknown)) == (40, ["none"])
+            assert client.quality("cars")["versions"][0]["n"] == 40
+        held_back = {"contexts": CONTEXTS, "actions": ACTIONS, "policy": "threshold", "threshold": 1e3, "record": True}
+        assert _post(service, "cars", held_back).json()["ids"] == [None, None]
+        missing = httpx2.get(f"{service.address}/models/cars/decisions/none")
+        assert missing.status_code == 404
+
+
+def test_nothing_is_recorded_without_a_store(busy: Service) -> None:
+    answer = _post(busy, "cars", {"contexts": CONTEXTS, "actions": ACTIONS, "record": True})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/record"

@@ -42,7 +42,8 @@ def inspect(
     from murho.model.tables.files import read_table
     from murho.model.training.prepared_table import prepare_table, reading_hints
 
-    table, notes = read_table(data, form), ()
+    notes: tuple[str, ...] = ()
+    table = read_table(data, form)
     with naming(data):
         if target is None:
             report = describe_columns(table, reading_hints(table, options, options.ignore), options.ignore)
