@@ -5,12 +5,14 @@
 Bikes are rented by the hour; the table is made up, so that the truth is known. A model learns the first year and is
 served with a store. In the second year it is asked for each week; a week later the rentals are told. In July a second
 station opens next door, and rentals of the first fall. Printed and drawn are the share of rentals in the band of
-90 % week by week, and when the alarm of live quality is raised.
+90 % week by week, and when the alarm of live quality is raised: with the bands of the checkpoint, and with bands that
+follow the outcomes (MURHO_ADAPT=adaptive).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -45,12 +47,13 @@ def hours(weeks, rng, first=0):
 
 
 @contextmanager
-def service(folder):
+def service(folder, adapt):
     """A service with a store; gives its address."""
-    words = ["serve", "--checkpoints", folder, "--port", "0", "--store", f"{folder}/murho.db"]
+    words = ["serve", "--checkpoints", folder, "--port", "0", "--store", f"{folder}/{adapt}.db"]
     log = Path(folder) / "log"
     with log.open("w") as file:
-        process = subprocess.Popen([sys.executable, "-m", "murho", *words], stderr=file)  # noqa: S603
+        environment = {**os.environ, "MURHO_ADAPT": adapt}
+        process = subprocess.Popen([sys.executable, "-m", "murho", *words], stderr=file, env=environment)  # noqa: S603
     try:
         while not (found := re.search(r"documentation: (http://\S+)/docs", log.read_text())):
             if process.poll() is not None:
@@ -63,18 +66,46 @@ def service(folder):
 
 
 def picture(weeks, raised):
-    """The share in the band week by week, and the alarm."""
-    line = alt.Chart(weeks).mark_line(point=True, color="#1f6fb2")
-    share = alt.Y("share:Q", title="rentals in the band of 90 %", axis=alt.Axis(format="%"))
-    chart = line.encode(x=alt.X("week:Q", title="week of the second year"), y=share)
+    """The share in the band week by week, and the alarm of the checkpoint's own bands."""
+    share = alt.Y(
+        "share:Q", title="rentals in the band of 90 %", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0.4, 1])
+    )
+    colours = alt.Scale(domain=["off", "adaptive"], range=["#9aa5b1", "#1f6fb2"])
+    chart = alt.Chart(weeks).mark_line(point=True)
+    chart = chart.encode(
+        x=alt.X("week:Q", title="week of the second year"),
+        y=share,
+        color=alt.Color("adapt:N", scale=colours, title="MURHO_ADAPT"),
+    )
     marks = [(OPENS, "second station", "#222222"), *([] if raised is None else [(raised, "alarm", "#d9480f")])]
     for week, name, colour in marks:
         at = alt.Chart(pd.DataFrame({"week": [week], "name": [name]}))
         chart += at.mark_rule(color=colour, strokeDash=[4, 3]).encode(x="week:Q")
-        chart += at.mark_text(color=colour, align="left", dx=4, y=10 if colour == "#222222" else 24).encode(
+        chart += at.mark_text(color=colour, align="left", dx=4, y=190 if colour == "#222222" else 206).encode(
             x="week:Q", text="name:N"
         )
     return chart.properties(width=460, height=220)
+
+
+def year(folder, adapt, second, step):
+    """The second year: the share in the band of each week, and the week of the alarm."""
+    waiting, lines, raised, before = None, [], None, (0, 0.0)
+    with service(folder, adapt) as address, Client(address) as client:
+        for week in range(0, 52, step):
+            if waiting is not None:
+                client.outcomes(waiting, "bikes")
+            rows = second.iloc[week * WEEK : (week + 1) * WEEK]
+            answer = client.predict(rows.drop(columns="rentals"), record=True)
+            if waiting is not None:
+                (found,) = client.quality("bikes")["versions"]
+                inside = found["n"] * found["coverage"]["90"]["share"]
+                share = (inside - before[1]) / (found["n"] - before[0])
+                before = found["n"], inside
+                if raised is None and found["alarm"]["raised"]:
+                    raised = week
+                lines.append({"week": week - step, "share": share, "adapt": adapt})
+            waiting = {"id": answer.ids, "value": rows["rentals"]}
+    return pd.DataFrame(lines), raised
 
 
 def main():
@@ -88,27 +119,14 @@ def main():
     first, second = hours(52, rng), hours(52, rng, first=52)
     with tempfile.TemporaryDirectory() as folder:
         murho.train(first, target="rentals", quick=options.quick).save("bikes", folder)
-        waiting, lines, raised, before = None, [], None, (0, 0.0)
-        with service(folder) as address, Client(address) as client:
-            for week in range(0, 52, 2 if options.quick else 1):
-                rows = second.iloc[week * WEEK : (week + 1) * WEEK]
-                answer = client.predict(rows.drop(columns="rentals"), record=True)
-                if waiting is not None:
-                    client.outcomes(waiting, "bikes")
-                    (found,) = client.quality("bikes")["versions"]
-                    inside = found["n"] * found["coverage"]["90"]["share"]
-                    share = (inside - before[1]) / (found["n"] - before[0])
-                    before = found["n"], inside
-                    if raised is None and found["alarm"]["raised"]:
-                        raised = week
-                    lines.append({"week": week - 1, "share": share})
-                waiting = {"id": answer.ids, "value": rows["rentals"]}
-    weeks = pd.DataFrame(lines)
-    for name, part in (("before", weeks[weeks["week"] < OPENS]), ("after", weeks[weeks["week"] >= OPENS])):
-        print(f"{name} the second station opens: {part['share'].mean():.1%} of rentals in the band of 90 %")
+        found = {adapt: year(folder, adapt, second, 2 if options.quick else 1) for adapt in ("off", "adaptive")}
+    for adapt, (weeks, _) in found.items():
+        before, after = (weeks["share"][(weeks["week"] >= OPENS) == later].mean() for later in (False, True))
+        print(f"MURHO_ADAPT={adapt}: {before:.1%} of rentals in the band of 90 %, {after:.1%} after the station opened")
+    raised = found["off"][1]
     print(f"alarm in week {raised}; the station opened in week {OPENS}, and outcomes come a week later")
     if options.figure:
-        picture(weeks, raised).save(options.figure, scale_factor=2)
+        picture(pd.concat([weeks for weeks, _ in found.values()]), raised).save(options.figure, scale_factor=2)
 
 
 if __name__ == "__main__":

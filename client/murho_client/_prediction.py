@@ -63,6 +63,7 @@ class Prediction:
         classes: The classes of a classifier, C; None for a regression.
         coverage: Coverage of the prediction sets of a classifier.
         labels: The rows' labels, such as the index of a pandas data frame; None where these are the row numbers.
+        calibration: Where bands follow outcomes, ``{"adapted": True, "outcomes": 1250, "state": "87"}``; else None.
         warnings: Values unlike the training rows, each with its row, feature and message.
         request_ids: The ids of the requests behind the answer, as the service's log has them.
 
@@ -80,6 +81,7 @@ class Prediction:
     classes: tuple[str, ...] | None = None
     coverage: float | None = None
     labels: Labels = None
+    calibration: Mapping[str, Any] | None = None
     warnings: tuple[Problem, ...] = ()
     request_ids: tuple[str | None, ...] = ()
     _rows: int = 0
@@ -125,6 +127,7 @@ class Prediction:
         return cls(
             **facts[0],
             labels=labels,
+            calibration=answers[-1].get("calibration"),
             warnings=tuple(dict.fromkeys(warning for answer in answers for warning in answer.get("warnings", ()))),
             request_ids=tuple(request_ids),
             _rows=sum(counts),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnyPrediction, Detail, PredictOptions, Unit
+    from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, Detail, PredictOptions, Unit
     from murho.model.tables.schema import Schema, UnfamiliarValue
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
@@ -115,6 +115,7 @@ class Answered:
         warnings: Values unlike the training rows: `pointer` and `message` each.
         values: About how many values it has (`answer_values`).
         ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
+        adapted: How outcomes have moved the bands; None: they are the checkpoint's.
     """
 
     model: tuple[str, str]
@@ -124,6 +125,7 @@ class Answered:
     warnings: list[dict[str, str]]
     values: int
     ids: Sequence[str | None] | None = None
+    adapted: AdaptedBands | None = None
 
     @property
     def options(self) -> PredictOptions:
@@ -259,8 +261,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
     if answered.ids is not None:
         document["ids"] = answered.ids
     document["calibrated"] = prediction.calibrated
-    if (adapted := answered.options.adapted) is not None:
-        document["calibration"] = {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}
+    document |= _calibration(answered)
     document["warnings"] = answered.warnings
     if answered.values <= PIECE_VALUES:
         return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
@@ -279,6 +280,14 @@ def _head(answered: Answered) -> dict[str, Any]:
     if prediction.classes is not None:
         head["classes"] = list(prediction.classes)
     return head
+
+
+def _calibration(answered: Answered) -> dict[str, Any]:
+    """Returns what is to be said of bands that follow outcomes."""
+    adapted = answered.adapted
+    if adapted is None:
+        return {}
+    return {"calibration": {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}}
 
 
 @lru_cache(1024)  # most requests ask for the same
@@ -388,6 +397,7 @@ def answer_facts(answered: Answered) -> dict[str, Any]:
     return {
         **_head(answered),
         "calibrated": prediction.calibrated,
+        **_calibration(answered),
         **{detail.name: getattr(answered.options, detail.option) for detail in details},
         "warnings": answered.warnings,
     }
@@ -403,6 +413,7 @@ def fact_headers(answered: Answered) -> dict[str, str]:
         "murho-seed": str(prediction.seed),
         "murho-calibrated": str(prediction.calibrated).lower(),
         "murho-warnings": str(len(answered.warnings)),
+        **({} if answered.adapted is None else {"murho-state": answered.adapted.state}),
     }
 
 

@@ -135,10 +135,9 @@ class InFlight:
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
-        asked = replace(asked, options=self.followed(asked.options))
-        model, inputs = self.model, asked.inputs
+        model, inputs, options = self.model, asked.inputs, self.followed(asked.options)
         record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
-        options = with_grid(asked.options, model.schema.target) if record else asked.options
+        options = with_grid(options, model.schema.target) if record else options
         cost = self.admit(inputs.count, options, asked.request.timeout)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
@@ -151,7 +150,8 @@ class InFlight:
         answer = await self.compute(inputs, options, cost=cost)
         self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
-        answered = Answered(names, model.schema.target.name, asked, answer.prediction, warnings, values)
+        target, adapted = model.schema.target.name, options.adapted
+        answered = Answered(names, target, asked, answer.prediction, warnings, values, adapted=adapted)
         return await self.recorded(answered) if record else answered
 
     def followed(self, options: PredictOptions) -> PredictOptions:
@@ -172,9 +172,11 @@ class InFlight:
         assert recorder is not None  # noqa: S101 - `records`
         inputs, rows = asked.inputs, asked.inputs.count
         columns = inputs.columns if self.parts.settings.record_inputs else None
-        adapted, ids = asked.options.adapted, asked.request.ids
-        told: dict[str, Any] = {"decisions": decisions, "state": None if adapted is None else adapted.state}
-        work = partial(recorder.record, self.model, answered.prediction, ids, inputs=columns, **told)
+        told: dict[str, Any] = {
+            "decisions": decisions,
+            "state": None if answered.adapted is None else answered.adapted.state,
+        }
+        work = partial(recorder.record, self.model, answered.prediction, asked.request.ids, inputs=columns, **told)
         found: Sequence[str | None] | None = (
             await self.parts.decoder.in_thread(work) if rows > MOST_RECORDED_AT_ONCE else work()
         )

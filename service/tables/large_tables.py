@@ -95,7 +95,7 @@ async def answer_in_blocks(call: InFlight, body: Spool, reader: Codec, writer: C
         call.admit(asked.rows, asked.options, asked.request.timeout)
         with ExitStack() as stack:
             answer = stack.enter_context(Spool(parts.spool_room))
-            answered = await _through(call, replace(asked, options=call.followed(asked.options)), body, writer, answer)
+            answered = await _through(call, asked, body, writer, answer)
             (head, tail), facts = writer.ends(answered), fact_headers(answered)
             accepted = accepted_coding(headers.get("accept-encoding", ""))
             if accepted is None:
@@ -138,6 +138,7 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
     in_thread, model, target = call.parts.decoder.in_thread, call.model, call.model.schema.target
     outside: list[UnfamiliarValue] = []
     unrecorded: list[dict[str, str]] = []
+    followed = call.followed(asked.options)
 
     def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
         return asyncio.ensure_future(in_thread(step))
@@ -158,7 +159,7 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
                 raise ClientGoneError("The client closed the connection before the answer.")
             reading = begin(read)
             record = records(asked.request, asked.options, call.parts.settings, inputs.count)
-            options = with_grid(asked.options, target) if record else asked.options
+            options = with_grid(followed, target) if record else followed
             first, room = call.rows, MAX_WARNINGS + 1 - len(outside)
             try:
                 found = await call.compute(inputs, options, most_outside=room)
@@ -169,7 +170,7 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
                 ) from None
             outside += [replace(value, row=value.row + first) for value in found.outside]
             names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
-            answered = Answered(names, target.name, of_block, found.prediction, [], values=0)
+            answered = Answered(names, target.name, of_block, found.prediction, [], 0, adapted=followed.adapted)
             if record:
                 answered = await call.recorded(answered)
                 unrecorded = unrecorded or answered.warnings

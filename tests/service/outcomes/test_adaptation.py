@@ -16,7 +16,7 @@ from murho.service.outcomes.store import Batch, Store
 from tests.model.conftest import present
 from tests.service.outcomes.test_routes import OUTCOMES, told
 from tests.service.outcomes.test_store import GRID, NUMBER
-from tests.service.support import ROW, FakeModel, make_client, pointers
+from tests.service.support import ROW, FakeModel, make_client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,10 @@ def test_answers_name_the_state_of_their_bands_and_one_command_goes_back(tmp_pat
         assert float(adapted.moved.calibrated(torch.zeros(1, dtype=torch.float64))) > 0.5
         for options in ({"calibrated": False}, {"noise": False}, {"samples": 0}):
             assert "calibration" not in client.post("/predict", {"inputs": [ROW], **options}).json()
-        text = client.post("/predict", content=b"Weight\n", headers={"content-type": "text/csv"})
-        assert pointers(text)
+        table = ",".join(ROW) + "\n3000,100,true,1975-06-01,USA\n"
+        assert (
+            client.post("/predict", content=table, headers={"content-type": "text/csv"}).headers["murho-state"] == "1"
+        )
         client.post(OUTCOMES, told((answer["ids"][0], 0.0)))
         assert client.post("/predict", {"inputs": [ROW]}).json()["calibration"]["state"] == "2"
         for number, outcomes in ((1, 20), (0, None)):
