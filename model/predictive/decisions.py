@@ -64,8 +64,8 @@ UNSURE = "unsure"
 KEYS = ("id", "inputs", "cost", "utility")
 LONGEST_ID = 200
 MOST_PROBLEMS = 50
-MOST_VALUES = 2**24
-"""Actions times draws times classes of one context, which are decided together: 128 MiB."""
+MOST_VALUES = 2**23
+"""Actions times draws times classes of one context, which are decided together, twice: 64 MiB."""
 VALUES_AT_A_TIME = 2**20
 """The same of all contexts of a part."""
 
@@ -164,14 +164,18 @@ class Actions:
         """Rows of a context: one an action or, where no action sets a feature, one."""
         return len(self) if self.features else 1
 
+    def values(self, samples: int) -> int:
+        """Numbers that a context has under all draws."""
+        classes = 1 if self.utilities is None else self.utilities.shape[1]
+        return samples * (self.rows * classes + len(self))
+
     def contexts_at_a_time(self, samples: int) -> int:
         """Contexts whose draws are decided together, at least one.
 
         Raises:
             InputError: The draws of one context are too many.
         """
-        classes = 1 if self.utilities is None else self.utilities.shape[1]
-        values = samples * (self.rows * classes + len(self))
+        values = self.values(samples)
         if values > MOST_VALUES:
             raise InputError(
                 [Problem("/actions", f"{len(self)} actions under {samples} draws are too many; ask less.")]

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DOOR", "DecideRequest"]
 
+BYTES_OF_DRAW, VALUE_BYTES = 24, 128
+"""Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
 VALUES_OF_PASS = 2**18
 """Rows times draws of a pass: about 1,000 rows of 256 draws."""
 
@@ -311,6 +313,8 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     warnings: dict[str, str] = {}
     # A recorded decision can be repeated by itself, so it is computed by itself.
     step = 1 if asked.record else actions.contexts_at_a_time(options.samples)
+    drawn = min(step, inputs.count) * actions.values(options.samples)
+    await call.take_room(BYTES_OF_DRAW * drawn + VALUE_BYTES * inputs.count * len(actions))
     for start in range(0, inputs.count, step):
         part = slice(start, min(inputs.count, start + step))
         contexts = {name: column[part] for name, column in inputs.columns.items()}

@@ -144,15 +144,23 @@ class InFlight:
         values = answer_values(inputs.count, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
-        if (size := VALUE_BYTES * values) > SMALL_BYTES:
-            await self.parts.answer_room.take(size, self._deadline - self.parts.scheduler.clock())
-            self._answer_bytes = size
+        await self.take_room(VALUE_BYTES * values)
         answer = await self.compute(inputs, options, cost=cost)
         self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
         target, adapted = model.schema.target.name, options.adapted
         answered = Answered(names, target, asked, answer.prediction, warnings, values, adapted=adapted)
         return await self.recorded(answered) if record else answered
+
+    async def take_room(self, size: int) -> None:
+        """Takes bytes for the answer until the request is over, once it is admitted.
+
+        Raises:
+            DeadlineError: There were none in time.
+        """
+        if size > SMALL_BYTES:
+            await self.parts.answer_room.take(size, self._deadline - self.parts.scheduler.clock())
+            self._answer_bytes = size
 
     def followed(self, options: PredictOptions) -> PredictOptions:
         """Returns options with the bands that follow outcomes, if there are any."""
