@@ -352,7 +352,7 @@ def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
     """The words that are read as missing categories, each with its count."""
     if not pa.types.is_large_string(cells.type):
         return
-    doubtful = sorted(word for word in words if word.isalpha() and word.lower() != "nan")  # others are no categories
+    doubtful = sorted(word for word in words if word.lower() not in ("nan", "-nan", "<na>", "#n/a"))
     found = distinct(cells.filter(pc.is_in(cells, text_array(doubtful).cast(pa.large_string()))))
     for word, count in zip(found.values, found.counts().tolist(), strict=True):
         keep = f"--keep {shlex.quote(word)}"
