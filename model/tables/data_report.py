@@ -305,7 +305,8 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
         shown = sorted(used, key=lambda column: column.role == "feature" and not column.remarks)[:MOST_COLUMNS]
     rows = [("column", "kind", "missing", "range or categories", "example"), *map(_row, shown)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = [f"{source}: {report.rows:,} rows, {len(report.columns)} columns"]
+    columns = "1 column" if len(report.columns) == 1 else f"{len(report.columns)} columns"
+    lines = [f"{source}: {report.rows:,} rows, {columns}"]
     lines += [f"  note: {note}" for note in report.notes]
     for cells, remarks in zip(rows, [[], *(column.remarks for column in shown)], strict=True):
         row = "".join(f"  {cell.ljust(size)}" for cell, size in zip(cells, widths, strict=True)).rstrip()

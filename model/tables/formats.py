@@ -131,7 +131,15 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     text, notes = _to_utf8(data, form.encoding, where)
     names, rows = csv_rows(_without_lines(text, form.skip_lines), where, skipped=form.skip_lines)
     schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
-    return with_notes(_kept(schema, rows, text.size).rename_columns(names), notes)
+    if len(names) == 1 and len(names[0].split()) > 1:
+        notes.append("there is one column, with blanks in its name: if blanks part columns, write commas instead")
+    try:
+        table = _kept(schema, rows, text.size).rename_columns(names)
+    except TableError as error:
+        if len(names) > 1:
+            raise
+        raise TableError(f"{error}; if other lines come before the header line, give --skip-lines") from error
+    return with_notes(table, notes)
 
 
 def _without_lines(text: pa.Buffer, count: int) -> pa.Buffer:

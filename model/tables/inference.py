@@ -352,10 +352,12 @@ def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
     """The words that are read as missing categories, each with its count."""
     if not pa.types.is_large_string(cells.type):
         return
-    found = distinct(cells.filter(pc.is_in(cells, text_array(sorted(words)).cast(pa.large_string()))))
+    doubtful = sorted(word for word in words if word.lower() not in ("nan", "-nan", "<na>", "#n/a"))
+    found = distinct(cells.filter(pc.is_in(cells, text_array(doubtful).cast(pa.large_string()))))
     for word, count in zip(found.values, found.counts().tolist(), strict=True):
         keep = f"--keep {shlex.quote(word)}"
-        yield f"{word!r}, {count:,} cells, is read as a missing value; if it is a category, give {keep}"
+        number = "1 cell" if count == 1 else f"{count:,} cells"
+        yield f"{word!r}, {number}, is read as a missing value; if it is a category, give {keep}"
 
 
 MOST_MISFITS = 50
