@@ -141,7 +141,8 @@ def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    head, because, general = _head(document, arguments), dict[int, list[str]](), []
+    head = _head(document, arguments)
+    because, general = dict[int, list[str]](), list[str]()
     for warning in document["warnings"]:
         if found := OF_ROW.match(warning["pointer"]):
             because.setdefault(int(found[1]), []).append(warning["message"])

@@ -38,8 +38,8 @@ def test_a_model_of_mlflow_answers_as_murho_does(tmp_path: Path) -> None:
     answer = loaded.predict(FRAME, params={"samples": 64, "percentiles": [10.0, 90.0], "seed": 3})
     expected = murho.load(RENTS).predict(FRAME, samples=64, seed=3)
     assert list(answer) == ["mean", "std", "epistemic_std", "aleatoric_std", "p10", "p90"]
-    np.testing.assert_allclose(answer["mean"], expected.mean(), rtol=1e-6)
-    np.testing.assert_allclose(answer["std"], expected.std(), rtol=1e-6)
+    np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)
+    np.testing.assert_allclose(answer["std"], expected.std, rtol=1e-6)
     assert list(loaded.predict(FRAME))[-3:] == ["p5", "p50", "p95"]
     assert [each.name for each in loaded.metadata.signature.outputs][-3:] == ["p5", "p50", "p95"]
     record = json.loads(FRAME.iloc[:1].to_json(orient="records", date_format="iso"))

@@ -532,6 +532,6 @@ def test_weights_and_groups_are_routed_through_a_pipeline_of_frames() -> None:
             return_estimator=True,
         )
     (fitted, _) = scores["estimator"]
-    assert fitted[-1].posterior_.spec.training["options"]["group"] == ("groups",)
+    assert fitted[-1].posterior_.spec.training["options"]["group"] == ["groups"]
     assert fitted[-1].posterior_.spec.training["options"]["weight"] == "sample_weight"
     assert list(fitted[-1].feature_names_in_) == ["a", "b", "c"]
