@@ -31,7 +31,7 @@ from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
 from murho.service.parts import Lifecycle, Parts, State
-from murho.service.predict import aggregate, decide
+from murho.service.predict import aggregate, counterfactual, decide
 from murho.service.predict import routes as predict
 from murho.service.predict.formats import Decoder
 from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app"]
 
-DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR)
+DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0

@@ -24,14 +24,17 @@ from murho_client._prediction import Prediction
 from murho_client._responses import Response
 from murho_client._totals import Totals
 from murho_client._transport import __version__
+from murho_client._why import Counterfactual, Explanation
 
 __all__ = [
     "AsyncClient",
     "AuthenticationError",
     "Busy",
     "Client",
+    "Counterfactual",
     "DeadlineExceeded",
     "Decisions",
+    "Explanation",
     "Feature",
     "InternalError",
     "InvalidInput",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
     from murho_client._totals import Totals
+    from murho_client._why import Counterfactual, Explanation
 
 __all__ = ["AsyncClient"]
 
@@ -139,6 +140,27 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     ) -> Decisions:
         """Chooses one of several actions for each context; see `Client.decide`."""
         return await self._run(self._service.decide(contexts, actions, model, version, options))
+
+    async def explain(
+        self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
+    ) -> Explanation:
+        """What each known cell adds to the answer of its row; see `Client.explain`."""
+        return await self._run(self._service.explain(data, model, version, options))
+
+    async def counterfactual(
+        self,
+        row: object,
+        goal: Mapping[str, Any],
+        model: str | None = None,
+        *,
+        fixed: Sequence[str] = (),
+        count: int = 3,
+        samples: int | None = None,
+        seed: int | None = None,
+    ) -> Counterfactual:
+        """The nearest rows whose answer reaches a goal; see `Client.counterfactual`."""
+        asked = {"goal": goal, "fixed": list(fixed), "count": count, "samples": samples, "seed": seed}
+        return await self._run(self._service.counterfactual(row, model, asked))
 
     async def predict_file(
         self,

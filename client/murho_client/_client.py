@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
     from murho_client._totals import Totals
+    from murho_client._why import Counterfactual, Explanation
 
 __all__ = ["Client"]
 
@@ -301,6 +302,52 @@ class Client(BaseClient[httpx2.Client]):
             MurhoClientError: See `predict`.
         """
         return self._run(self._service.decide(contexts, actions, model, version, options))
+
+    def explain(
+        self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
+    ) -> Explanation:
+        """What each known cell adds to the answer of its row, and what missing cells are worth.
+
+        Args:
+            data: The rows, as `predict` takes them.
+            model: Name of the model; the service's default model if not given.
+            version: Version of the model; the latest if not given.
+            **options: ``samples``, ``seed``, ``noise``, ``calibrated``, ``timeout``, ``headers``, ``progress`` of
+                `predict`.
+
+        Raises:
+            MurhoClientError: See `predict`.
+        """
+        return self._run(self._service.explain(data, model, version, options))
+
+    def counterfactual(
+        self,
+        row: object,
+        goal: Mapping[str, Any],
+        model: str | None = None,
+        *,
+        fixed: Sequence[str] = (),
+        count: int = 3,
+        samples: int | None = None,
+        seed: int | None = None,
+    ) -> Counterfactual:
+        """The nearest rows to a given one whose answer reaches a goal.
+
+        Args:
+            row: One row, a dict with a value for each feature.
+            goal: ``{"exceedance": {"threshold": 30, "at_least": 0.9}}``, ``{"mean": {"at_least": 20, "at_most": 25}}``,
+                ``{"std": {"at_most": 2}}``, or of classes ``{"probability": {"class": "Adelie", "at_least": 0.9}}``.
+            model: Name of the model; the service's default model if not given.
+            fixed: Features whose cells stay as they are.
+            count: How many rows to find, at most 10; each changes another set of cells.
+            samples: Draws behind each answer.
+            seed: Seed of the draws; the model's own if not given.
+
+        Raises:
+            MurhoClientError: See `predict`.
+        """
+        asked = {"goal": goal, "fixed": list(fixed), "count": count, "samples": samples, "seed": seed}
+        return self._run(self._service.counterfactual(row, model, asked))
 
     def predict_file(
         self,

@@ -8,10 +8,11 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import quote, urlencode
 
-from murho_client._data import Batch, to_batch
+from murho_client._data import Batch, Labels, to_batch
 from murho_client._decisions import DecideOptions, Decisions, decide_request
 from murho_client._display import Progress, ProgressBar
 from murho_client._errors import InvalidInput, Problem, UnexpectedAnswer, UnknownModel
@@ -21,6 +22,7 @@ from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
 from murho_client._totals import Totals, totals_request
 from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Settings, Together, ask
+from murho_client._why import Counterfactual, Explanation
 
 __all__ = ["AggregateOptions", "BaseClient", "PredictOptions", "Service"]
 
@@ -31,6 +33,8 @@ DRAWS_PER_REQUEST = 1_000_000
 """Numbers of one answer, where the draws of all rows are asked for: the service has a limit on them."""
 CLASS_NUMBERS_PER_REQUEST = 5_000_000
 """Numbers of one answer of a classifier: a table of a thousand classes has as many in a thousand rows."""
+ROWS_PER_EXPLANATION = 8
+"""Of one request: each takes as long as a thousand plain ones."""
 CELLS_PER_REQUEST = 200_000
 """Cells of one request: some megabytes of JSON, which a service limits."""
 
@@ -184,7 +188,8 @@ class Service:
             if model is not None and batch.rows > rows:  # all requests go to one version, whatever comes meanwhile
                 path = _path(model.name, model.version)
             try:
-                return (yield from self._answered(sent, path, chosen, rows, options, within))
+                found = yield from self._answers(sent, path, chosen, rows, options, within)
+                return _understood(partial(_prediction, found, sent.labels))
             except (InvalidInput, UnknownModel):
                 if not known:
                     raise
@@ -255,7 +260,40 @@ class Service:
         path = f"{_path(name, version)}/decide"
         return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers, within=within))
 
-    def _answered(
+    def explain(
+        self, data: object, name: str | None, version: str | None, options: PredictOptions
+    ) -> Dialogue[Explanation]:
+        """What explains the answers for all rows, in as many requests as it takes."""
+        chosen = options_of(options)
+        chosen |= {"percentiles": [], "include": ["why", *(["worth_asking"] if chosen["samples"] else [])]}
+        timeout = options.get("timeout")
+        within = None if timeout is None else Deadline(timeout)
+        model, batch = (yield from self.find(name, version, within)), to_batch(data)
+        sent, path = (batch if model is None else fitted(batch, model)), _path(name, version)
+        if model is not None and batch.rows > ROWS_PER_EXPLANATION:
+            path = _path(model.name, model.version)
+        answers = yield from self._answers(sent, path, chosen, ROWS_PER_EXPLANATION, options, within)
+        return _understood(lambda: Explanation.of([answer for answer, _ in answers]))
+
+    def counterfactual(self, row: object, name: str | None, document: Mapping[str, Any]) -> Dialogue[Counterfactual]:
+        """The nearest rows that reach a goal."""
+        model, batch = (yield from self.find(name, None, None)), to_batch(row)
+        if model is None or batch.rows != 1:
+            raise InvalidInput([Problem("Give the name of a model and one row.", feature="row")])
+        (inputs,) = [fitted(batch, model).inputs()]
+        if not isinstance(inputs, dict):
+            raise InvalidInput([Problem("Give the row as a dict, with a value for each feature.", feature="row")])
+        asked = {name: value for name, value in document.items() if value is not None}
+        body = _to_json({"inputs": {name: cells[0] for name, cells in inputs.items()}, **asked})
+
+        def read(response: Response) -> Counterfactual:
+            found = response.checked().json()
+            return _understood(lambda: Counterfactual.of(found))
+
+        path, headers = f"{_path(model.name)}/counterfactual", {"Content-Type": "application/json"}
+        return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers))
+
+    def _answers(
         self,
         batch: Batch,
         path: str,
@@ -263,8 +301,8 @@ class Service:
         rows: int,
         options: PredictOptions,
         within: Deadline | None,
-    ) -> Dialogue[Prediction]:
-        """The prediction for rows in the form of the model, `rows` of them a request."""
+    ) -> Dialogue[list[tuple[dict[str, Any], str | None]]]:
+        """The answers for rows in the form of the model, `rows` of them a request, and the id of each request."""
         headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
         ids = chosen.get("ids")
         if ids is not None and len(ids) != batch.rows:
@@ -289,8 +327,7 @@ class Service:
             answered = yield Together(
                 list(map(part, starts)), lambda number: bar.advance(min(rows, batch.rows - starts[number]))
             )
-        answers, ids = zip(*answered, strict=True)
-        return _understood(lambda: Prediction.of(answers, batch.labels, ids))
+        return answered  # type: ignore[no-any-return]  # of the dialogues
 
     def _json(self, method: str, path: str, within: Deadline | None = None) -> Dialogue[dict[str, Any]]:
         return ask(self.settings, method, path, lambda response: response.checked().json(), within=within)
@@ -371,6 +408,11 @@ def _understood(read: Callable[[], Result]) -> Result:
     except (KeyError, TypeError, ValueError) as error:
         fault = f"{type(error).__name__}: {error}"
     raise UnexpectedAnswer(f"The answer isn't one that this client knows ({fault}). One of the two is too old.")
+
+
+def _prediction(found: Sequence[tuple[dict[str, Any], str | None]], labels: Labels) -> Prediction:
+    answers, ids = zip(*found, strict=True)
+    return Prediction.of(answers, labels, ids)
 
 
 def _path(name: str | None, version: str | None = None) -> str:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.encoding.feature_distribution import alike
 from murho.model.encoding.feature_scores import normal_quantile
 from murho.model.tables.columns import is_missing
 
@@ -36,102 +35,141 @@ __all__ = [
 
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""
+PIECE_VALUES = 2**21
+"""Of the matrices of rows that are filled at once: 16 MiB each."""
 DOUBT = 0.02
 """Weight of the shares of the training rows in the probabilities of levels."""
 
 
-def imputed_columns(distribution: FeatureDistribution, schema: Schema, columns: Columns) -> dict[str, npt.NDArray[Any]]:
+def imputed_columns(
+    distribution: FeatureDistribution, schema: Schema, columns: Columns, wanted: Sequence[str] | None = None
+) -> dict[str, npt.NDArray[Any]]:
     """Return R completed copies of rows.
 
     Args:
         distribution: The distribution of the training rows.
         schema: The features.
         columns: Canonical columns of the features, ``[B]`` each.
+        wanted: The features to fill; None: those that had no missing cell in training.
 
     Returns:
-        Columns ``[R * B]``: copy r of row b is entry ``r B + b``. Missing cells of features that had some in training
-        stay missing.
+        Columns ``[R * B]``: copy r of row b is entry ``r B + b``. Missing cells of other features stay missing, as do
+        those of a feature of which no training row had a value.
     """
-    wanted = [feature.name for feature in schema.features if feature.imputed]
+    if wanted is None:
+        wanted = [feature.name for feature in schema.features if feature.imputed]
     places = {feature.name: place for place, feature in enumerate(schema.features)}
     copies = {name: np.tile(column, (IMPUTATIONS, 1)) for name, column in columns.items()}
-    gone = np.stack([is_missing(columns[name]) for name in wanted], axis=1)
-    scores = distribution.scores(columns)
-    for pattern, rows in alike(np.concatenate([gone, np.isnan(scores)], axis=1)):
-        names = [name for name, missing in zip(wanted, pattern, strict=False) if missing]
-        for name, values in _filled(distribution, names, scores[rows], places).items():
-            copies[name][:, rows] = values
+    scores, gone = distribution.scores(columns), {name: is_missing(columns[name]) for name in wanted}
+    at_once = max(1, PIECE_VALUES // max(1, len(distribution.owners)) ** 2)
+    for start in range(0, len(scores), at_once):
+        rows = slice(start, start + at_once)
+        missing = {name: of[rows] for name, of in gone.items() if of[rows].any()}
+        for name, values in _filled(distribution, missing, scores[rows], places).items():
+            copies[name][:, np.flatnonzero(missing[name]) + start] = values.T
     return {name: copy.reshape(-1) for name, copy in copies.items()}
 
 
 def _filled(
     distribution: FeatureDistribution,
-    names: Sequence[str],
+    missing: Mapping[str, npt.NDArray[np.bool_]],
     scores: npt.NDArray[np.float64],
     places: Mapping[str, int],
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return values ``[R, B]`` for the missing cells of rows that lack the same features.
+    """Return values for the missing cells of B rows, ``[n, R]`` for the n rows that lack a feature.
+
+    What depends only on which cells a row lacks is computed once for all rows that lack the same ones.
 
     Args:
         distribution: The distribution of the training rows.
-        names: The features to fill.
-        scores: Scores of the B rows, ``[B, Q]``; NaN where not known.
+        missing: Feature to fill → whether each row lacks it, ``[B]``.
+        scores: Scores of the rows, ``[B, Q]``; NaN where not known.
         places: Place of each feature in the schema.
     """
-    copies = np.tile(scores, (IMPUTATIONS, 1))
+    copies, known = np.repeat(np.nan_to_num(scores)[:, None], IMPUTATIONS, axis=1), ~np.isnan(scores)
     filled: dict[str, npt.NDArray[Any]] = {}
-    owners = np.array(distribution.owners, dtype=object)
-    indicated = dict(distribution.indicated)
-    for name in (name for name in names if name in distribution.levels):
-        shares, levels, own = distribution.levels[name], indicated.get(name, np.empty(0, np.intp)), owners == name
-        sums = _probabilities(distribution, copies, shares, levels, own).cumsum(axis=1)
-        uniforms = np.repeat(_uniforms(places[name]), len(scores))
-        codes = np.minimum((uniforms[:, None] * sums[:, -1:] > sums).sum(axis=1), len(shares.levels) - 1)
-        copies[:, own] = shares.indicators(codes, levels)
-        filled[name] = shares.column(codes).reshape(IMPUTATIONS, -1)
-    own = np.isin(owners, [name for name in names if name in distribution.numbers])
-    known = ~np.isnan(copies[0]) & ~own
-    weights, covariance = distribution.conditional(known, own)
-    uniform = np.array([_uniforms(places[name]) for name in owners[own]]).reshape(-1, IMPUTATIONS)
-    deviations = normal_quantile(uniform.T) @ np.linalg.cholesky(covariance).T
-    drawn = copies[:, known] @ weights + np.repeat(deviations, len(scores), axis=0)
-    for name, column in zip(owners[own], drawn.T, strict=True):
-        filled[name] = distribution.numbers[name].at(column).reshape(IMPUTATIONS, -1)
+    owners, indicated = np.array(distribution.owners, dtype=object), dict(distribution.indicated)
+    for name, of_rows in missing.items():
+        if name in distribution.levels:
+            shares, levels, own = distribution.levels[name], indicated.get(name, np.empty(0, np.intp)), owners == name
+            known[:, own] &= ~of_rows[:, None]
+            rows = np.flatnonzero(of_rows)
+            sums = _probabilities(distribution, copies[rows], known[rows], shares, levels, own).cumsum(axis=2)
+            uniforms = _uniforms(places[name])[:, None]
+            codes = np.minimum((uniforms * sums[..., -1:] > sums).sum(axis=2), len(shares.levels) - 1)
+            copies[np.ix_(rows, np.arange(IMPUTATIONS), own)] = shares.indicators(codes, levels)
+            known[np.ix_(rows, own)] = True
+            filled[name] = shares.column(codes)
+    numbers = [name for name in missing if name in distribution.numbers]
+    if not numbers:
+        return filled
+    wanted = np.zeros_like(known)
+    normal = np.zeros((IMPUTATIONS, len(owners)))
+    for name in numbers:
+        own = owners == name
+        wanted[:, own] = missing[name][:, None]
+        normal[:, own] = normal_quantile(_uniforms(places[name]))[:, None]
+    known &= ~wanted
+    patterns, of_row = np.unique(np.concatenate([known, wanted], axis=1), axis=0, return_inverse=True)
+    given, own = np.split(patterns, 2, axis=1)
+    together = given[:, :, None] * distribution.joint
+    weights = np.linalg.solve(_among(given, distribution.joint), together)
+    covariance = distribution.joint - together.transpose(0, 2, 1) @ weights
+    factor = np.linalg.cholesky(_among(own, covariance))
+    deviations = (own[:, None] * normal) @ factor.transpose(0, 2, 1)
+    drawn = copies @ weights[of_row.reshape(-1)] + deviations[of_row.reshape(-1)]
+    for name in numbers:
+        rows, (column,) = np.flatnonzero(missing[name]), np.flatnonzero(owners == name)
+        filled[name] = distribution.numbers[name].at(drawn[rows, :, column])
     return filled
+
+
+def _among(masks: npt.NDArray[np.bool_], matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return a matrix ``[Q, Q]``, or one for each mask, among the columns of masks ``[P, Q]``; else the identity."""
+    return np.where(masks[:, :, None] & masks[:, None], matrix, np.eye(masks.shape[1]))
 
 
 def _probabilities(
     distribution: FeatureDistribution,
     scores: npt.NDArray[np.float64],
+    known: npt.NDArray[np.bool_],
     shares: LevelShares,
     levels: npt.NDArray[np.intp],
     own: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float64]:
-    """Return probabilities of the levels of a feature, given the known columns of rows, ``[n, L]``.
+    """Return probabilities of the levels of a feature, given the known columns of rows, ``[n, R, L]``.
 
     Given the level, the known columns are Gaussian with one covariance, so Bayes' rule gives the probabilities: linear
     discriminant analysis. Levels without an indicator differ by their share alone.
 
     Args:
         distribution: The distribution of the training rows.
-        scores: Scores of the rows, ``[n, Q]``; NaN where not known.
+        scores: Scores of the copies of rows, ``[n, R, Q]``.
+        known: Whether they are known, ``[n, Q]``; not those of the feature.
         shares: The levels of the feature.
         levels: Those with an indicator.
         own: The feature's columns, ``[Q]``.
     """
-    known = ~np.isnan(scores[0]) & ~own
-    if not own.any() or not known.any():
-        return np.tile(shares.shares, (len(scores), 1))
-    weights, covariance = distribution.conditional(own, known)
-    factor = np.linalg.cholesky(np.linalg.inv(covariance))
+    if not own.any():
+        return np.broadcast_to(shares.shares, (*scores.shape[:2], len(shares.shares)))
+    weights, covariance = distribution.conditional(own, ~own)
+    every = np.eye(len(own))
+    every[np.ix_(~own, ~own)] = covariance
+    patterns, of_row = np.unique(known, axis=0, return_inverse=True)
+    of_row = of_row.reshape(-1)
+    factors = np.linalg.cholesky(np.linalg.inv(_among(patterns, every)))
     # One more centre than indicators: that of all levels without one, as the most frequent is.
     codes = np.append(levels, shares.counts.argmax())
-    centres = shares.indicators(codes, levels) @ weights @ factor
-    squares = np.square((scores[:, known] @ factor)[:, None] - centres).sum(axis=2)
-    evidence = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
-    likely = shares.shares * evidence[:, -1:]
-    likely[:, levels] = shares.shares[levels] * evidence[:, :-1]
-    likely /= likely.sum(axis=1, keepdims=True)
+    centres = np.zeros((len(patterns), len(codes), len(own)))
+    centres[:, :, ~own] = shares.indicators(codes, levels) @ weights
+    centres = (centres * patterns[:, None]) @ factors
+    seen = (scores * known[:, None]) @ factors[of_row]
+    # The squared distances from the centres, but for what is the same for all of them.
+    squares = np.square(centres).sum(axis=2)[of_row][:, None] - 2.0 * seen @ centres[of_row].transpose(0, 2, 1)
+    evidence = np.exp(-0.5 * (squares - squares.min(axis=2, keepdims=True)))
+    likely = shares.shares * evidence[..., -1:]
+    likely[..., levels] = shares.shares[levels] * evidence[..., :-1]
+    likely /= likely.sum(axis=2, keepdims=True)
     return np.asarray((1.0 - DOUBT) * likely + DOUBT * shares.shares)
 
 

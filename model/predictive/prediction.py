@@ -224,6 +224,8 @@ class PredictOptions:
         coverage: Coverage of prediction sets, strictly between 0 and 1; for classes alone.
         noise_moments: Whether to add the moments of the noise of a number, of which totals are made; with draws.
         adapted: How outcomes move calibrated answers of numbers; None: the checkpoint's calibration holds.
+        why: Whether to say what the known cells of each row add to its answer (`model.evaluation.why`).
+        worth_asking: Whether to say which missing cells are worth asking for (`model.evaluation.worth`).
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -237,6 +239,8 @@ class PredictOptions:
     coverage: float = DEFAULT_COVERAGE
     noise_moments: bool = False
     adapted: AdaptedBands | None = None
+    why: bool = False
+    worth_asking: bool = False
 
 
 @dataclass(frozen=True, slots=True)

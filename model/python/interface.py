@@ -17,6 +17,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.judging import evaluate_table
+from murho.model.evaluation.worth import explain
 from murho.model.predictive.decisions import DecideOptions
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.predictive.totals import TotalsOptions, default_statistic
@@ -35,7 +36,7 @@ from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.files import read_table
 from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
 from murho.model.tables.schema import ColumnOverride, FeatureKind
-from murho.model.tables.schema_inference import GROUPS, IGNORED
+from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train as train_on_table
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from murho.model.evaluation.worth import Explained
     from murho.model.predictive.decisions import Decisions
     from murho.model.predictive.totals import TotalsAnswer
     from murho.model.tables.schema import Schema
@@ -277,6 +279,30 @@ class TrainedModel:
         """
         with as_value_errors():
             return evaluate_table(self.posterior, table_of(data), weight=weight)
+
+    def explain(
+        self,
+        data: Any,
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        seed: int | None = None,
+        calibrated: bool = True,
+    ) -> Explained:
+        """What the known cells of each row add to its answer, and what its missing cells are worth.
+
+        Args:
+            data: B rows, as `predict` takes them.
+            samples: S, the draws behind the answer; 0: shares of the mean, or probability, alone.
+            seed: Seed of the draws; None: that of the model.
+            calibrated: Whether the answer is calibrated, if the model has a calibration.
+
+        Raises:
+            ValueError: The data or an argument can't be used, or the model was trained to refuse missing cells.
+        """
+        options = PredictOptions(require_whole(samples, "samples", 0), percentiles=(), seed=seed, calibrated=calibrated)
+        with as_value_errors():
+            columns = columns_from_table(table_of(data), self.posterior.schema)
+            return explain(self.posterior, columns, options)
 
     def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
         """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.

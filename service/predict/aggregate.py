@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import numpy as np
 from fastapi import Response
@@ -20,7 +20,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.formats import reader_of
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.options import PredictRequest
+from murho.service.predict.options import Included, PredictRequest
 from murho.service.predict.problems import MAX_LISTED, pointer
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.spool import Spool
@@ -131,8 +131,8 @@ def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "T
     from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic
 
     totals = Totals.of(TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options), schema)
-    if asked.options.draws or asked.options.mc_error:
-        raise BadInputError([Problem("/include", "Totals have no draws or Monte Carlo errors; leave it out.")])
+    if any(getattr(asked.options, name) for name in get_args(Included)):
+        raise BadInputError([Problem("/include", "Totals have nothing to include; leave it out.")])
     if own.record or own.ids is not None:
         raise BadInputError([Problem("/record", "Totals aren't recorded: outcomes are of rows. Leave it out.")])
     if own.by and own.groups is not None:

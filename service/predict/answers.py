@@ -20,6 +20,7 @@ import orjson
 from pydantic import BaseModel, Field, create_model
 
 from murho.model.errors import Problem
+from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.answer_columns import names_of_classes
 from murho.model.predictive.prediction import (
@@ -116,6 +117,7 @@ class Answered:
         values: About how many values it has (`answer_values`).
         ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
         adapted: How outcomes have moved the bands; None: they are the checkpoint's.
+        explained: What else explains the answer: `why` and `worth_asking`, if they were asked for, as JSON data.
     """
 
     model: tuple[str, str]
@@ -126,6 +128,7 @@ class Answered:
     values: int
     ids: Sequence[str | None] | None = None
     adapted: AdaptedBands | None = None
+    explained: Mapping[str, Any] | None = None
 
     @property
     def options(self) -> PredictOptions:
@@ -186,16 +189,19 @@ class Codec(ABC):
         if options.draws and not self.lists:
             message = f"{self.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
             raise BadInputError([Problem("/include", message)])
+        if options.why or options.worth_asking:
+            message = "There is no place for why and worth_asking in this format. Accept application/json."
+            raise BadInputError([Problem("/include", message)])
 
     @abstractmethod
     def encode(self, answered: Answered) -> Encoded:
         """Returns the answer."""
 
 
-def answer_values(rows: int, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
-    """Returns about how many values the answer for so many rows has, and not less."""
+def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
+    """Returns about how many values the answer for rows has, and not less."""
     of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
-    return rows * len(classes or (None,)) * of_class
+    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
 
 
 def require_place(rows: int, options: PredictOptions, schema: Schema, settings: Settings) -> None:
@@ -260,6 +266,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
         document[field.name] = value
     if answered.ids is not None:
         document["ids"] = answered.ids
+    document |= answered.explained or {}
     document["calibrated"] = prediction.calibrated
     document |= _calibration(answered)
     document["warnings"] = answered.warnings
@@ -439,6 +446,26 @@ class Adapted(BaseModel):
     state: str = Field(description="Which state of the bands this is, in the service's store.")
 
 
+class WorthAsking(BaseModel):
+    """A missing cell, and how far the variance, or a class's entropy, is expected to fall once it is known."""
+
+    feature: str
+    fall: float
+
+
+def _why(prefix: str) -> Any:
+    """Returns the model of the shares; prefix: begins its name."""
+    names = CLASS_MEASURES if prefix else NUMBER_MEASURES
+    lists: dict[str, Any] = dict.fromkeys(names, (list[float] | None, None))
+    tables: dict[str, Any] = dict.fromkeys(names, (list[list[float]] | None, None))
+    baseline = create_model(f"{prefix}Baseline", __doc__="What is answered if no cell is known.", **lists)
+    errors = create_model(f"{prefix}ShareErrors", __doc__="Standard errors of sampled shares.", **tables)
+    about = "What each known cell adds to the answer, [rows][features]; shares and baseline add up to it."
+    entries = {"features": (list[str], ...), "baseline": (baseline, ...)} | tables
+    sampled: Any = errors | None, Field(None, description="Above ten known cells the shares are sampled.")
+    return create_model(f"{prefix}Why", __doc__=about, **entries, mc_error=sampled)
+
+
 def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: str = "", **head: Any) -> type[BaseModel]:
     """Returns the model of an answer.
 
@@ -462,6 +489,11 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
             Field(
                 None, description="Of the recorded rows; null where one could not be. Only if a record is asked for."
             ),
+        ),
+        "why": (_why(prefix) | None, Field(None, description="Only if asked for.")),
+        "worth_asking": (
+            list[list[WorthAsking]] | None,
+            Field(None, description="For each row its missing cells, the most helpful first. Only if asked for."),
         ),
         "calibrated": (bool, Field(description=calibrated)),
         "calibration": (Adapted | None, Field(None, description="Absent where bands are those of the checkpoint.")),

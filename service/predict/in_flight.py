@@ -9,18 +9,21 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
+from murho.model.evaluation.why import plain
 from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
+from murho.service.predict.explain import Ended, further_rows, step_of
 from murho.service.predict.memory import SMALL_BYTES, Share
 from murho.service.predict.options import records
+from murho.service.predict.rows import Form, Inputs
 from murho.service.predict.spool import WRITTEN_BYTES
 
 if TYPE_CHECKING:
@@ -29,16 +32,18 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope
 
-    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.evaluation.why import Asking
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.service.engine.jobs import Answer
     from murho.service.engine.queue import Admitted
     from murho.service.parts import Parts
     from murho.service.predict.answers import Asked
-    from murho.service.predict.rows import Inputs
     from murho.service.predict.spool import Spool
     from murho.service.security import Caller
 
 __all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body", "wanted_within"]
+
+Result = TypeVar("Result")
 
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
@@ -138,18 +143,24 @@ class InFlight:
         model, inputs, options = self.model, asked.inputs, self.followed(asked.options)
         record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
         options = with_grid(options, model.schema.target) if record else options
-        cost = self.admit(inputs.count, options, asked.request.timeout)
+        further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
+        self.admit(inputs.count + (further.rows if further else 0), options, asked.request.timeout)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
-        values = answer_values(inputs.count, options, model.schema.target.classes)
+        values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, cost=cost)
+        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options))
+        explained = {}
+        for name, asking in further.askings(answer.prediction) if further else ():
+            explained[name] = await self.ask(asking, plain(options))
         self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
         target, adapted = model.schema.target.name, options.adapted
-        answered = Answered(names, target, asked, answer.prediction, warnings, values, adapted=adapted)
+        answered = Answered(
+            names, target, asked, answer.prediction, warnings, values, adapted=adapted, explained=explained
+        )
         return await self.recorded(answered) if record else answered
 
     async def take_room(self, size: int) -> None:
@@ -198,6 +209,27 @@ class InFlight:
             ]
         prediction = without_grid(answered.prediction, asked.options)
         return replace(answered, prediction=prediction, warnings=warnings, ids=found)
+
+    async def ask(self, asking: Asking[Result], options: PredictOptions) -> Result:
+        """Lets the engine answer what is asked, whose work is admitted, and returns the result.
+
+        Raises:
+            BadInputError: A row that is asked for has no finite answer.
+            MurhoError: See `compute`.
+        """
+        prediction: AnyPrediction | None = None
+        while True:
+            step = await self.parts.decoder.in_thread(partial(step_of, asking, prediction))
+            if isinstance(step, Ended):
+                result: Result = step.result
+                return result
+            rows = len(next(iter(step.values())))
+            inputs = Inputs(Form.COLUMNS, step, rows)
+            try:
+                prediction = (await self.compute(inputs, options, most_outside=0, again=True)).prediction
+            except BadInputError:
+                message = "A row is so far outside the training range that with other cells it has no finite answer."
+                raise BadInputError([Problem("/inputs", message)]) from None
 
     def admit(self, rows: int, options: PredictOptions, timeout: float | None) -> float:
         """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.

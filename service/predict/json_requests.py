@@ -140,6 +140,9 @@ class JSONCodec(Codec):
         options = predict_options(request, settings, schema.target)
         return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 
+    def require_place(self, options: PredictOptions) -> None:
+        """Has a place for everything."""
+
     def encode(self, answered: Answered) -> Encoded:
         """Returns the document; see `Codec.encode`."""
         return Encoded(encode_answer(answered), self.media_type)

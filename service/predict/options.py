@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,7 +46,7 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "seed": (f"an integer from 0 to {MAX_SEED} (2^63 - 1)", ""),
     "percentiles": (f"a list of at most {MAX_LEVELS} levels", "a number above 0 and below 100"),
     "thresholds": (f"a list of at most {MAX_LEVELS} numbers", "a finite number"),
-    "include": ('a list such as ["draws", "mc_error"]', '"draws" or "mc_error"'),
+    "include": ('a list such as ["draws", "why"]', '"draws", "mc_error", "why" or "worth_asking"'),
     "noise": (_TRUTH, ""),
     "calibrated": (_TRUTH, ""),
     "coverage": ("a number above 0 and below 1", ""),
@@ -120,6 +120,7 @@ def _printable(text: str) -> str:
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID), AfterValidator(_printable)]
 Level = Annotated[float, Field(gt=0, lt=100)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Included = Literal["draws", "mc_error", "why", "worth_asking"]
 
 
 class PredictRequest(BaseModel):
@@ -153,11 +154,13 @@ class PredictRequest(BaseModel):
     thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
         None, description="For each, the answer has the probability that the target exceeds it. Not for a classifier."
     )
-    include: Annotated[list[Literal["draws", "mc_error"]], Field(max_length=MAX_LEVELS)] | None = Field(
+    include: Annotated[list[Included], Field(max_length=MAX_LEVELS)] | None = Field(
         None,
         description='"draws" adds the function value of every draw, in the target\'s unit, or its probabilities of the '
         'classes; "mc_error" the standard errors of mean, std and percentiles, or of the probabilities, for the finite '
-        "number of draws.",
+        'number of draws; "why" the share of each known cell in the mean and in both variances, or in the probability '
+        'of the likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were '
+        "known.",
     )
     coverage: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."
@@ -316,7 +319,8 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
         raise BadInputError(problems)
     include = given.pop("include", ())
     lists = {name: tuple(value) for name, value in given.items() if name in LISTS}
-    return PredictOptions(**given | lists, draws="draws" in include, mc_error="mc_error" in include)
+    included: dict[str, Any] = {name: name in include for name in get_args(Included)}
+    return PredictOptions(**given | lists | included)
 
 
 def _message(item: ErrorDetails) -> str:
@@ -325,7 +329,7 @@ def _message(item: ErrorDetails) -> str:
     if place == ("inputs",):
         return "This is required."
     if place[0] not in EXPECTED:
-        return f"{item['msg']}."
+        return f"{item['msg'].removeprefix('Value error, ')}."
     whole, entry = EXPECTED[str(place[0])]
     return f"Expected {entry if len(place) > 1 else whole}, not {_shown(item['input'])}."
 

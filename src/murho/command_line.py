@@ -57,6 +57,11 @@ COMMANDS = {
         "Show which features the answers depend on.",
         "Use and judge a model",
     ),
+    "explain": (
+        "murho.cli.explain",
+        "Say why rows have their answers, and which labels would teach most.",
+        "Use and judge a model",
+    ),
     "report": (
         "murho.cli.report",
         "Write the report of a checkpoint, or for new labelled rows.",

@@ -80,7 +80,7 @@ def test_a_query_says_the_same() -> None:
         ({"noise": "true"}, "/noise", "Expected true or false, not the string 'true'."),
         ({"calibrated": 0}, "/calibrated", ""),
         ({"include": "draws"}, "/include", ""),
-        ({"include": ["all"]}, "/include/0", 'Expected "draws" or "mc_error", not the string \'all\'.'),
+        ({"include": ["all"]}, "/include/0", 'Expected "draws", "mc_error", "why" or "worth_asking", not the string'),
         ({"coverage": 1}, "/coverage", ""),
         ({"timeout": 0}, "/timeout", ""),
         ({"sample": 3}, "/sample", ""),

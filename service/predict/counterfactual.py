@@ -1,0 +1,172 @@
+"""`POST /models/{name}/counterfactual`: the nearest rows to a given one whose answer reaches a goal.
+
+The search is `model.evaluation.counterfactual`; its rows are answered like those of any request.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from murho.model.errors import OptionError, Problem
+from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
+from murho.model.tables.cells import format_date
+from murho.model.tables.schema import FeatureKind
+from murho.service.errors import BadInputError
+from murho.service.parts import JSONBytes
+from murho.service.predict.answers import Asked, ModelName, Terms
+from murho.service.predict.in_flight import InFlight
+from murho.service.predict.json_requests import JSONCodec, load_json
+from murho.service.predict.options import PredictRequest, check_options, predict_options
+from murho.service.predict.problems import Problems, pointer, refuse_unknown
+from murho.service.predict.routes import OF_MODELS, Door
+from murho.service.predict.rows import explain_unknown, parse_inputs
+
+if TYPE_CHECKING:
+    from murho.model.evaluation.counterfactual import Counterfactual
+    from murho.model.tables.schema import Feature
+    from murho.service.engine.jobs import ModelLike
+
+__all__ = ["DOOR", "CounterfactualRequest"]
+
+MOST_FOUND = 10
+
+
+class CounterfactualRequest(PredictRequest):
+    """A row in `inputs`, and what its answer shall be."""
+
+    goal: Goal
+    fixed: list[str] = Field([], max_length=10_000, description="Features whose cells stay as they are.")
+    count: int = Field(3, ge=1, le=MOST_FOUND, description="How many rows; each changes another set of cells.")
+
+
+class Change(BaseModel):
+    """What becomes of a cell."""
+
+    feature: str
+    before: Any = Field(alias="from")
+    to: Any
+
+
+class FoundRow(BaseModel):
+    """A row that reaches the goal, and its answer."""
+
+    inputs: dict[str, Any]
+    changes: list[Change]
+    distance: float = Field(description="Gower's distance: the mean over features of the change, 1 at most.")
+    mean: float | None = None
+    std: float | None = None
+    exceedance: float | None = None
+    prediction: str | None = None
+    probability: float | None = None
+
+
+class CounterfactualResponse(BaseModel):
+    """Rows that reach the goal, the nearest first."""
+
+    model: ModelName
+    target: str
+    reached: bool = Field(description="Whether the row reaches the goal as it is.")
+    found: list[FoundRow]
+    message: str | None = Field(description="Why there is none.")
+
+
+NONE = (
+    "No row like the training rows that was tried reaches the goal. Leave more features free, or ask for less. The "
+    "search is not exhaustive."
+)
+
+
+async def _answer(call: InFlight) -> Response:
+    terms = Terms(call.query, call.model.schema, call.parts.settings, CounterfactualRequest)
+    encoding = call.headers.get("content-encoding", "")
+    asked = await call.parts.decoder.decode(await call.body(), encoding, ONE_ROW, terms)
+    model, own = call.model, cast("CounterfactualRequest", asked.request)
+    try:
+        options = own.goal.options(model.schema, call.followed(asked.options))
+    except OptionError as error:
+        said = str(error).removeprefix("goal: ")
+        raise BadInputError([Problem("/goal", f"{said[:1].upper()}{said[1:]}.")]) from None
+    call.admit(MOST_ROWS, options, own.timeout)
+    row, distribution = asked.inputs.columns, model.spec.encoder.distribution
+    asking = counterfactuals(model.schema, distribution, row, own.goal, fixed=own.fixed, count=own.count)
+    found = await call.ask(asking, options)
+    call.rows = 1
+    call.answered(options)
+    return JSONBytes(_document(model, own.goal, asked, found))
+
+
+DOOR = Door(
+    "counterfactual",
+    tuple(f"{model}/counterfactual" for model in OF_MODELS),
+    "Find the nearest rows that reach a goal, by",
+    "Answers which cells of a row would have to change, and to what, for its answer to reach a goal.",
+    _answer,
+    CounterfactualRequest,
+    (CounterfactualResponse,),
+)
+
+
+class _OneRow(JSONCodec):
+    """Reads a document whose `inputs` are one row: an object with a value for each feature."""
+
+    def decode(self, body: bytes, terms: Terms) -> Asked:
+        """Returns the row and the options; see `Codec.decode`."""
+        refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
+        schema, settings = terms.schema, terms.settings
+        request = check_options(load_json(body, settings.max_json_bytes), terms.kind, rows=True)
+        problems, names = Problems(), {feature.name for feature in schema.features}
+        for place, name in enumerate(cast("CounterfactualRequest", request).fixed):
+            if name not in names:
+                problems.add(0, place, pointer("fixed", place), explain_unknown(name, schema, problems))
+        problems.raise_any()
+        if not isinstance(request.inputs, dict):
+            raise BadInputError([Problem("/inputs", "Expected one row: an object with a value for each feature.")])
+        options = predict_options(request, settings, schema.target)
+        try:
+            return Asked(parse_inputs([request.inputs], schema, 1), options, request)
+        except BadInputError as error:  # there is one row, and so no number of it
+            moved = [Problem(item.pointer.replace("/inputs/0", "/inputs", 1), item.message) for item in error.problems]
+            raise BadInputError(moved, error.total) from None
+
+
+ONE_ROW = _OneRow()
+
+
+def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactual") -> dict[str, Any]:
+    """Returns the answer as JSON data."""
+    given = {feature.name: _cell(feature, asked.inputs.columns[feature.name][0]) for feature in model.schema.features}
+    rows = []
+    for place, distance in enumerate(found.distances.tolist()):
+        row = {feature.name: _cell(feature, found.columns[feature.name][place]) for feature in model.schema.features}
+        changes = [{"feature": name, "from": given[name], "to": row[name]} for name in row if row[name] != given[name]]
+        rows.append({"inputs": row, "changes": changes, "distance": distance, **_told(found.prediction, place, goal)})
+    return {
+        "model": {"name": model.name, "version": model.version},
+        "target": model.schema.target.name,
+        "reached": found.reached,
+        "found": rows,
+        "message": None if rows else NONE,
+    }
+
+
+def _told(prediction: Any, place: int, goal: Goal) -> dict[str, Any]:
+    """Returns the answer for a row, as far as a goal can ask for it."""
+    if prediction.classes is not None:
+        of_class = prediction.probabilities[place, prediction.classes.index(goal.probability.of)]  # type: ignore[union-attr]
+        return {"prediction": prediction.classes[prediction.prediction[place]], "probability": float(of_class)}
+    answer = {"mean": float(prediction.mean[place])}
+    answer |= {} if prediction.std is None else {"std": float(prediction.std[place])}
+    return answer | ({} if goal.exceedance is None else {"exceedance": float(prediction.exceedance[place, 0])})
+
+
+def _cell(feature: "Feature", value: Any) -> Any:
+    """Returns a canonical cell as a request has it."""
+    if feature.kind is FeatureKind.CATEGORICAL or np.isnan(value):
+        return value if feature.kind is FeatureKind.CATEGORICAL else None
+    if feature.kind is FeatureKind.BOOLEAN:
+        return bool(value)
+    if feature.kind is FeatureKind.DATE:
+        return format_date(float(value))
+    return int(value) if float(value).is_integer() else float(value)

@@ -1,0 +1,132 @@
+"""The command `murho explain`: what each cell adds to the answer of its row, and which rows to label next.
+
+Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murho.cli.shared import (
+    CheckpointsOption,
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    VersionOption,
+    find_version,
+    load_posterior,
+    naming,
+    open_rows,
+    print_json,
+    say,
+)
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.evaluation.worth import Explained
+
+__all__ = ["explain"]
+
+MOST_NUMBERS = 2**26
+"""Of the draws of all rows that may be labelled next: half a GiB."""
+
+
+def explain(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
+    model: ModelOption = None,
+    rows: Annotated[int, typer.Option(min=1, help="Most rows to explain, from the first on.")] = 100,
+    label_next: Annotated[
+        int | None, typer.Option(min=1, help="Say which so many rows of all would teach most, if they were labelled.")
+    ] = None,
+    checkpoints: CheckpointsOption = "checkpoints",
+    version: VersionOption = None,
+    output: Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")] = None,
+    samples: Annotated[int, typer.Option(min=2, help="Draws behind each answer.")] = DEFAULT_SAMPLES,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Say what each cell adds to the mean and to the doubt of its row, or which labels would teach most."""
+    _store, directory = find_version(checkpoints, model, version, device)
+    table = open_rows(data, directory, labelled=False)
+
+    import pyarrow as pa
+
+    from murho.model.tables.writers import csv_writer
+
+    options = PredictOptions(samples, percentiles=(), seed=seed, calibrated=not raw and label_next is None)
+    posterior = load_posterior(directory, device)
+    facts: dict[str, Any] = {"model": {"name": posterior.name, "version": posterior.version}}
+    facts["target"] = posterior.schema.target.name
+    with naming(data):
+        if label_next is not None:
+            columns, document = _to_label(posterior, table, options, label_next)
+        else:
+            columns, document = _explained(posterior, table.slice(0, rows), options)
+    if json:
+        print_json(facts | document)
+        return
+    with csv_writer(output) as write:
+        write(pa.table(columns))
+    if label_next is None and table.num_rows > rows:
+        say(f"note: the first {rows} of {table.num_rows} rows are explained; --rows N for more")
+
+
+def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns with a line for each row's baseline and each of its features, and the same as JSON data."""
+    import numpy as np
+
+    from murho.model.evaluation.worth import explain
+    from murho.model.progress import advancing
+    from murho.model.tables.schema_inference import columns_from_table
+
+    with advancing("explaining", table.num_rows) as advance:
+        found: Explained = explain(posterior, columns_from_table(table, posterior.schema), options, advance)
+    why, count = found.why, table.num_rows
+    falls = [{cell["feature"]: cell["fall"] for cell in of_row} for of_row in found.worth_asking]
+    columns: dict[str, Any] = {
+        "row": np.repeat(np.arange(1, count + 1), 1 + len(why.features)),
+        "feature": ["(baseline)", *why.features] * count,
+    }
+    for name, shares in why.shares.items():
+        columns[name] = np.concatenate([why.baseline[name][:, None], shares], axis=1).ravel()
+    columns["worth_asking"] = [of_row.get(name) for of_row in falls for name in ("", *why.features)]
+    overall = {name: np.abs(shares).mean(axis=0).tolist() for name, shares in why.shares.items()}
+    document = {"rows": count, "why": why.document(), "worth_asking": found.worth_asking}
+    return columns, document | {"mean_absolute_shares": overall}
+
+
+def _to_label(
+    posterior: Posterior, table: pa.Table, options: PredictOptions, count: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns with a line for each row to label, the best one first, and the same as JSON data."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from murho.model.evaluation.importance import choose_rows
+    from murho.model.evaluation.worth import rows_to_label
+    from murho.model.tables.columns import rows_of
+    from murho.model.tables.schema_inference import columns_from_table
+
+    kinds = len(posterior.schema.target.classes or (None,))
+    most = max(1, MOST_NUMBERS // (options.samples * kinds))
+    chosen = choose_rows(table.num_rows, most, np.random.default_rng(options.seed or 0))
+    if len(chosen) < table.num_rows:
+        say(f"note: {len(chosen)} of {table.num_rows} rows, taken by chance, are compared")
+    columns = columns_from_table(rows_of(table, chosen), posterior.schema)
+    answer: Any = posterior.predict(columns, replace(options, draws=True))
+    if answer.classes is None:
+        noise = np.square(answer.aleatoric_std)
+    else:
+        noise = (answer.draws * (1.0 - answer.draws)).mean(axis=1)
+    best, left = rows_to_label(answer.draws, noise, min(count, len(chosen)))
+    found = {"row": (chosen[best] + 1).tolist(), "epistemic_variance_left": left}
+    return found, {"rows": len(chosen), "label_next": found}
