@@ -15,7 +15,7 @@ from tests.service.support import spec_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-TABS = ("sweep", "compare", "map", "file", "totals", "request", "card")
+TABS = ("sweep", "compare", "map", "why", "file", "totals", "request", "card")
 
 
 def answer_of(site: str, model: str, inputs: list[dict[str, Any]], **options: Any) -> dict[str, Any]:

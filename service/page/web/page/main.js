@@ -10,12 +10,13 @@ import { sweepRequest } from './sweep.js';
 import { mapRequest } from './map.js';
 import { scoreFile, stopScoring } from './scoring.js';
 import { fillTotals, showTotals, takeFile } from './totals.js';
+import { showWhy, whyOptions } from './why.js';
 import { copy, showRequests } from './requests.js';
 import { showCard } from './card.js';
 import { drawReport } from './report.js';
 
-const VIEWS = ['sweep', 'compare', 'map', 'file', 'totals', 'request', 'card'];
-const CHARTS = ['sweep', 'compare', 'map'];
+const VIEWS = ['sweep', 'compare', 'map', 'why', 'file', 'totals', 'request', 'card'];
+const CHARTS = ['sweep', 'compare', 'map', 'why-0', 'why-1'];
 const PAUSE = 12; // milliseconds: a fast hand on a slider sends fewer requests, and nobody feels it
 const RETRY = 1500;
 const COLUMNS = 12; // names of columns that are listed
@@ -148,6 +149,9 @@ async function explore(row) {
       const asked = mapRequest(first, second, row, kind.map.rows?.(overview));
       const answer = await predict(overview.name, { inputs: asked.inputs, ...wished }, 'explore');
       if (isOf(answer, 'map')) kind.map.show(overview, first, second, row, asked, answer, choices());
+    } else if (view === 'why') {
+      const answer = await predict(overview.name, { inputs: [row], ...whyOptions }, 'explore');
+      if (isOf(answer, 'why')) showWhy(overview, row, answer);
     } else if (view === 'totals') {
       await showTotals(overview, choices());
     } else if (view === 'request') {
@@ -157,6 +161,7 @@ async function explore(row) {
     }
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
+    if (view === 'why') $('why-text').textContent = error.errors[0]?.message ?? error.message;
     if (view === 'compare' && error.status === 422) otherForm.say(messagesOf(error.errors, true, 1));
     // Anything else is said once, by the answer's own request.
   }
