@@ -38,7 +38,7 @@ def call_murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> su
     A new process would first import PyTorch for seconds. Tests that need one use `tests.e2e.support.murho`.
     """
     words = ["murho", *map(str, arguments)]
-    output, errors = io.StringIO(), io.StringIO()
+    output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     with (
         contextlib.chdir(cwd or Path.cwd()),
         contextlib.redirect_stdout(output),
@@ -47,9 +47,12 @@ def call_murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> su
         pytest.raises(SystemExit) as ended,
     ):
         command_line.main()
-    returned = ended.value.code or 0
-    assert returned == code, output.getvalue() + errors.getvalue()
-    return subprocess.CompletedProcess(words, int(returned), output.getvalue(), errors.getvalue())
+    returned, texts = ended.value.code or 0, []
+    for stream in (output, errors):
+        stream.seek(0)
+        texts.append(stream.read())
+    assert returned == code, "".join(texts)
+    return subprocess.CompletedProcess(words, int(returned), *texts)
 
 
 def free_port() -> int:
