@@ -123,9 +123,12 @@ def csv_writer(path: Path | None) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def _print(text: bytes) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text)  # always UTF-8, whatever the terminal has
+    else:
+        sys.stdout.write(text.decode())
     sys.stdout.flush()
-    sys.stdout.buffer.write(text)  # always UTF-8, whatever the terminal has
-    sys.stdout.buffer.flush()
 
 
 ROWS_PER_GROUP = 131_072

@@ -95,7 +95,6 @@ def test_arrays_lists_and_series_are_no_frames() -> None:
         ([1, "a", 2.0], "column 'mixed', of the type object"),
         ([1 + 2j, 3j, 0j], "column 'mixed', of the type complex128"),
         ([2**70, 1, 2], "column 'mixed', of the type object"),
-        (pd.arrays.SparseArray([0.0, 1.0, 0.0]), "column 'mixed', of the type Sparse"),
     ],
 )
 def test_a_column_that_arrow_has_no_type_for_is_named(column: Any, message: str) -> None:
