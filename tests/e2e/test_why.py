@@ -100,9 +100,10 @@ def test_all_doors_say_the_same(service: Service, quick_cars: Path, tmp_path: Pa
         assert asked == [{cell["feature"] for cell in of_row} for of_row in others]
 
 
-def test_rows_to_label_are_named(quick_cars: Path) -> None:
-    options = ("--model", "cars", "--checkpoints", quick_cars, "--label-next", "3")
-    lines = call_murho("explain", ROOT / "examples" / "cars.csv", *options).stdout.splitlines()
+def test_rows_to_label_are_named(quick_cars: Path, tmp_path: Path) -> None:
+    options = ("--model", "cars", "--checkpoints", quick_cars, "--label-next", "3", "--output", tmp_path / "next.csv")
+    call_murho("explain", ROOT / "examples" / "cars.csv", *options)
+    lines = (tmp_path / "next.csv").read_text().splitlines()
     rows, left = zip(*(line.split(",") for line in lines[1:]), strict=True)
     assert lines[0] == "row,epistemic_variance_left"
     assert len(set(rows)) == 3
