@@ -353,7 +353,10 @@ def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
     if not pa.types.is_large_string(cells.type):
         return
     doubtful = sorted(word for word in words if word.lower() not in ("nan", "-nan", "<na>", "#n/a"))
-    found = distinct(cells.filter(pc.is_in(cells, text_array(doubtful).cast(pa.large_string()))))
+    read = pc.is_in(cells, text_array(doubtful).cast(pa.large_string()))
+    if not pc.any(read).as_py():  # a column without cells would have Arrow import pandas
+        return
+    found = distinct(cells.filter(read))
     for word, count in zip(found.values, found.counts().tolist(), strict=True):
         keep = f"--keep {shlex.quote(word)}"
         number = "1 cell" if count == 1 else f"{count:,} cells"

@@ -54,7 +54,7 @@ def test_every_door_decides_alike(busy: Service, trained: Path) -> None:
     # One row an action, and its cost: what a prediction of the same row says.
     rows = pd.DataFrame([{**context, **each["inputs"]} for context in CONTEXTS for each in ACTIONS])
     drawn = model.predict(rows)
-    assert np.allclose(offline.mean, np.add(np.reshape(drawn.mean(), (2, 3)), [2.0, 0.0, -0.5]), rtol=1e-5)
+    assert np.allclose(offline.mean, np.add(np.reshape(drawn.mean, (2, 3)), [2.0, 0.0, -0.5]), rtol=1e-5)
     assert np.allclose(offline.probability_best.sum(axis=1), 1.0)
 
 
