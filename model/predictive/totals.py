@@ -64,6 +64,8 @@ EXACT_ROWS, EXACT_VALUES = 200, 2**17
 """Rows of a group, and groups times draws times classes, up to which counts are exact: together 100 MB."""
 VALUES_AT_A_TIME = 2**20
 """Rows times draws times classes of a block: 8 MiB in each of a few arrays."""
+MOST_UNITS = 2**20
+"""Units of all groups of an answer together: 200 MB."""
 MOST_VALUES = 2**24
 """Groups times draws times classes of an answer, times what it has of each: two sums, levels and thresholds."""
 
@@ -345,6 +347,8 @@ class Totals:
                 f"--by: there are more than {most:,} groups, the most with so many samples, classes and percentiles; "
                 "group by something coarser, or ask for fewer of these"
             )
+        if sum(len(group.units) for group in self.groups.values()) > MOST_UNITS:
+            raise OptionError(f"--units: there are more than {MOST_UNITS:,} units; add up parts of the rows")
         if not self._exact:
             for group in self.groups.values():
                 group.counts = None

@@ -52,7 +52,8 @@ def added_up(
         if name not in table.column_names:
             raise TableError(f"there is no column {name!r}; there are {', '.join(map(repr, table.column_names))}")
     units = [name for name, why in posterior.schema.left_out.items() if why == GROUPS]
-    known = bool(units) and set(units) <= {*table.column_names}
+    learned = posterior.spec.totals
+    correlated = learned is not None and learned.within > 0.0 and bool(units) and {*units} <= {*table.column_names}
     for start in range(0, table.num_rows, totals.rows_at_a_time):
         block = table.slice(start, totals.rows_at_a_time)
         try:
@@ -60,7 +61,7 @@ def added_up(
             amounts = None if weights is None else _weights(block, weights)
         except TableError as error:
             raise error.moved(start) from error
-        of_units = _labels(block, units) if known else None
+        of_units = _labels(block, units) if correlated else None
         totals.add(posterior.predict(columns, totals.asked), columns, _labels(block, by), amounts, of_units)
         advance(block.num_rows)
     return totals

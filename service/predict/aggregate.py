@@ -25,7 +25,7 @@ from murho.service.predict.problems import MAX_LISTED, pointer
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.spool import Spool
 from murho.service.tables.blocks import AskedInBlocks, TableCodec
-from murho.service.tables.large_tables import plain_body
+from murho.service.tables.large_tables import plain_body, reading_ahead
 
 if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction
@@ -90,8 +90,8 @@ async def _answer(call: InFlight) -> Response:
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
     encoding = call.headers.get("content-encoding", "")
     if not isinstance(reader, TableCodec):
-        asked = await parts.decoder.decode(await call.body(), encoding, reader, terms)
-        blocks = AskedInBlocks(asked.inputs.count, iter([asked.inputs]), asked.options, asked.request)
+        whole = await parts.decoder.decode(await call.body(), encoding, reader, terms)
+        blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
         return await _added_up(call, blocks)
     for name in LISTS:
         if name in call.query:
@@ -99,7 +99,8 @@ async def _answer(call: InFlight) -> Response:
     with Spool(parts.spool_room) as spool:
         await call.body(spool)
         async with plain_body(call, spool, encoding) as body:
-            return await _added_up(call, await parts.decoder.in_thread(partial(reader.read, body.view(), terms)))
+            asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
+            return await _added_up(call, asked, body)
 
 
 DOOR = Door(
@@ -161,7 +162,7 @@ LISTS = {"groups": _Label, "weights": (_is_weight, "a finite number that is not 
 """What has one entry a row: what fits, and what it is for messages."""
 
 
-async def _added_up(call: InFlight, asked: AskedInBlocks) -> Response:
+async def _added_up(call: InFlight, asked: AskedInBlocks, body: Spool | None = None) -> Response:
     """Returns the answer; rows are read and answered some at a time, and added up in a thread.
 
     Raises:
@@ -169,12 +170,12 @@ async def _added_up(call: InFlight, asked: AskedInBlocks) -> Response:
         MurhoError: See `InFlight.compute`.
     """
     try:
-        return JSONBytes(await _document(call, asked, cast("AggregateRequest", asked.request)))
+        return JSONBytes(await _document(call, asked, cast("AggregateRequest", asked.request), body))
     except OptionError as error:
         raise _refused(error) from None
 
 
-async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest) -> dict[str, Any]:
+async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest, body: Spool | None) -> dict[str, Any]:
     from murho.model.predictive.totals import labels_of
 
     in_thread, model = call.parts.decoder.in_thread, call.model
@@ -192,13 +193,14 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest)
             None if own.units is None else own.units[rows],
         )
 
-    while (block := await in_thread(partial(next, asked.blocks, None))) is not None:
-        for start in range(0, block.count, totals.rows_at_a_time):
-            columns = {name: column[start : start + totals.rows_at_a_time] for name, column in block.columns.items()}
-            part = replace(block, columns=columns, count=min(totals.rows_at_a_time, block.count - start))
-            found = await call.compute(part, totals.asked, most_outside=0)
-            await in_thread(partial(add, found.prediction, part))
-            last = part
+    async with reading_ahead(call, asked, body) as following:
+        while (block := await following()) is not None:
+            for start in range(0, block.count, totals.rows_at_a_time):
+                rows = slice(start, start + totals.rows_at_a_time)
+                columns = {name: column[rows] for name, column in block.columns.items()}
+                last = replace(block, columns=columns, count=min(totals.rows_at_a_time, block.count - start))
+                found = await call.compute(last, totals.asked, most_outside=0)
+                await in_thread(partial(add, found.prediction, last))
     alone = None
     if totals.alone is not None:
         firsts, options = totals.alone

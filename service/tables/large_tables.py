@@ -42,7 +42,7 @@ from murho.service.predict.spool import (
 from murho.service.tables.blocks import BlockCodec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from starlette.responses import Response
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from murho.service.predict.rows import Inputs
     from murho.service.tables.blocks import AskedInBlocks
 
-__all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large", "plain_body"]
+__all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large", "plain_body", "reading_ahead"]
 
 LARGE_BYTES = 2**22
 """Larger bodies are taken in blocks."""
@@ -124,6 +124,56 @@ async def plain_body(call: InFlight, body: Spool, encoding: str) -> AsyncIterato
         yield plain
 
 
+@asynccontextmanager
+async def reading_ahead(
+    call: InFlight, asked: AskedInBlocks, body: Spool | None = None
+) -> AsyncIterator[Callable[[], Awaitable[Inputs | None]]]:
+    """Have what awaits the next block, None after the last; the block behind it is read in a thread meanwhile.
+
+    Args:
+        call: The request, which ends where its client has gone.
+        asked: What it asks for.
+        body: Where the blocks come from; None: they are in memory.
+
+    Raises:
+        DeadlineError: There was no answer in time; it says for how many rows there was one.
+        ClientGoneError: The client has closed the connection.
+        MurhoError: What is wrong with a block.
+    """
+
+    def read() -> Inputs | None:
+        if body is not None:
+            body.forget_pages()
+        return next(asked.blocks, None)
+
+    def begin() -> asyncio.Task[Inputs | None]:
+        return asyncio.ensure_future(call.parts.decoder.in_thread(read))
+
+    reading = begin()
+    # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
+    leaving = asyncio.ensure_future(call.until_gone())
+
+    async def following() -> Inputs | None:
+        nonlocal reading
+        inputs = await reading
+        if leaving.done():
+            raise ClientGoneError("The client closed the connection before the answer.")
+        if inputs is not None:
+            reading = begin()
+        return inputs
+
+    try:
+        yield following
+    except DeadlineError:
+        raise DeadlineError(
+            f"There was no answer in time: {call.rows} of {asked.rows} rows were computed. Send fewer rows, ask for "
+            "fewer samples, or allow more time."
+        ) from None
+    finally:
+        leaving.cancel()
+        await asyncio.gather(leaving, reading, return_exceptions=True)
+
+
 def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
     for piece in pieces:
         spool.write(piece)
@@ -140,45 +190,27 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
     unrecorded: list[dict[str, str]] = []
     followed = call.followed(asked.options)
 
-    def begin(step: Callable[[], Result]) -> asyncio.Task[Result]:
-        return asyncio.ensure_future(in_thread(step))
-
-    def read() -> Inputs | None:
-        body.forget_pages()
-        return next(asked.blocks, None)
-
     def write(answered: Answered) -> None:
         answer.write(writer.encode_block(answered, first=answer.size == 0))
 
-    reading, writing = begin(read), begin(lambda: None)
-    # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
-    leaving = asyncio.ensure_future(call.until_gone())
+    writing = asyncio.ensure_future(in_thread(lambda: None))
     try:
-        while (inputs := await reading) is not None:
-            if leaving.done():
-                raise ClientGoneError("The client closed the connection before the answer.")
-            reading = begin(read)
-            record = records(asked.request, asked.options, call.parts.settings, inputs.count)
-            options = with_grid(followed, target) if record else followed
-            first, room = call.rows, MAX_WARNINGS + 1 - len(outside)
-            try:
+        async with reading_ahead(call, asked, body) as following:
+            while (inputs := await following()) is not None:
+                record = records(asked.request, asked.options, call.parts.settings, inputs.count)
+                options = with_grid(followed, target) if record else followed
+                first, room = call.rows, MAX_WARNINGS + 1 - len(outside)
                 found = await call.compute(inputs, options, most_outside=room)
-            except DeadlineError:
-                raise DeadlineError(
-                    f"There was no answer in time: {first} of {asked.rows} rows were computed. Send fewer rows, ask "
-                    "for fewer samples, or allow more time."
-                ) from None
-            outside += [replace(value, row=value.row + first) for value in found.outside]
-            names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
-            answered = Answered(names, target.name, of_block, found.prediction, [], 0, adapted=followed.adapted)
-            if record:
-                answered = await call.recorded(answered)
-                unrecorded = unrecorded or answered.warnings
+                outside += [replace(value, row=value.row + first) for value in found.outside]
+                names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
+                answered = Answered(names, target.name, of_block, found.prediction, [], 0, adapted=followed.adapted)
+                if record:
+                    answered = await call.recorded(answered)
+                    unrecorded = unrecorded or answered.warnings
+                await writing
+                writing = asyncio.ensure_future(in_thread(partial(write, answered)))
             await writing
-            writing = begin(partial(write, answered))
-        await writing
     finally:
-        leaving.cancel()
-        await asyncio.gather(leaving, reading, writing, return_exceptions=True)
+        await asyncio.gather(writing, return_exceptions=True)
     call.answered(asked.options, warned=bool(outside))
     return replace(answered, warnings=[*warnings_of(outside, answered.asked), *unrecorded])
