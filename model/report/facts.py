@@ -52,7 +52,7 @@ __all__ = [
     "stored_facts",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of the facts; those of another one are not read."""
 FACTS_PATH = PurePosixPath("report/facts.json")
 """Where the facts lie in the directory of a version."""

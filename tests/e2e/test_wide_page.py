@@ -26,6 +26,7 @@ def test_sixty_features_fit_the_screen_and_the_answer_stays_in_sight(
             visit.page.click(f"#tab-{tab}")
             visit.answered()
             assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= size[0], tab
+        assert visit.page.locator("#split-text").evaluate("it => it.scrollWidth <= it.clientWidth")
         assert visit.accessibility("#inputs") == []
         visit.page.locator("#form .field:not(.beyond)").last.scroll_into_view_if_needed()
         seen = "#headline strong" if size is DESKTOP else "#bar b"

@@ -127,7 +127,7 @@ def test_stored_facts_are_read_back_and_without_them_model_json_tells(
     assert report_facts(second, trained.spec) == facts_of_spec(trained.spec)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 99}', b"[]"])
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 2}', b'{"format": 99}', b"[]"])
 def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: Path) -> None:
     directory = write_checkpoint(
         tmp_path, "rent", trained.spec, trained.posterior.tensors, extras={str(FACTS_PATH): damage}

@@ -95,7 +95,7 @@ def test_facts_of_a_report_are_read_where_a_version_keeps_them(tmp_path: Path) -
     model = source.load(source.list()[0])
     assert source.report_facts(model) is None
     (home / "report").mkdir()
-    (home / "report" / "facts.json").write_text('{"format": 2, "rows_are": "held out"}')
-    assert source.report_facts(model) == {"format": 2, "rows_are": "held out"}
+    (home / "report" / "facts.json").write_text('{"format": 3, "rows_are": "held out"}')
+    assert source.report_facts(model) == {"format": 3, "rows_are": "held out"}
     (home / "report" / "facts.json").write_text('{"format": 1')
     assert source.report_facts(model) is None

@@ -132,12 +132,12 @@ def test_facts_of_a_report_are_read_from_the_storage(tmp_path: Path, monkeypatch
     shutil.copytree(RENTS, tmp_path / "made" / "rents" / "1")
     report = tmp_path / "made" / "rents" / "1" / "report"
     report.mkdir()
-    (report / "facts.json").write_bytes(orjson.dumps({"format": 2, "rows_are": "held out"}))
+    (report / "facts.json").write_bytes(orjson.dumps({"format": 3, "rows_are": "held out"}))
     bench = Bench()
     bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
     bench.look()
     model = bench.registry.snapshot.find("rents")
-    assert bench.source.report_facts(model) == {"format": 2, "rows_are": "held out"}
+    assert bench.source.report_facts(model) == {"format": 3, "rows_are": "held out"}
     with monkeypatch.context() as broken:
         broken.setattr(bench.store.storage, "read", _gone)
         assert bench.source.report_facts(model) is None

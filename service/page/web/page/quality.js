@@ -40,7 +40,7 @@ async function showQuality({ name, target }) {
   const colors = palette();
   const history = versions.flatMap((of) => of.history.map((step) => ({ at: Date.parse(step.from), version: of.version, n: step.n, ...(classes ? step.accuracy : step.coverage[LEVEL]) })));
   const x = { field: 'at', type: 'temporal', title: null };
-  const y = (field) => ({ field, type: 'quantitative', title: classes ? 'accuracy' : 'held', scale: { zero: false }, axis: { format: '.0%' } });
+  const y = (field) => ({ field, type: 'quantitative', title: classes ? 'accuracy' : 'held', scale: { zero: false }, axis: { format: '~%' } });
   const tooltip = [{ field: 'at', type: 'temporal' }, { field: 'version' }, { field: 'share', format: '.1%' }, { field: 'n', title: 'outcomes' }];
   await draw($('quality-history'), { height: 180, layer: [
     ...(classes ? [] : [{ data: { name: 'promised' }, mark: { type: 'rule', color: colors.soft, strokeDash: [3, 3] }, encoding: { y: y('share') } }]),

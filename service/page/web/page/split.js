@@ -22,6 +22,6 @@ export function inWords(share) {
 export function showSplit(noise, doubt, share, words = inWords(share)) {
   $('split').children[0].style.flexGrow = String(1 - share);
   $('split').children[1].style.flexGrow = String(share);
-  $('split-text').replaceChildren(h('span', { class: 'nowrap' }, key('noise', `noise ${noise}`), ' ', key('doubt', `doubt ${doubt}`)),
+  $('split-text').replaceChildren(h('span', { class: 'legend' }, key('noise', `noise ${noise}`), key('doubt', `doubt ${doubt}`)),
     h('span', { id: 'split-words' }, words));
 }

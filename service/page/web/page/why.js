@@ -2,7 +2,7 @@
 
 import { $, h } from './dom.js';
 import { draw, palette } from './charts.js';
-import { placed, short, titled } from './format.js';
+import { percent, placed, short, titled } from './format.js';
 
 const MOST = 12; // features with a bar; the others are summed
 
@@ -16,7 +16,7 @@ export function showWhy({ target }, row, { why, worth_asking: [asking], mean, st
   const parts = target.classes ? [['probability', `probability of ${prediction[0]}`], ['epistemic_entropy', 'doubt (nats)']]
     : [['mean', titled(target)], ['epistemic_variance', `doubt (variance${target.unit ? `, ${target.unit}²` : ''})`]];
   const [from, to] = [why.baseline[parts[0][0]][0], why.baseline[parts[0][0]][0] + why[parts[0][0]][0].reduce((sum, share) => sum + share, 0)];
-  const said = (value) => (target.classes ? `${(100 * value).toFixed(0)} %` : `${placed(value, std[0])}${unit}`);
+  const said = (value) => (target.classes ? percent(value) : `${placed(value, std[0])}${unit}`);
   $('why-text').replaceChildren(`If no cell were known, the ${target.classes ? parts[0][1] : 'mean'} would be ${said(from)}. The cells of this row bring it to ${said(target.classes ? to : mean[0])}: each adds its share.`,
     ...(asking.length ? [h('small', {}, `Worth asking: ${asking.slice(0, 3).map(({ feature, fall }) => `${feature} (${target.classes ? 'entropy' : 'variance'} ${fall < 0 ? 'rises' : 'falls'} by ${short(Math.abs(fall), 2)})`).join(', ')}.`)] : []));
   parts.forEach(([name, title], at) => {
@@ -27,7 +27,7 @@ export function showWhy({ target }, row, { why, worth_asking: [asking], mean, st
     const y = { field: 'feature', type: 'nominal', sort: null, title: null, axis: { labelLimit: $(`why-${at}`).clientWidth < 480 ? 120 : 260, grid: false } };
     const bars = listed.map((each) => ({ ...each, sign: each.share < 0 ? 'less' : 'more', text: short(each.share) }));
     draw($(`why-${at}`), { height: 16 + 24 * bars.length, data: { name: 'bars' }, mark: { type: 'bar', height: 14 }, encoding: {
-      y, x: { field: 'share', type: 'quantitative', stack: null, title: `adds to the ${title}` },
+      y, x: { field: 'share', type: 'quantitative', stack: null, title: `adds to the ${title}`, axis: { tickCount: 6 } },
       color: { field: 'sign', type: 'nominal', scale: { domain: ['more', 'less'], range: [colors.accent, colors.second] }, legend: null },
       tooltip: [{ field: 'feature' }, { field: 'cell' }, { field: 'text', title: 'adds' }],
     } }, { bars }, `What each cell adds to the ${title}: ${bars.slice(0, 6).map((bar) => `${bar.feature} ${bar.text}`).join(', ')}`);
