@@ -51,6 +51,7 @@ def test_help_names_each_argument() -> None:
     assert "quality [OPTIONS] [NAME]\n" in pages[0]
     assert "explain [OPTIONS] [NAME] [DATA]\n" in pages[1]
     assert all("list[" not in page for page in pages)
+    assert ["left out" in page for page in pages] == [False, True]  # a store knows no only model
 
 
 def test_a_file_that_is_needed_is_asked_for() -> None:

@@ -69,7 +69,8 @@ def _with_places(command: Callable[..., None]) -> Callable[..., None]:
     data = parameters.get("data")
     data = None if data is None or _is_option(data) else data
     needed = data is not None and data.default is inspect.Parameter.empty
-    about = "Name of the checkpoint, as of --model; may be left out where there is only one."
+    alone = "; may be left out where there is only one." if "checkpoints" in parameters else "."
+    about = f"Name of the checkpoint, as of --model{alone}"
     place: Any = Annotated[str | None, typer.Argument(metavar="NAME", help=about, autocompletion=complete_places)]
     file: Any = Annotated[
         str | None,
