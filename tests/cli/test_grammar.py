@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from murho.cli.grammar import name_and_data
+from murho.command_line import app
 from murho.model.errors import OptionError
 
 
@@ -42,3 +44,15 @@ def test_a_name_comes_first_or_as_an_option(
 def test_too_many_arguments_are_refused(places: list[str], model: str | None, needed: bool | None, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         name_and_data(places, model, needed)
+
+
+def test_help_names_each_argument() -> None:
+    pages = [CliRunner().invoke(app, [command, "--help"]).output for command in ("quality", "explain")]
+    assert "quality [OPTIONS] [NAME]\n" in pages[0]
+    assert "explain [OPTIONS] [NAME] [DATA]\n" in pages[1]
+    assert all("list[" not in page for page in pages)
+    assert ["left out" in page for page in pages] == [False, True]  # a store knows no only model
+
+
+def test_a_file_that_is_needed_is_asked_for() -> None:
+    assert "name the file: DATA" in str(CliRunner().invoke(app, ["explain"]).exception)

@@ -98,7 +98,6 @@ def aggregate(
 
     options = TotalsOptions(statistic or default_statistic(schema), threshold, of)
     totals = Totals.of(options, schema)
-    asked = (options, tuple(by or ()), weights)
     posterior = load_posterior(directory, device, engine_worth(table.num_rows, samples))
     asked = (options, tuple(by or ()), weights)
     with ExitStack() as stack:

@@ -24,6 +24,7 @@ from murho.cli.shared import (
     say,
 )
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,10 +53,11 @@ def explain(
     raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
     device: DeviceOption = "auto",
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Say what each cell adds to the mean and to the doubt of its row, or which labels would teach most."""
     _store, directory = find_version(checkpoints, model, version, device)
-    table = open_rows(data, directory, labelled=False)
+    table = open_rows(data, directory, form, labelled=False)
 
     import pyarrow as pa
 

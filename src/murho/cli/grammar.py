@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["complete_columns", "complete_names", "name_and_data", "uniform"]
 
-FILES = "a CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
+FILES = "A CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
 
 
 def uniform(command: Callable[..., None]) -> Callable[..., None]:
@@ -69,29 +69,30 @@ def _with_places(command: Callable[..., None]) -> Callable[..., None]:
     data = parameters.get("data")
     data = None if data is None or _is_option(data) else data
     needed = data is not None and data.default is inspect.Parameter.empty
-    form = "[NAME]" if data is None else "[NAME] DATA" if needed else "[NAME] [DATA]"
-    about = "Name of the checkpoint, as of --model; may be left out where there is only one."
-    kind: Any = list[str] if needed else list[str] | None
-    places = Annotated[
-        kind,
-        typer.Argument(
-            metavar=form, help=about + f" Then {FILES}." * (data is not None), autocompletion=complete_places
-        ),
+    alone = "; may be left out where there is only one." if "checkpoints" in parameters else "."
+    about = f"Name of the checkpoint, as of --model{alone}"
+    place: Any = Annotated[str | None, typer.Argument(metavar="NAME", help=about, autocompletion=complete_places)]
+    file: Any = Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help=FILES + ". Needed." * needed, autocompletion=complete_places),
     ]
     model: Any = Annotated[
         str | None, typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
     ]
 
     @wraps(command)
-    def called(places: list[str] | None = None, model: str | None = None, **given: Any) -> None:
-        name, path = name_and_data(places or [], model, None if data is None else needed)
+    def called(place: str | None = None, file: str | None = None, model: str | None = None, **given: Any) -> None:
+        places = [each for each in (place, file) if each is not None]
+        name, path = name_and_data(places, model, None if data is None else needed)
+        if needed and path is None:
+            raise OptionError("name the file: DATA")
         command(**{takes: name}, **({} if data is None else {"data": path}), **given)
 
-    keyword, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    given = {"place": place, **({} if data is None else {"file": file}), "model": model}
     called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
         [
-            inspect.Parameter("places", keyword, default=empty if needed else None, annotation=places),
-            inspect.Parameter("model", keyword, default=None, annotation=model),
+            *(inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in given.items()),
             *(
                 each.replace(kind=keyword)
                 for each in parameters.values()

@@ -22,6 +22,7 @@ from murho.cli.shared import (
     open_rows,
     say_left_out,
 )
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 __all__ = [
     "prune",
@@ -40,12 +41,13 @@ def prune(
     report: ReportOption = True,
     report_rows: ReportRowsOption = True,
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
     # First what can be said at once; then the imports that take seconds.
     store, source = find_version(checkpoints, name, version)
     store.check_writable(source.parent.name)
-    table = None if data is None else open_rows(data, source, labelled=True)
+    table = None if data is None else open_rows(data, source, form, labelled=True)
     from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.training.pruning import prune as prune_posterior
