@@ -349,7 +349,7 @@ class Posterior(Generic[Answer]):
         time = ROW + IMPUTATIONS * COPY * share + copies * self.architecture.members * WEIGHT * self._weights
         return max(1, int(1e9 * seconds / time))
 
-    def cost(self, rows: int, options: PredictOptions) -> float:
+    def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
         """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.
 
         Any thread may ask.
@@ -357,15 +357,19 @@ class Posterior(Generic[Answer]):
         Args:
             rows: B.
             options: Options of the request.
+            incomplete: How many of them have cells to impute.
         """
         draws, new, answer = options.samples or self.architecture.members, 0, 0.0
+        copies = IMPUTATIONS * COPY  # draws go round the copies, but each copy goes through the mu-only networks
         unit = WEIGHT * self._weights + COMPONENT * self._components
         if options.samples:
             new = self.draws.missing(options.samples, self.seed if options.seed is None else options.seed)
             further = FURTHER * (max(0, len(options.percentiles) - PLAIN_LEVELS) + len(options.thresholds))
             answer = (1 + options.mc_error) * self._components * (COMPONENT + further)
             answer += LISTED * (options.draws or not options.noise)
-        time = PASS + new * self._weights * NEW_WEIGHT
+        else:
+            copies += (IMPUTATIONS - 1) * draws * WEIGHT * self._weights
+        time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies
         return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
 
     def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:

@@ -43,7 +43,9 @@ def worth_asking(
 
     The cell may be any of R values (`model.encoding.imputation`), given the known cells of its row. Each is tried: the
     expected fall of the variance is ``Var[y | row] - mean over values of Var[y | row, value]``. Other missing cells
-    stay so.
+    stay so. Of a cell that is imputed, the raw fall is the variance over values of ``E[y | row, value]`` (law of total
+    variance), and so not negative but for Monte Carlo error. Where training had missing cells, ``Var[y | row]`` is what
+    the network learned of such rows, which may be less than the doubt that is left once the cell is known.
 
     Args:
         distribution: What missing cells may have been.

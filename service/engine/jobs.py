@@ -56,8 +56,11 @@ class ModelLike(Protocol):
     def rows_without_draws(self, columns: Columns, seconds: float) -> int:
         """Returns how many of the rows `[B]` take about so long without draws; the same at every call."""
 
-    def cost(self, rows: int, options: PredictOptions) -> float:
-        """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1."""
+    def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
+        """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1.
+
+        So many of the rows have cells to impute.
+        """
 
     def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> Sequence[AnyPrediction]:
         """Answers several questions about consecutive rows of canonical columns `[B]` in one pass.

@@ -169,4 +169,5 @@ def _cell(feature: "Feature", value: Any) -> Any:
         return bool(value)
     if feature.kind is FeatureKind.DATE:
         return format_date(float(value))
-    return int(value) if float(value).is_integer() else float(value)
+    # JSON's integers end where floats no longer tell neighbours apart.
+    return int(value) if float(value).is_integer() and abs(value) < 2.0**53 else float(value)

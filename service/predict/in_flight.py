@@ -144,7 +144,8 @@ class InFlight:
         record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
-        self.admit(inputs.count + (further.rows if further else 0), options, asked.request.timeout)
+        more = further.rows if further else 0
+        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
@@ -231,20 +232,21 @@ class InFlight:
                 message = "A row is so far outside the training range that with other cells it has no finite answer."
                 raise BadInputError([Problem("/inputs", message)]) from None
 
-    def admit(self, rows: int, options: PredictOptions, timeout: float | None) -> float:
+    def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> float:
         """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.
 
         Args:
             rows: Their number.
             options: The options.
             timeout: Seconds that the options give for the answer; None: none.
+            incomplete: How many of the rows have cells to impute, as far as that is charged.
 
         Raises:
             BadInputError: The header that gives seconds is wrong.
             TooLargeError, QueueFullError, NotReadyError: There is no room for it (`Admission.require_room`).
             RateLimitError: It is too much for its caller now.
         """
-        cost = self.model.cost(rows, options)
+        cost = self.model.cost(rows, options, incomplete)
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
         self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
@@ -284,7 +286,8 @@ class InFlight:
             MurhoError: See `Scheduler.answer`.
         """
         model, scheduler = self.model, self.parts.scheduler
-        work = model.cost(inputs.count, options) if cost is None else cost
+        incomplete = len(model.schema.incomplete(inputs.columns)) if again else 0
+        work = model.cost(inputs.count, options, incomplete) if cost is None else cost
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(

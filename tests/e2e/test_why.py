@@ -124,6 +124,8 @@ def test_the_nearest_rows_reach_the_goal(service: Service) -> None:
         with pytest.raises(InvalidInput, match="Did you mean 'Origin'"):
             client.counterfactual(row, goal, "cars", fixed=["Orign"])
         assert not client.counterfactual(row, {"mean": {"at_least": 1e6}}, "cars").found
+        far = client.counterfactual({**row, "Displacement": 1e300}, {"mean": {"at_least": -1e9}}, "cars")
+        assert far.found[0]["inputs"]["Displacement"] == 1e300
     assert asyncio.run(ask()).found == found.found
     assert (answer.mean >= 18.0 - 1e-3).all()
     assert not answer.warnings

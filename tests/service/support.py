@@ -131,7 +131,7 @@ class FakeModel:
     def rows_without_draws(self, columns: Columns, seconds: float) -> int:  # noqa: ARG002 - as the interface has it
         return self.rows_of_pass
 
-    def cost(self, rows: int, options: PredictOptions) -> float:
+    def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:  # noqa: ARG002 - the same
         return rows * max(options.samples, 1) * (2 if options.mc_error else 1)
 
     def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:

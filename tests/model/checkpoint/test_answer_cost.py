@@ -152,6 +152,21 @@ def measured(posterior: Posterior, *, repetitions: int = 5) -> Iterator[tuple[st
 
 
 @pytest.mark.slow
+def test_copies_of_incomplete_rows_are_charged(rent: Posterior) -> None:
+    """Within a factor of three, as everything else."""
+    rows, options = 300, PredictOptions(percentiles=())
+    columns = rows_of(rent, rows)
+    gone = {name: np.full_like(of, None if of.dtype == object else np.nan) for name, of in columns.items()}
+    rates = []
+    for asked, incomplete in ((columns, 0), (gone, rows)):
+        rent.predict(asked, options)
+        start = time.process_time()
+        rent.predict(asked, options)
+        rates.append((time.process_time() - start) / rent.cost(rows, options, incomplete))
+    assert max(rates) < 3.0 * min(rates)
+
+
+@pytest.mark.slow
 def test_costs_are_within_a_factor_of_three_of_the_time(rent: Posterior) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
