@@ -368,7 +368,8 @@ def decide(
     sign = 1.0 if options.goal == "max" else -1.0
     best = (sign * drawn).argmax(axis=1)
     probability_best = np.zeros(mean.shape)
-    np.add.at(probability_best, (np.arange(len(draws))[:, None], best), 1.0 / answer.samples)
+    np.add.at(probability_best, (np.arange(len(draws))[:, None], best), 1.0)
+    probability_best /= answer.samples  # once, at the end: a sum of shares may be above 1
     own = np.arange(len(draws))
     propensity = np.ones(len(draws))
     match options.policy:

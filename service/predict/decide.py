@@ -308,7 +308,7 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     from murho.model.predictive.decisions import crossed, decide, joined
 
     actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
-    call.admit(inputs.count * actions.rows, options, asked.request.timeout)
+    call.admit(inputs.count * (actions.rows + asked.record), options, asked.request.timeout)
     found: list[Decisions] = []
     warnings: dict[str, str] = {}
     # A recorded decision can be repeated by itself, so it is computed by itself.

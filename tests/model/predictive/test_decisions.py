@@ -56,6 +56,11 @@ def test_thompson_has_the_propensity_of_the_posterior() -> None:
     assert every.mean[0] == pytest.approx([0.5, -1.0, -1.0])
 
 
+def test_a_sure_choice_has_propensity_1() -> None:
+    found = decide(_linear(np.array([1.0])), Actions(("only",), np.zeros(1)), DecideOptions(), np.array([0]))
+    assert found.propensity.tolist() == found.probability_best[0].tolist() == [1.0]
+
+
 def test_chosen_as_often_as_the_propensity_says() -> None:
     numbers = draw_numbers(DRAWS, DRAWS, seed=3)
     slope = _slope()
