@@ -31,7 +31,7 @@ def test_outcomes_make_a_better_version_once(own: Path, tmp_path: Path) -> None:
         answer = service.client.post("/models/cars/predict", json={"inputs": rows, "record": True}).json()
         outcomes = [{"id": key, "value": mean + 12.0} for key, mean in zip(answer["ids"], answer["mean"], strict=True)]
         assert service.client.post("/models/cars/outcomes", json={"outcomes": outcomes}).json()["accepted"] == 160
-    options = ("learn", "cars", "--store", database, "--checkpoints", own, "--json")
+    options = ("learn", "--store", database, "--checkpoints", own, "--json")
     found = json.loads(call_murho(*options).stdout)
     assert (found["taken"], found["version"]) == (True, "2")
     assert (found["learned"], found["judged"], found["unusable"]) == (120, 40, 0)
