@@ -501,7 +501,9 @@ def _identifies(
             return None
         if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
             return "it holds numbers with a unit: write the numbers alone to use it"
-        return f"it identifies rows: {different} of its {count} texts are different"
+        if different == count:
+            return f"it identifies rows: its {count:,} texts are all different"
+        return f"its texts hardly repeat: {different:,} of {count:,} are different"
     whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
     if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) < count:
         return None

@@ -59,8 +59,8 @@ def test_the_commands_tell_and_judge(tmp_path: Path) -> None:
         keys = [str(row) for row in range(30)]
         answer = service.client.post("/predict", json={"inputs": [ROW] * 30, "ids": keys}).json()
         values = [f"{key},{mean}\n" for key, mean in zip(keys, answer["mean"], strict=True)]
-        (tmp_path / "true.csv").write_text("".join(["id,value\n", *values, "none,1\n"]))
-        told = murho("outcomes", "rents", tmp_path / "true.csv", "--url", service.address)
+        (tmp_path / "true.csv").write_text("".join(["what came true\n", "id,value\n", *values, "none,1\n"]))
+        told = murho("outcomes", "rents", tmp_path / "true.csv", "--skip-lines", "1", "--url", service.address)
         assert "accepted: 30" in told.stderr
         assert "unknown: none:" in told.stderr
         assert " 30 " in murho("quality", "rents", "--url", service.address).stdout

@@ -304,5 +304,5 @@ def _outcome(trained: Trained) -> list[str]:
         *(f"  {line}" for line in summary(spec.metrics, spec.schema.target.unit)),
     ]
     if spec.training["options"]["quick"]:
-        lines.append("quick: one candidate, nothing searched; without --quick answers are better")
+        lines.append("quick: a first look, nothing searched; without --quick answers are mostly better")
     return lines
