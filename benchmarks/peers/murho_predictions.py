@@ -2,8 +2,7 @@
 
 The posterior has the variational parameters of the task, as if `murho train` had written it. Murho keeps the draws of
 recent seeds, so a second call with the same seed makes none. Further kinds of call are timed: with new draws, as in
-every call of a peer; without percentiles; with the exceedance of three thresholds; by the torch engine. Runs
-in Murho's own environment.
+every call of a peer; without percentiles; by the torch engine. Runs in Murho's own environment.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["posterior_of", "prepare", "spec_of", "tensors_of"]
 
-THRESHOLDS = (-1.0, 0.0, 1.0)
-"""Thresholds for targets with a standard deviation of 1 to 1.5."""
 ROWS = 1000
 """Number of training rows in the specification, which sets the wide component of learned noise."""
 
@@ -135,7 +132,6 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         "call": asked(posterior),
         "draws anew": asked(other),
         "mean and std": asked(posterior, percentiles=()),
-        "three thresholds too": asked(posterior, thresholds=THRESHOLDS),
         "torch engine": asked(reference),
     }
 

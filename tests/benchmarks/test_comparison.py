@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import pyarrow as pa
 import pytest
 
 from benchmarks import classification, co2, comparison, live, mushroom, shift, tabular, uci
@@ -74,21 +73,6 @@ def test_the_table_of_a_set_begins_with_the_lowest_and_the_summary_counts_the_se
     assert "yacht 1.00, wine 0.50" in text
 
 
-def test_calibration_errors_are_told_where_there_are_rows_enough() -> None:
-    def of(rows: int) -> dict[str, Any]:
-        return {"Murho": [{"rows": rows, "calibrated": {"ece": 0.01}}]}
-
-    assert "adult 0.010." in classification.calibration_errors({"adult": of(6000), "ecoli": of(60)})
-    assert classification.calibration_errors({"ecoli": of(60)}) == ""
-
-
-def test_cells_that_are_never_missing_in_training_are_filled_in_for_murho() -> None:
-    training = pa.table({"x": ["a", "b", "b"], "y": ["1", None, "2"]})
-    filled = classification.filled_in(pa.table({"x": [None, "a"], "y": [None, "1"]}), training)
-    assert filled["x"].to_pylist() == ["b", "a"]
-    assert filled["y"].to_pylist() == [None, "1"]
-
-
 def test_kept_scores_of_peers_are_shown_without_running_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,9 +110,3 @@ def test_without_the_data_a_command_says_where_to_get_them(
     assert f"{tmp_path}" in said
     assert "does not exist; make it from" in said
     assert not (tmp_path / "out").exists()
-
-
-def test_unknown_peers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tabular.main(["--data", str(tmp_path), "--peers", "oracle"])
-    assert "'oracle' is none of ngboost" in capsys.readouterr().err

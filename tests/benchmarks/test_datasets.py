@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.datasets import CLASSES, SETS, TABULAR, UCI, DataSet, read_set, splits
+from benchmarks.datasets import SETS, TABULAR, UCI, DataSet, read_set, splits
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -42,11 +42,6 @@ def test_each_row_is_in_one_part_of_every_split(name: str) -> None:
         assert abs(len(split.training) - share * dataset.rows) < 1.0
 
 
-def test_the_protocol_bounds_the_splits() -> None:
-    assert len(splits(UCI["yacht"], 308, 50)) == 20
-    assert len(splits(UCI["protein"], 500, 50)) == 5
-
-
 def test_a_missing_table_says_where_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"yacht\.csv does not exist.*archive\.ics\.uci\.edu/dataset/243"):
         read_set(UCI["yacht"], tmp_path)
@@ -63,14 +58,3 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
         read_set(SMALL, tmp_path)
     path.write_text("x,y\n1,2\n3,4\n5,6\n", encoding="utf-8")
     assert read_set(SMALL, tmp_path).num_rows == 3
-
-
-def test_a_table_without_a_header_gets_one_and_its_missing_cells(tmp_path: Path) -> None:
-    (tmp_path / "mushroom").mkdir()
-    names = CLASSES["mushroom"].header
-    cells = ["p", *("x" for _ in names.split(",")[1:])]
-    missing = [*cells[:11], "?", *cells[12:]]
-    (tmp_path / "mushroom" / "agaricus-lepiota.data").write_text(f"{','.join(cells)}\n{','.join(missing)}\n")
-    read = read_set(DataSet("two", CLASSES["mushroom"].file, 2, "class", "nowhere", header=names), tmp_path)
-    assert read["stalk_root"].to_pylist() == ["x", None]
-    assert read["class"].to_pylist() == ["p", "p"]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 import pytest
 
-from benchmarks.results import Kept, command, mean_and_error, numbers, positive, shown, some_of, table
+from benchmarks.results import Kept, command, mean_and_error, positive, shown, table
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
 ABOUT = "`python -m benchmarks.made_up`: nothing.\n\nNothing else."
@@ -78,12 +78,3 @@ def test_columns_are_aligned_and_errors_are_shown() -> None:
     assert error == pytest.approx(np.sqrt(5.0 / 3.0) / 2.0)
     assert shown(mean, error) == "2.5 ± 0.65"
     assert shown(*mean_and_error([2.0])) == shown(2.0) == "2"
-
-
-def test_lists_and_names_of_the_command_line() -> None:
-    assert numbers("32,1,32") == [1, 32]
-    assert some_of(["a", "b"])("b, a") == ["b", "a"]
-    assert some_of(["a", "b"])("") == []
-    for wrong in (lambda: positive("0"), lambda: some_of(["a"])("c")):
-        with pytest.raises(argparse.ArgumentTypeError):
-            wrong()

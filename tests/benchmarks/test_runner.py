@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,17 +96,6 @@ def test_a_kept_fit_agrees_in_options_rows_and_sources_but_not_in_where_data_are
     jobs.append(fit_job("name", "line", line, tmp_path, split, {"seed": 1}))
     assert jobs[0].of == jobs[1].of
     assert len({str(job.of) for job in jobs}) == 4
-
-
-def process_of(_: int) -> dict[str, Any]:
-    return {"seconds": 2.0, "process": os.getpid()}
-
-
-@pytest.mark.slow
-def test_several_workers_are_other_processes(tmp_path: Path) -> None:
-    jobs = [Job(name, "", process_of, (0,), "") for name in ("one", "two")]
-    reports = reports_of(jobs, Kept(tmp_path / "kept"), workers=2)
-    assert os.getpid() not in {report["process"] for report in reports.values()}
 
 
 def test_a_line_has_means_over_its_reports_and_geometric_means_of_ratios() -> None:

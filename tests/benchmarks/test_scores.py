@@ -33,12 +33,6 @@ def test_crps_of_a_point_is_the_absolute_error() -> None:
     assert quantile_scores(points, target)["crps"] == pytest.approx(np.abs(target).mean())
 
 
-def test_closed_form_at_the_mean() -> None:
-    # Gneiting & Raftery 2007, eq. 5 with z = 0: std (2 phi(0) - 1 / sqrt(pi)).
-    at_the_mean = crps_of_normals(np.array([3.0]), np.array([2.0]), np.array([3.0]))
-    assert at_the_mean == pytest.approx(2.0 * (2.0 / np.sqrt(2.0 * np.pi) - 1.0 / np.sqrt(np.pi)))
-
-
 def test_coverage_and_width_of_uniform_quantiles() -> None:
     quantiles = np.tile(np.array(LEVELS), (1000, 1))  # the uniform distribution on 0 to 100
     target = np.arange(1000) / 10.0 + 0.05
@@ -71,16 +65,6 @@ def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
         for nominal in COVERAGES:
             assert coverage[str(nominal)] == pytest.approx(nominal / 100.0, abs=0.025)
         assert np.all(np.diff(corrected, axis=1) >= 0.0)
-
-
-def test_conformal_bands_of_points_are_order_statistics_of_the_errors() -> None:
-    errors = np.arange(1.0, 100.0)  # 99 rows: level p % is the p-th smallest, exactly
-    corrected = conformal_quantiles(np.tile(errors[:, None], len(LEVELS)), np.zeros((1, len(LEVELS))))[0]
-    for percent in (1, 25, 75, 99):
-        assert corrected[LEVELS.index(float(percent))] == percent
-    # Between ranks, the wider one.
-    assert corrected[LEVELS.index(2.5)] == 2
-    assert corrected[LEVELS.index(97.5)] == 98
 
 
 def test_scores_of_probabilities_known_by_hand() -> None:
