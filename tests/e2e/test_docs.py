@@ -138,6 +138,15 @@ def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     assert answer["errors"] == printed["errors"]
 
 
+def test_the_readmes_total_is_that_of_its_command(workplace: Path) -> None:
+    command, printed = block_after(README, "total"), block_after(README, "totals").splitlines()
+    told = call_murho(*shlex.split(command)[1:], cwd=workplace).stdout.splitlines()
+    assert told[0] == printed[0]
+    for line, other in zip(told[1:], printed[1:], strict=True):
+        assert line.split(",")[:2] == other.split(",")[:2]
+        assert float(line.split(",")[2]) == pytest.approx(float(other.split(",")[2]), abs=3.0)
+
+
 def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> None:
     typed = blocks(ROOT / "docs" / "api.md", "sh")
     assert sum(block.count("curl") for block in typed) >= 8
