@@ -136,9 +136,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")
     hosts: Words = Field(
         default=(),
-        description="Names of the service besides those of this machine, such as murho.example or *.example; another Host "
-        "is answered 421. Without them every name is answered, unless there are no API keys and `host` is a loopback "
-        "address.",
+        description="Names of the service besides those of this machine, such as murho.example or *.example; "
+        "another Host is answered 421. Without them every name is answered, unless there are no API "
+        "keys and `host` is a loopback address.",
     )
     root_path: str = Field(
         default="",
@@ -198,7 +198,8 @@ class Settings(BaseSettings):
     record_bytes: int = Field(
         default=2**26,
         ge=1,
-        description="The most bytes of predictions that wait for the store; beyond, they aren't recorded and answers say so.",
+        description="The most bytes of predictions that wait for the store; beyond, they aren't recorded and "
+        "answers say so.",
     )
     store_days: float | None = Field(
         default=None, gt=0, description="Days after which predictions and their outcomes are deleted; sums stay."
@@ -238,8 +239,8 @@ class Settings(BaseSettings):
     spool_bytes: int = Field(
         default=2**30,
         ge=0,
-        description="The most bytes of large CSV and Arrow bodies and their answers in temporary files (TMPDIR) at a time; "
-        "beyond it requests are answered 429.",
+        description="The most bytes of large CSV and Arrow bodies and their answers in temporary files (TMPDIR) "
+        "at a time; beyond it requests are answered 429.",
     )
 
     request_bytes: int = Field(
@@ -267,8 +268,8 @@ class Settings(BaseSettings):
     max_standing_wait: float = Field(
         default=0.5,
         gt=0,
-        description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s; more are "
-        "answered 429.",
+        description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s; "
+        "more are answered 429.",
     )
     load_timeout: float = Field(
         default=120.0,
@@ -281,7 +282,8 @@ class Settings(BaseSettings):
     drain_delay: float = Field(
         default=1.0,
         ge=0,
-        description="Seconds after SIGTERM in which the service is not ready but still serves: load balancers turn away.",
+        description="Seconds after SIGTERM in which the service is not ready but still serves: load balancers "
+        "turn away.",
     )
     drain_grace: float = Field(
         default=20.0,
@@ -306,8 +308,8 @@ class Settings(BaseSettings):
     idle_timeout: float = Field(
         default=65.0,
         gt=0,
-        description="Seconds without a request after which a connection is closed; more than the load balancer in front "
-        "has, often 60.",
+        description="Seconds without a request after which a connection is closed; more than the load balancer in "
+        "front has, often 60.",
     )
     send_timeout: float = Field(
         default=60.0, gt=0, description="Seconds in which a client takes nothing of an answer until it is cut off."
@@ -320,8 +322,8 @@ class Settings(BaseSettings):
 
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default=1,
-        description="Processes that answer on the port; auto: one for each processor. Limits of callers count over all, "
-        "limits of memory, of connections and of what waits for each. One on a GPU.",
+        description="Processes that answer on the port; auto: one for each processor. Limits of callers count "
+        "over all, limits of memory, of connections and of what waits for each. One on a GPU.",
     )
     threads: int | None = Field(
         default=None,
@@ -337,8 +339,8 @@ class Settings(BaseSettings):
 
     api_keys: Words = Field(
         default=(),
-        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody may do "
-        "everything.",
+        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody "
+        "may do everything.",
     )
     api_keys_file: Path | None = Field(
         default=None, description="A file with one API key a line, read again when it changes."
