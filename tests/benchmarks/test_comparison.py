@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from benchmarks import classification, co2, comparison, live, mushroom, shift, tabular, uci
-from benchmarks.comparison import error_of, standing
+from benchmarks.comparison import standing
 from benchmarks.peers import PEERS, RESULTS
 from benchmarks.results import Kept
 
@@ -49,15 +49,6 @@ def test_the_distance_to_a_peer_has_the_error_of_pairs() -> None:
     assert standing(runs, "crps")["behind_error"] == pytest.approx(0.0, abs=1e-9)
     assert "-10.0 ± 0.0 %" in tabular.COMPARISON.render_summary({"yacht": runs})
     assert standing({name: of[:1] for name, of in runs.items()}, "crps")["behind_error"] is None
-
-
-def test_errors_are_over_splits_or_else_over_the_rows_of_the_only_split() -> None:
-    one = run_of(2.0)
-    one["calibrated"]["crps_error"] = 0.25
-    assert error_of([one], "calibrated", "crps") == 0.25
-    assert error_of([run_of(2.0)], "calibrated", "crps") is None
-    assert error_of([run_of(1.0), run_of(3.0)], "calibrated", "crps") == pytest.approx(1.0)
-    assert "2 ± 0.25" in tabular.COMPARISON.render_set("yacht", {"Murho": [one]})
 
 
 def test_the_table_of_a_set_begins_with_the_lowest_and_the_summary_counts_the_sets() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import comparison, peers, processes
-from benchmarks.comparison import inner_rows, known_rows, measure_peer, number_scores, task_of
+from benchmarks.comparison import known_rows, measure_peer, number_scores, task_of
 from benchmarks.datasets import SETS, DataSet, Split
 from benchmarks.peers import CALIBRATOR, PEERS, Peer
 from benchmarks.peers.tables import Answer, Predictive
@@ -144,16 +144,6 @@ def started(folder: Path, *tasks: str) -> dict[str, Any]:
     return {task: partial(SystemProcess, peer(name=task), task, cache=folder) for task in tasks}
 
 
-def test_in_every_round_each_is_asked_once_and_what_libraries_print_is_no_answer(scripts: Path) -> None:
-    with Turns(started(scripts, "one", "two")) as turns:
-        assert turns.ready == {"one": "one", "two": "two"}
-        answers = turns.ask("a", rounds=2)
-        later = turns.ask("b", rounds=1, without={"two"})
-    assert answers == {name: [(name, ["a"]), (name, ["a", "a"])] for name in ("one", "two")}
-    assert later == {"one": [("one", ["a", "a", "b"])]}
-    assert not turns.failed
-
-
 def test_one_that_fails_is_asked_no_more_and_has_no_answers(scripts: Path) -> None:
     with Turns(started(scripts, "at once", "later", "one")) as turns:
         assert list(turns.ready) == ["later", "one"]
@@ -202,16 +192,6 @@ def test_rows_of_a_class_that_no_training_row_has_are_not_asked_about(table: pa.
     names = np.array(["a", "b", "c"])
     assert names[task.target].tolist() == [table["kind"][int(row)].as_py() for row in known.training]
     assert names[truth].tolist() == [table["kind"][int(row)].as_py() for row in known.test]
-
-
-def test_inner_rows_are_15_per_cent_the_same_for_every_peer_and_leave_a_row_of_each_class() -> None:
-    none, labels = np.zeros(0, dtype=np.int64), np.array([0] * 60 + [1] * 39 + [2])
-    assert np.array_equal(inner_rows(none, 160, 0), inner_rows(none, 160, 0))
-    assert not np.array_equal(inner_rows(none, 160, 0), inner_rows(none, 160, 1))
-    for number in range(20):
-        inner = inner_rows(labels, 100, number)
-        assert inner.sum() == 15
-        assert set(labels[~inner]) == {0, 1, 2}
 
 
 def test_scores_of_normals_and_of_points() -> None:

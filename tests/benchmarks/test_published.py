@@ -16,7 +16,6 @@ from benchmarks.datasets import Split
 from benchmarks.mnist_networks import (
     Images,
     Recipe,
-    doubt,
     drawn_answers,
     fit_bayes,
     mean_answers,
@@ -76,13 +75,6 @@ def test_a_checkpoint_answers_as_the_network(network: BayesianNetwork, tmp_path:
     drawn = drawn_answers(network, images.inputs, draws=2048).exp().mean(dim=0)
     np.testing.assert_allclose(raw.probabilities, drawn.numpy(), atol=0.03)
     assert served_scores(path, images)["set_coverage"] > 0.9
-
-
-def test_entropy_and_information_of_known_draws() -> None:
-    draws = torch.log(torch.tensor([[[1.0, 1e-30]], [[1e-30, 1.0]]]))  # each sure of another class
-    found = doubt(lambda _: draws, made_images(1))
-    assert found["entropy"] == pytest.approx(math.log(2.0))
-    assert found["information"] == pytest.approx(math.log(2.0))
 
 
 def test_mnist_in_small_keeps_its_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

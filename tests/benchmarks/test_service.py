@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from benchmarks import scale, service
-from benchmarks.processes import ProcessError
 from benchmarks.scale import Costs, PodAutoscaler, open_loop, plans
-from benchmarks.servers import load, running
+from benchmarks.servers import load
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -85,14 +83,6 @@ def test_refusals_and_lost_requests_are_counted_apart() -> None:
     assert done["rate"] == pytest.approx(done["requests"] / 2 / done["seconds"], rel=0.1)
     done, _ = loaded(lambda count: response() if count < 3 else None, connections=1)
     assert done["lost"] > 0
-
-
-def test_a_server_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("raise SystemExit('out of luck')")
-    words = [sys.executable, str(script)]
-    with pytest.raises(ProcessError, match="out of luck"), running("/", words, BODIES):
-        raise AssertionError("it is not entered")
 
 
 def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
