@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.training.options import TrainOptions
-from tests.support import ROOT, call_murho
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 import inspect
-import runpy
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -110,18 +109,6 @@ def test_a_mistake_is_named_with_its_line_and_what_may_be_meant(text: str, said:
         read_config(path)
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
-
-
-PAGES = runpy.run_path(str(ROOT / "scripts" / "command_pages.py"))
-
-
-def test_the_pages_have_the_options_of_all_commands() -> None:
-    written = {PAGES["COMMANDS_PAGE"]: PAGES["commands_page"](), PAGES["OPTIONS_PAGE"]: None}
-    for path, text in written.items():
-        page = (ROOT / path).read_text()
-        assert page == (text or PAGES["with_table"](page)), "run `python scripts/command_pages.py`"
-    assert "| `--report`, `--no-report` |" in page
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in PAGES["options_table"]().splitlines()} == {5}
 
 
 def test_the_next_commands_name_the_checkpoint_and_where_it_is() -> None:
