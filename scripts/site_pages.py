@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     for page, source in PIECES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    made = runpy.run_path(str(Path(__file__).with_name("command_pages.py")))["commands_page"]()
+    made = runpy.run_path(str(Path(__file__).with_name("settings_pages.py")))["commands_page"]()
     files.append(File.generated(config, "commands.md", content=made))
     return files
 
