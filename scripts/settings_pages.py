@@ -57,7 +57,7 @@ def with_listing(page: str, name: str) -> str:
 
 def commands_page() -> str:
     """The page of all commands and their options, which the site alone has."""
-    about = "What `murho COMMAND --help` prints, on one page. The options of `murho train` have [their own](options.md)."
+    about = "What `murho COMMAND --help` prints. The options of `murho train` have [their own](options.md)."
     return with_listing(f"# Commands\n\n{about}\n\n<!-- commands -->\n<!-- end of commands -->\n", "commands")
 
 
