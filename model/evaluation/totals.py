@@ -86,11 +86,18 @@ def calibrate_totals(
             (values, _), (_, own, noise, _, noise_sum) = moments.added(index, np.ones(len(rows)), count)
             of_judges = np.stack([values[judge == member].mean(axis=0) for member in members])
             between = share * of_judges.var(axis=0, ddof=1) if len(members) > 1 else np.zeros((count, classes))
-            each = (np.bincount(index)[:, None], _summed(index, errors) ** 2 - between, own, noise, noise_sum)
-            pairs = 0.0 if of_units is None else _pairs(moments.aleatoric, of_units, index)
-            # The counts of C classes have C - 1 free ones.
-            each += pairs, values.var(axis=0) + between, weight * max(1, classes - 1) / classes
-            found.append(HeldOutTotals(*(np.broadcast_to(part, own.shape).ravel() for part in each)))
+            found.append(
+                HeldOutTotals.of(
+                    rows=np.bincount(index)[:, None],
+                    error=_summed(index, errors) ** 2 - between,
+                    own=own,
+                    noise=noise,
+                    noise_sum=noise_sum,
+                    same_unit=0.0 if of_units is None else _pairs(moments.aleatoric, of_units, index),
+                    drawn=values.var(axis=0) + between,
+                    weight=weight * max(1, classes - 1) / classes,  # the counts of C classes have C - 1 free ones
+                )
+            )
     if sum(len(group.rows) for group in groups) < LEAST_ROWS or not found:
         return None
     return fit_totals(HeldOutTotals.joined(found), units=units is not None, in_time=in_time)
