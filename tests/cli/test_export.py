@@ -55,8 +55,8 @@ def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
         (tmp_path / "node_modules").symlink_to(modules)
         (tmp_path / "reader.mjs").write_text(JAVASCRIPT)
         cells = [{name: None if cell != cell else cell for name, cell in record.items()} for record in records]
-        words = ("node", "reader.mjs", tmp_path / "out", json.dumps(cells))
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        command = ("node", "reader.mjs", tmp_path / "out", json.dumps(cells))
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         for told, values in json.loads(done.stdout).items():
             known = space["answer"][told]
             np.testing.assert_allclose(np.reshape(values, known.shape), known, rtol=1e-4)

@@ -66,7 +66,7 @@ def test_mlflow_serves_it(tmp_path: Path) -> None:
 
     save_model(tmp_path / "model", RENTS)
     port = free_port()
-    words = ["mlflow", "models", "serve", "-m", tmp_path / "model", "--env-manager", "local", "-p", str(port)]
+    words = ["mlflow", "models", "serve", "-m", str(tmp_path / "model"), "--env-manager", "local", "-p", str(port)]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with subprocess.Popen(words, env=os.environ | {"PATH": path}, start_new_session=True) as serving:
         try:
