@@ -1,4 +1,4 @@
-"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of all commands.
+"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of commands.
 
 ``python scripts/settings_pages.py`` writes them.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "PAGES", "example", "with_listing"]
+__all__ = ["EXAMPLE", "PAGES", "commands_page", "example", "with_listing"]
 
 EXAMPLE = Path("deploy/murho.toml")
-PAGES = {name: Path(f"docs/{name}.md") for name in ("settings", "options", "commands")}
+PAGES = {name: Path(f"docs/{name}.md") for name in ("settings", "options")}
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
@@ -53,6 +53,12 @@ def with_listing(page: str, name: str) -> str:
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
     return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
+
+
+def commands_page() -> str:
+    """The page of all commands and their options, which the site alone has."""
+    about = "What `murho COMMAND --help` prints. The options of `murho train` have [their own](options.md)."
+    return with_listing(f"# Commands\n\n{about}\n\n<!-- commands -->\n<!-- end of commands -->\n", "commands")
 
 
 def _settings() -> Iterator[str]:
