@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from murho.model.errors import TableError
-from murho.model.tables.frames import (
+from murho.model.tables.files import (
     declared_kinds,
     is_frame,
     table_from_frame,

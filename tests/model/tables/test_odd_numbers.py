@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.tables.odd_numbers import far_numbers, suspected_code
+from murho.model.tables.inference import far_numbers, suspected_code
 
 SENSOR = np.random.default_rng(0).gamma(4.0, 0.5, 300).round(1)
 
