@@ -1,6 +1,6 @@
 """What explains an answer beside its numbers: `why` and `worth_asking`, which ask the model for further rows.
 
-The statistics are in `model.evaluation.why` and `model.evaluation.worth`, as generators of rows to ask for.
+The statistics are in `model.evaluation.why`, as generators of rows to ask for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from murho.model.errors import OptionError, Problem
+from murho.model.evaluation.why import missing_cells, rows_to_ask, why, worth_asking
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
     Raises:
         BadInputError: This model, or these options, can't be asked.
     """
-    # Here, because they import torch, and the service answers /healthz before that is loaded.
-    from murho.model.encoding.imputation import IMPUTATIONS
-    from murho.model.evaluation.why import rows_to_ask, why
-    from murho.model.evaluation.worth import missing_cells, worth_asking
+    from murho.model.encoding.imputation import IMPUTATIONS  # here: it imports torch, and /healthz is answered before
 
     schema, distribution = model.schema, model.spec.encoder.distribution
     rows = 0
@@ -60,9 +58,9 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
 
     def askings(prediction: AnyPrediction) -> Iterator[tuple[str, Asking[Any]]]:
         if options.why:
-            yield "why", _document(why(schema, columns, prediction))
+            yield "why", _document(why(schema, columns, prediction, options))
         if options.worth_asking:
-            yield "worth_asking", worth_asking(distribution, schema, columns, prediction)
+            yield "worth_asking", worth_asking(distribution, schema, columns, prediction, options)
 
     return Further(rows, askings)
 
@@ -78,8 +76,8 @@ class Ended:
     result: Any
 
 
-def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> Columns | Ended:
-    """Returns the next rows to ask for, after the prediction for those before; or the result."""
+def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> tuple[Columns, PredictOptions] | Ended:
+    """Returns the next rows to ask for, with options, after the prediction for those before; or the result."""
     try:
         return next(asking) if prediction is None else asking.send(prediction)
     except StopIteration as end:  # no future takes such an error

@@ -15,7 +15,6 @@ from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.model.evaluation.why import plain
 from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
@@ -145,17 +144,18 @@ class InFlight:
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
-        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=more)
+        incomplete = len(model.schema.incomplete(inputs.columns))
+        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options))
+        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options, incomplete))
         explained = {}
         for name, asking in further.askings(answer.prediction) if further else ():
-            explained[name] = await self.ask(asking, plain(options))
+            explained[name] = await self.ask(asking)
         self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
         target, adapted = model.schema.target.name, options.adapted
@@ -211,7 +211,7 @@ class InFlight:
         prediction = without_grid(answered.prediction, asked.options)
         return replace(answered, prediction=prediction, warnings=warnings, ids=found)
 
-    async def ask(self, asking: Asking[Result], options: PredictOptions) -> Result:
+    async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.
 
         Raises:
@@ -224,8 +224,8 @@ class InFlight:
             if isinstance(step, Ended):
                 result: Result = step.result
                 return result
-            rows = len(next(iter(step.values())))
-            inputs = Inputs(Form.COLUMNS, step, rows)
+            columns, options = step
+            inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
             try:
                 prediction = (await self.compute(inputs, options, most_outside=0, again=True)).prediction
             except BadInputError:
@@ -286,8 +286,8 @@ class InFlight:
             MurhoError: See `Scheduler.answer`.
         """
         model, scheduler = self.model, self.parts.scheduler
-        incomplete = len(model.schema.incomplete(inputs.columns)) if again else 0
-        work = model.cost(inputs.count, options, incomplete) if cost is None else cost
+        if (work := cost) is None:
+            work = model.cost(inputs.count, options, len(model.schema.incomplete(inputs.columns)))
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(
