@@ -208,7 +208,7 @@ def why(
             worth = {name: of.reshape(len(some), -1) for name, of in measures_of(answer, of_class).items()}
             factor = np.ones(len(some))
             if "epistemic_variance" in worth:
-                raw, served = (sum(of[name] for name in NUMBER_MEASURES[1:]) for of in (worth, whole))
+                raw, served = (of["epistemic_variance"] + of["aleatoric_variance"] for of in (worth, whole))
                 factor = np.divide(served[some], raw[:, -1], out=factor, where=raw[:, -1] > 0.0)
             for name, of_sets in worth.items():
                 if name != "mean":
