@@ -1,23 +1,29 @@
-"""The settings of the service as pages: deploy/murho.toml and the list in docs/settings.md.
+"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of `murho train`.
 
-``python scripts/settings_pages.py`` writes both.
+``python scripts/settings_pages.py`` writes them.
 """
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
+from murho.cli.grammar import uniform
+from murho.cli.train import train
+from murho.model.training.options import TrainOptions, flag, option_texts
 from murho.service.settings import Settings, toml_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "PAGE", "example", "with_listing"]
+__all__ = ["EXAMPLE", "PAGES", "example", "with_listing"]
 
-EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/settings.md")
-BEGIN, END = "<!-- settings -->", "<!-- end of settings -->"
+EXAMPLE = Path("deploy/murho.toml")
+PAGES = {"settings": Path("docs/settings.md"), "options": Path("docs/options.md")}
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
@@ -26,7 +32,7 @@ HEAD = """\
 
 
 def example() -> str:
-    """Returns the commented example of a configuration file."""
+    """The commented example of a configuration file."""
     parts = [HEAD]
     for name, setting in Settings.model_fields.items():
         comment = textwrap.fill(_sentence(setting), 118, initial_indent="# ", subsequent_indent="# ")
@@ -35,21 +41,34 @@ def example() -> str:
     return "\n".join(parts)
 
 
-def listing() -> str:
-    """Returns the list of all settings, in Markdown."""
-    items = []
+def with_listing(page: str, name: str) -> str:
+    """A page with a list between its two marks: the ``settings``, or the ``options`` of `murho train`."""
+    items = _settings() if name == "settings" else _options()
+    lines = [
+        textwrap.fill(" ".join(f"- {item}".split()), 120, subsequent_indent="  ", break_on_hyphens=False)
+        for item in items
+    ]
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(begin)
+    return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
+
+
+def _settings() -> Iterator[str]:
     for name, setting in Settings.model_fields.items():
         default = "" if setting.default in (None, ()) else f" (`{toml_value(setting.default)}`)"
-        text = f"- `{name}`{default}: {_sentence(setting)}"
-        items.append(textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False))
-    return "\n".join(items)
+        yield f"`{name}`{default}: {_sentence(setting)}"
 
 
-def with_listing(page: str) -> str:
-    """Returns a page with the list between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{listing()}\n{END}{after}"
+def _options() -> Iterator[str]:
+    """First the options of the command itself, then those of a training."""
+    for parameter in inspect.signature(uniform(train)).parameters.values():
+        if parameter.name not in TrainOptions.model_fields and parameter.name != "data":
+            (option,) = parameter.annotation.__metadata__
+            default = "" if parameter.default in (None, False, True) else f" (`{parameter.default}`)"
+            yield f"`{flag(parameter.name)}`{default}: {option.help}"
+    for text in option_texts():
+        name = f"[{text.name}.NAME]` of the TOML file" if text.type == "object" else f"{text.flag}`"
+        yield f"`{name}{', may be repeated' * (text.type == 'strings')}: {text.help}"
 
 
 def _sentence(field: FieldInfo) -> str:
@@ -66,4 +85,5 @@ def _choices(annotation: Any) -> list[str]:
 if __name__ == "__main__":
     EXAMPLE.parent.mkdir(exist_ok=True)
     EXAMPLE.write_text(example())
-    PAGE.write_text(with_listing(PAGE.read_text()))
+    for name, page in PAGES.items():
+        page.write_text(with_listing(page.read_text(), name))

@@ -148,14 +148,13 @@ def _rows(store: Store, old: Posterior) -> tuple[list[_Row], int]:
     found: list[_Row] = []
     unusable = 0
     for pair in store.pairs(old.name, since=since[0]):
-        prediction = pair.prediction
-        if (pair.came, prediction.id) <= since:
+        if (pair.came, pair.id) <= since:
             continue
-        cells = {} if prediction.inputs is None else orjson.loads(prediction.inputs)
+        cells = {} if pair.inputs is None else orjson.loads(pair.inputs)
         fits = all(each.name in cells and (each.missing or cells[each.name] is not None) for each in features)
         if fits and isinstance(pair.value, str) == (target.classes is not None):
             kept = {each.name: cells[each.name] for each in features}
-            found.append(_Row(pair.came, prediction.id, {**kept, target.name: pair.value}))
+            found.append(_Row(pair.came, pair.id, {**kept, target.name: pair.value}))
         else:
             unusable += 1
     return found, unusable

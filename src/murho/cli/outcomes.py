@@ -18,7 +18,9 @@ from murho.model.errors import InputError, MurhoError, OptionError, TableError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from murho.service.outcomes.store import Store, Value
+    from murho_client import Outcomes
+
+    from murho.service.outcomes.store import Accepted, Store, Value
 
 __all__ = ["outcomes", "quality"]
 
@@ -99,13 +101,13 @@ def quality(
         with connect(url) as client, client_errors():
             found = client.quality(name, **asked)  # type: ignore[arg-type]
     else:
-        from murho.service.outcomes.quality import QualityQuery, quality_of
+        from murho.service.outcomes.quality import quality_of
+        from murho.service.outcomes.routes import QualityQuery
+        from murho.service.predict.problems import parsed
 
         opened = _opened(str(store))
         try:
-            found = quality_of(
-                opened, name, _facts(opened, name), QualityQuery.of({k: str(v) for k, v in asked.items()})
-            )
+            found = quality_of(opened, name, _facts(opened, name), parsed(QualityQuery, asked))
         except InputError as error:
             first = error.problems[0]
             raise OptionError(f"--{first.pointer[1:]}: {first.message}") from None
@@ -143,16 +145,17 @@ def _sent(url: str, name: str, data: Path) -> dict[str, Any]:
 
     with connect(url) as client, client_errors():
         ids, values = _checked(data, classes=client.model(name).classes is not None)
-        found = client.outcomes({"id": ids, "value": values}, name)
+        return _said(client.outcomes({"id": ids, "value": values}, name))
+
+
+def _said(found: Accepted | Outcomes) -> dict[str, Any]:
     unknown = [{"id": key, "why": why} for key, why in found.unknown.items()]
     return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 
 
 def _kept(store: Store, name: str, data: Path) -> dict[str, Any]:
     classes = any(each.classes is not None for each in _facts(store, name).values())
-    found = store.add(name, *_checked(data, classes=classes))
-    unknown = [{"id": each.id, "why": each.why} for each in found.unknown]
-    return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
+    return _said(store.add(name, *_checked(data, classes=classes)))
 
 
 def _checked(data: Path, *, classes: bool) -> tuple[list[str], list[Value]]:
@@ -187,20 +190,19 @@ def _export(store: Store, name: str, output: Path) -> int:
     with parquet_writer(output) as write:
         while part := list(islice(pairs, ROWS_PER_GROUP)):
             rows += len(part)
-            of = [pair.prediction for pair in part]
-            answers = np.array([each.answer[: len(named)] for each in of], float)
+            answers = np.array([each.answer[: len(named)] for each in part], float)
             if classes is None:
-                answers += np.array([each.mean for each in of])[:, None]
+                answers += np.array([each.mean for each in part])[:, None]
             columns = {
-                "id": [each.id for each in of],
-                "version": [each.version for each in of],
-                "predicted": pa.array([int(1e6 * each.at) for each in of], pa.timestamp("us", "UTC")),
-                "mean": pa.array([each.mean for each in of], pa.float64()),
+                "id": [each.id for each in part],
+                "version": [each.version for each in part],
+                "predicted": pa.array([int(1e6 * each.at) for each in part], pa.timestamp("us", "UTC")),
+                "mean": pa.array([each.mean for each in part], pa.float64()),
                 **dict(zip(named, answers.T, strict=True)),
-                "inputs": pa.array([each.inputs for each in of], pa.string()),
-                "value": [pair.value for pair in part],
-                "came": pa.array([int(1e6 * pair.came) for pair in part], pa.timestamp("us", "UTC")),
-                "pit": [pair.pit for pair in part],
+                "inputs": pa.array([each.inputs for each in part], pa.string()),
+                "value": [each.value for each in part],
+                "came": pa.array([int(1e6 * each.came) for each in part], pa.timestamp("us", "UTC")),
+                "pit": [each.pit for each in part],
             }
             write(pa.table(columns))
     return rows
