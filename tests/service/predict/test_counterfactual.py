@@ -59,9 +59,9 @@ class Costly(FakeModel):
 
 
 def test_the_imputed_copies_of_rows_with_nulls_are_charged() -> None:
-    features = tuple(replace(each, imputed=each.name == "Weight") for each in SCHEMA.features)
+    features = tuple(replace(each, imputed=each.name == "Year") for each in SCHEMA.features)
     model = Costly()
     model.schema, model.charged = replace(SCHEMA, features=features), []
     with make_client(model) as client:
-        assert client.post("/predict", {"inputs": [ROW, {**ROW, "Weight": None}]}).status_code == 200
+        assert client.post("/predict", {"inputs": [ROW, {**ROW, "Year": None}]}).status_code == 200
     assert set(model.charged) == {1}
