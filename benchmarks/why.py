@@ -88,7 +88,7 @@ def known(options: argparse.Namespace) -> Report:
     return {"overall": overall, "beyond": beyond}
 
 
-def enumeration(options: argparse.Namespace) -> Report:
+def enumeration(_options: argparse.Namespace) -> Report:
     """Sampled shares against those of all sets."""
     posterior = _fitted(_table(*made_up(1_500, 12, 0)))
     columns = columns_from_table(_table(*made_up(20, 12, 1)), posterior.schema)
@@ -140,7 +140,7 @@ def _milliseconds(work: Callable[[], object]) -> float:
 
 def cells(options: argparse.Namespace) -> Report:
     """The fall of the variance when a blanked cell is revealed, as a share of the variance before."""
-    found, lines = {}, []
+    found, lines = dict[str, dict[str, list[float]]](), []
     for name in options.sets:
         rows, target, generator = read_set(TABULAR[name], options.data), TABULAR[name].target, np.random.default_rng(0)
         order = generator.permutation(rows.num_rows)
@@ -168,7 +168,8 @@ def cells(options: argparse.Namespace) -> Report:
 
 def _with(columns: Columns, gone: dict[str, NDArray[np.bool_]]) -> dict[str, NDArray[Any]]:
     """Columns without some cells."""
-    return {name: np.where(gone[name], None if of.dtype == object else np.nan, of) for name, of in columns.items()}
+    nothing = {name: np.array(None if of.dtype == object else np.nan) for name, of in columns.items()}
+    return {name: np.where(gone[name], nothing[name], of) for name, of in columns.items()}
 
 
 def labels(options: argparse.Namespace) -> Report:
