@@ -156,7 +156,7 @@ def _at(posterior: Posterior, **cells: object) -> Columns:
 
 def _band(posterior: Posterior, rows: Columns, *, calibrated: bool = True) -> np.ndarray:
     answer: Prediction = posterior.predict(rows, PredictOptions(percentiles=BAND, calibrated=calibrated))
-    return answer.percentiles
+    return present(answer.percentiles)
 
 
 @pytest.mark.parametrize("cells", [{"size": 500.0}, {"day": 40_000.0}, {"district": "elsewhere"}])
