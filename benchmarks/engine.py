@@ -23,8 +23,8 @@ from benchmarks.peers.murho_predictions import posterior_of
 from benchmarks.peers.networks import EngineTask, shown_rows
 from benchmarks.processes import SystemProcess, Turns, add_cache
 from benchmarks.results import Report, add_counts, add_names, command, numbers, positive, table
+from murho.model.predictive.forward import TorchEngine, forward
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.torch_engine import TorchEngine, forward
 
 if TYPE_CHECKING:
     import argparse

@@ -1,18 +1,18 @@
-"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of `murho train`.
+"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of commands.
 
 ``python scripts/settings_pages.py`` writes them.
 """
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from murho.cli.grammar import uniform
-from murho.cli.train import train
-from murho.model.training.options import TrainOptions, flag, option_texts
+import typer
+
+from murho.command_line import COMMANDS, app
+from murho.model.training.options import option_texts
 from murho.service.settings import Settings, toml_value
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "PAGES", "example", "with_listing"]
+__all__ = ["EXAMPLE", "PAGES", "commands_page", "example", "with_listing"]
 
 EXAMPLE = Path("deploy/murho.toml")
-PAGES = {"settings": Path("docs/settings.md"), "options": Path("docs/options.md")}
+PAGES = {name: Path(f"docs/{name}.md") for name in ("settings", "options")}
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
@@ -42,15 +42,23 @@ def example() -> str:
 
 
 def with_listing(page: str, name: str) -> str:
-    """A page with a list between its two marks: the ``settings``, or the ``options`` of `murho train`."""
-    items = _settings() if name == "settings" else _options()
+    """A page with a list between its two marks: ``settings``, ``options`` of `murho train`, ``commands``."""
+    items = {"settings": _settings, "options": _options, "commands": _commands}[name]()
     lines = [
-        textwrap.fill(" ".join(f"- {item}".split()), 120, subsequent_indent="  ", break_on_hyphens=False)
+        item
+        if item.startswith(("#", "\n"))
+        else textwrap.fill(" ".join(f"- {item}".split()), 120, subsequent_indent="  ", break_on_hyphens=False)
         for item in items
     ]
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
     return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
+
+
+def commands_page() -> str:
+    """The page of all commands and their options, which the site alone has."""
+    about = "What `murho COMMAND --help` prints. The options of `murho train` have [their own](options.md)."
+    return with_listing(f"# Commands\n\n{about}\n\n<!-- commands -->\n<!-- end of commands -->\n", "commands")
 
 
 def _settings() -> Iterator[str]:
@@ -60,15 +68,32 @@ def _settings() -> Iterator[str]:
 
 
 def _options() -> Iterator[str]:
-    """First the options of the command itself, then those of a training."""
-    for parameter in inspect.signature(uniform(train)).parameters.values():
-        if parameter.name not in TrainOptions.model_fields and parameter.name != "data":
-            (option,) = parameter.annotation.__metadata__
-            default = "" if parameter.default in (None, False, True) else f" (`{parameter.default}`)"
-            yield f"`{flag(parameter.name)}`{default}: {option.help}"
-    for text in option_texts():
-        name = f"[{text.name}.NAME]` of the TOML file" if text.type == "object" else f"{text.flag}`"
-        yield f"`{name}{', may be repeated' * (text.type == 'strings')}: {text.help}"
+    yield from _listed("train")
+    yield from (
+        f"`[{each.name}.NAME]` of the TOML file: {each.help}" for each in option_texts() if each.type == "object"
+    )
+
+
+def _commands() -> Iterator[str]:
+    panel = ""
+    for name, (_, about, group) in COMMANDS.items():
+        if group != panel:
+            panel = group
+            yield f"\n## {panel}"
+        if name != "train":
+            yield f"\n### murho {name}\n\n{about}\n"
+            yield from _listed(name)
+
+
+def _listed(command: str) -> Iterator[str]:
+    """The arguments and options of a command, as typer knows them."""
+    group: Any = typer.main.get_command(app)
+    for each in group.resolve_command(typer.Context(group), [command])[1].params:
+        option = each.param_type_name == "option"
+        names = [*each.opts, *each.secondary_opts] if option else [each.metavar or each.name.upper()]
+        shown = each.show_default if isinstance(each.show_default, str) else each.default
+        default = "" if shown in (None, False, True) else f" (`{shown}`)"
+        yield f"{', '.join(f'`{name}`' for name in names)}{default}: {each.help}"
 
 
 def _sentence(field: FieldInfo) -> str:

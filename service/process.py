@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from murho.service.models.loader import Snapshot
     from murho.service.parts import Parts
     from murho.service.settings import Settings
-    from murho.service.supervisor import Worker
+    from murho.service.worker import Worker
 
 __all__ = [
     "CLOSING_SECONDS",

@@ -61,8 +61,8 @@ def test_the_commands_tell_and_judge(tmp_path: Path) -> None:
         keys = [str(row) for row in range(30)]
         answer = service.client.post("/predict", json={"inputs": [ROW] * 30, "ids": keys}).json()
         values = [f"{key},{mean}\n" for key, mean in zip(keys, answer["mean"], strict=True)]
-        (tmp_path / "true.csv").write_text("".join(["id,value\n", *values, "none,1\n"]))
-        told = call_murho("outcomes", "rents", tmp_path / "true.csv", "--url", service.address)
+        (tmp_path / "true.csv").write_text("".join(["what came true\n", "id,value\n", *values, "none,1\n"]))
+        told = call_murho("outcomes", "rents", tmp_path / "true.csv", "--skip-lines", "1", "--url", service.address)
         assert "accepted: 30" in told.stderr
         assert "unknown: none:" in told.stderr
         assert " 30 " in call_murho("quality", "rents", "--url", service.address).stdout
@@ -140,7 +140,7 @@ def test_outcomes_make_a_better_version_once(own: Path, tmp_path: Path) -> None:
         answer = service.client.post("/models/cars/predict", json={"inputs": rows, "record": True}).json()
         outcomes = [{"id": key, "value": mean + 12.0} for key, mean in zip(answer["ids"], answer["mean"], strict=True)]
         assert service.client.post("/models/cars/outcomes", json={"outcomes": outcomes}).json()["accepted"] == 160
-    options = ("learn", "cars", "--store", database, "--checkpoints", own, "--json")
+    options = ("learn", "--store", database, "--checkpoints", own, "--json")
     found = json.loads(call_murho(*options).stdout)
     assert (found["taken"], found["version"]) == (True, "2")
     assert (found["learned"], found["judged"], found["unusable"]) == (120, 40, 0)

@@ -52,8 +52,8 @@ def test_all_doors_give_the_same_totals(of_cars: Service, quick_cars: Path, cars
     for name in ("mean", "std", "epistemic_std", "aleatoric_std"):
         expected = getattr(offline, name)
         for found in (getattr(online, name), table[name], [float(line[name]) for line in lines]):
-            np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_allclose(online.percentiles[5], offline.percentiles[:, 0], rtol=1e-5)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(online.percentiles[5], offline.percentiles[:, 0], rtol=1e-6)
     assert (online.percentiles[5] < online.mean).all()
 
 
@@ -95,6 +95,9 @@ def test_weights_and_counts(of_cars: Service, cars: pd.DataFrame) -> None:
     np.testing.assert_allclose(doubled.mean, 2.0 * plain.mean)
     np.testing.assert_allclose(np.asarray(doubled.std), 2.0 * np.asarray(plain.std))
     assert 60.0 < count.mean[0] < 120.0
+    metrics = httpx2.get(f"{of_cars.address}/metrics").text
+    for name in ("rows", "groups"):
+        assert f'murho_totals_{name}_total{{model="cars",version="1"}}' in metrics
     assert count.percentiles is not None
     assert float(count.percentiles[50][0]).is_integer()
 
