@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from tests.e2e.support import Service
+
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 80, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}
 KEY = "k" * 40
@@ -27,7 +30,7 @@ KEY = "k" * 40
 
 async def _ask_everything(client: Client) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate", "decide", "quality"]
+    assert list(tools) == ["list_models", "describe_model", "predict", "explain", "aggregate", "decide", "quality"]
     features = tools["predict"].input_schema["properties"]["rows"]["items"]["properties"]
     assert features["sqm"]["type"] == "number"
     assert features["sqm"]["description"] == "18.1 to 216.6 in training."
@@ -70,6 +73,8 @@ async def _ask_everything(client: Client) -> None:
     assert "/rows/0/sqm" in await refused("predict", model="rents", rows=[ROW | {"sqm": "many"}])
     assert "elsewhere" in await refused("predict", model="elsewhere", rows=[ROW])
     assert "as list_models tells" in await refused("predict", model="../readyz", rows=[ROW])
+    assert "at most 20;" in await refused("explain", model="rents", rows=[ROW] * 21)
+    assert "train without --missing refuse" in await refused("explain", model="rents", rows=[ROW])
     assert "at most 200" in await refused("predict", model="rents", rows=[ROW] * 201)
     assert "no argument" in await refused("predict", model="rents", rows=[ROW], samples=7)
     assert "/window" in await refused("quality", model="rents", window="soon")
@@ -87,6 +92,24 @@ def test_over_stdin_and_stdout(tmp_path: Path) -> None:
             await _ask_everything(client)
 
     anyio.run(ask)
+
+
+def test_what_cells_do_is_explained_in_words(busy: Service) -> None:
+    row = {"Weight": 3504.0, "Year": "1970-06-01", "Automatic": True, "Horsepower": 90.0, "Origin/plant": "USA"}
+
+    async def ask() -> Any:
+        async with Client(streamable_http_client(f"{busy.address}/mcp")) as client:
+            return [await client.call_tool("explain", {"model": name, "rows": [row]}) for name in ("cars", "bodies")]
+
+    number, of_classes = (result.structured_content["rows"][0] for result in anyio.run(ask))
+    answer = httpx2.post(f"{busy.address}/models/cars/predict", json={"inputs": [row], "include": ["why"]}).json()
+    assert number["mean"] == pytest.approx(answer["mean"][0], rel=1e-4)
+    shares = dict(zip(answer["why"]["features"], answer["why"]["mean"][0], strict=True))
+    assert len(number["cells"]) == 5
+    for words in number["cells"]:
+        name, share = re.fullmatch(r"(\S+) = .+: mean ([+-][0-9.e+-]+)( \S+)?, variance [+-][0-9]+%", words).group(1, 2)  # type: ignore[union-attr]
+        assert float(share) == pytest.approx(shares[name], rel=0.01)
+    assert "probability" in of_classes["cells"][0]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
