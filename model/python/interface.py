@@ -17,7 +17,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.evaluation.worth import explain
+from murho.model.evaluation.why import explain
 from murho.model.predictive.decisions import DecideOptions
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.predictive.totals import TotalsOptions, default_statistic
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from murho.model.evaluation.worth import Explained
+    from murho.model.evaluation.why import Explained
     from murho.model.predictive.decisions import Decisions
     from murho.model.predictive.totals import TotalsAnswer
     from murho.model.tables.schema import Schema

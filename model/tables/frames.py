@@ -1,6 +1,8 @@
-"""Conversion of pandas, polars and pyarrow data frames to Arrow tables, the input of `model.tables.schema_inference`.
+"""Conversion of data frames to Arrow tables, the input of `model.tables.schema_inference`.
 
-A data frame is recognised by its attributes, so that neither pandas nor polars is imported.
+A data frame is recognised by its attributes, so that no library of data frames is imported: all but pandas and Modin
+offer Arrow's C stream interface. narwhals would replace none of this: its conversion keeps the index of pandas, and
+refuses repeated names, sparse columns and categories that are no texts.
 """
 
 from __future__ import annotations
@@ -55,8 +57,9 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
     """
     check_names(names)
     if not hasattr(frame, "iloc"):
-        table = pa.table(frame)
-        return table.rename_columns(list(names))
+        return pa.table(frame).rename_columns(list(names))
+    if hasattr(frame, "modin"):
+        frame = frame.modin.to_pandas()
     columns = {}
     for index, name in enumerate(names):
         series = frame.iloc[:, index]

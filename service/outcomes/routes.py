@@ -19,11 +19,10 @@ from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, U
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.memory import Share
+from murho.service.predict.memory import Share, decompressed
 from murho.service.predict.options import EXPECTED, LONGEST_ID
 from murho.service.predict.problems import MAX_LISTED, Problems, Strict, parsed, pointer, shorten
 from murho.service.predict.routes import REFERENCE
-from murho.service.predict.spool import decompressed
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.blocks import HELD, check_size

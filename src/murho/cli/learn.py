@@ -20,7 +20,6 @@ from murho.cli.shared import (
     find_version,
     print_json,
     print_lines,
-    require_name,
     say,
 )
 from murho.model.errors import MurhoError, OptionError
@@ -60,7 +59,7 @@ def learn(
         raise OptionError(f"--every: expected a number of hours above 0, not {every:g}")
     from murho.service.outcomes.store import Store
 
-    name, opened = require_name(name), Store(store)
+    name, opened = find_version(checkpoints, name, None, device)[1].parent.name, Store(store)
     while True:
         begun = time.time()
         try:

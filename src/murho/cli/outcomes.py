@@ -14,6 +14,7 @@ import typer
 
 from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, require_name, say, table_lines
 from murho.model.errors import InputError, MurhoError, OptionError, TableError
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,6 +47,7 @@ def outcomes(
         list[str] | None, typer.Option(help="Id of a prediction to delete; again for several; takes --store.")
     ] = None,
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Tell what came true of recorded predictions; export them; forget some."""
     name = require_name(name)
@@ -56,11 +58,11 @@ def outcomes(
         raise OptionError("--output and --forget take the store itself: --store")
     done: dict[str, Any] = {}
     if url is not None and data is not None:
-        done = _sent(url, name, data)
+        done = _sent(url, name, data, form)
     if url is None:
         opened = _opened(str(store))
         if data is not None:
-            done = _kept(opened, name, data)
+            done = _kept(opened, name, data, form)
         if forget:
             done["forgotten"] = opened.forget(name, forget)
         if output is not None:
@@ -140,11 +142,11 @@ def _facts(store: Store, name: str) -> dict[str, Any]:
     return dict(facts)
 
 
-def _sent(url: str, name: str, data: Path) -> dict[str, Any]:
+def _sent(url: str, name: str, data: Path, form: FileForm) -> dict[str, Any]:
     from murho.cli.service_scorer import client_errors, connect
 
     with connect(url) as client, client_errors():
-        ids, values = _checked(data, classes=client.model(name).classes is not None)
+        ids, values = _checked(data, form, classes=client.model(name).classes is not None)
         return _said(client.outcomes({"id": ids, "value": values}, name))
 
 
@@ -153,17 +155,17 @@ def _said(found: Accepted | Outcomes) -> dict[str, Any]:
     return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 
 
-def _kept(store: Store, name: str, data: Path) -> dict[str, Any]:
+def _kept(store: Store, name: str, data: Path, form: FileForm) -> dict[str, Any]:
     classes = any(each.classes is not None for each in _facts(store, name).values())
-    return _said(store.add(name, *_checked(data, classes=classes)))
+    return _said(store.add(name, *_checked(data, form, classes=classes)))
 
 
-def _checked(data: Path, *, classes: bool) -> tuple[list[str], list[Value]]:
+def _checked(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], list[Value]]:
     """Ids and values of a file; raises a TableError that names the row."""
     from murho.model.tables.files import read_table
     from murho.service.outcomes.routes import checked
 
-    table = read_table(data)
+    table = read_table(data, form)
     for column in ("id", "value"):
         if column not in table.column_names:
             raise TableError(f"{data}: there is no column {column!r}; it has {', '.join(table.column_names[:20])}")
@@ -238,5 +240,7 @@ def _cells(title: str, quality: Mapping[str, Any]) -> list[str]:
         ]
         return [title, str(quality["n"]), *(f"{number:.3f}" for number in numbers)]
     shares = [f"{100.0 * each['share']:.1f} %" for each in quality["coverage"].values()]
+    from murho.model.evaluation.summary import significant
+
     numbers = [quality["crps"], quality["bias"], quality["width"]["90"]]
-    return [title, str(quality["n"]), *shares, *(f"{number:.4g}" for number in numbers)]
+    return [title, str(quality["n"]), *shares, *map(significant, numbers)]
