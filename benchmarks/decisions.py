@@ -29,7 +29,7 @@ from benchmarks.servers import running
 from murho.cli.learn import better_version
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.decisions import DecideOptions
-from murho.model.python.decisions import decide_about_table
+from murho. import decide_about_table
 from murho.model.runtime import use_threads_for_fitting
 
 if TYPE_CHECKING:
