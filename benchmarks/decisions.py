@@ -28,8 +28,7 @@ from benchmarks.servers import murho as serving
 from benchmarks.servers import running
 from murho.cli.learn import better_version
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.predictive.decisions import DecideOptions
-from murho.model.python.decisions import decide_about_table
+from murho.model.python.interface import TrainedModel
 from murho.model.runtime import use_threads_for_fitting
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Rounds:
         model, chosen, waiting = self._model, [self._random], list[dict[str, Any]]()
         for end, part in self._parts():
             rows = pa.Table.from_pylist(self._contexts(part))
-            found = decide_about_table(model, rows, self._actions, DecideOptions(), self._draws[part].tolist())
+            found = TrainedModel(model).decide(rows, self._actions, draw=self._draws[part].tolist())
             chosen.append(found.choice)
             waiting += self._labelled(part, found.choice)
             facts, better = better_version(model, waiting, "cpu")
