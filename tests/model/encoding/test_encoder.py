@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
+from murho.model.encoding.encoder import ENCODINGS, Encoded, Encoder, InputChoice, with_schema
 from murho.model.encoding.feature_distribution import fit_feature_distribution
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.encoding.transforms import LARGEST
-from murho.model.errors import CheckpointError
+from murho.model.errors import CheckpointError, OptionError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
@@ -258,3 +258,14 @@ def test_pieces_have_each_row_once_as_it_is_alone() -> None:
     ((every, whole),) = ENCODER.encode_pieces(asked())
     assert every.tolist() == list(range(5))
     assert len(whole) == 5
+
+
+def test_choices_that_can_not_be_are_refused() -> None:
+    with pytest.raises(OptionError, match="'quantile' is not known; use one of standard, piecewise"):
+        Encoder.fit(SCHEMA, COLUMNS, encoding="quantile")
+    with pytest.raises(CheckpointError, match="at least one that is read"):
+        Encoder.fit(SCHEMA, COLUMNS, unread=list(COLUMNS))
+    with pytest.raises(CheckpointError, match="because a feature has imputed cells"):
+        Encoder.fit(SCHEMA, COLUMNS)
+    assert InputChoice("standard", unread=(("a", "b"), ("b", "c"))).unread_by_all == ("b",)
+    assert not Encoded.like(np.zeros((3, 2), dtype=np.float32)).told.any()

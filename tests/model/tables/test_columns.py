@@ -55,3 +55,9 @@ def test_a_float_array_is_pyarrows_own(count: int) -> None:
     made.validate(full=True)
     assert made.equals(pa.array(numbers, from_pandas=True))
     np.testing.assert_array_equal(floats(made), numbers)
+
+
+def test_dictionaries_of_what_no_cell_is_are_refused() -> None:
+    column = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([["a"]]))])
+    with pytest.raises(TableError, match="'x': cells of the type dictionary"):
+        canonical_column(column, FeatureKind.CATEGORICAL, "x")

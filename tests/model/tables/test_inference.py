@@ -51,8 +51,14 @@ def test_everyday_numbers_are_numbers(cells: Any, kind: str, unit: str | None, v
 
 
 def test_codes_and_durations() -> None:
-    for cells in (["3 lb", "4 kg", "5 oz"], ["0.12", "12%", "13%"], ["1:02:03", "0:00:10", "59:30"], ["May", "12:30"]):
+    for cells in (
+        ["3 lb", "4 kg", "5 oz"],
+        ["0.12", "12%", "13%"],
+        ["1:02:03", "0:00:10", "59:30"],
+        ["May", "12:30", "x" * 100],
+    ):
         assert read(cells)[0] == "categorical"
+    assert read(["soon", "31/12/2020", "12/31/2020", "late", "never"])[0] == "categorical"
     days = pa.array([86_400_000, None, 1_500] * 20, pa.int64()).cast(pa.duration("ms"))
     assert read(days.to_pylist())[:2] == ("numeric", "s")
 
@@ -173,6 +179,7 @@ def test_the_schema_keeps_the_reading_and_reads_other_tables_alike() -> None:
         ("PassengerId", [row * 7 + 3 for row in range(60)], "its name says so, and each has another whole number"),
         ("Unnamed: 0", [row * 7 % 61 for row in range(60)], "its name says so"),
         ("c", [f"car {row}" for row in range(60)], "it identifies rows: its 60 texts are all different"),
+        ("c", [f"car {row % 40}" for row in range(60)], "its texts hardly repeat: 40 of 60 are different"),
         ("c", [f"{row * 50} lb" for row in range(60)], "it holds numbers with a unit: write the numbers"),
     ],
 )

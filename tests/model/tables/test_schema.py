@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,9 @@ def test_values_outside_are_listed_by_row_then_feature() -> None:
     outside = SCHEMA.outside(columns([1612.0, 2000.0, 10512.0], [1.0, 4384.0, -0.5], ["USA", "Mars", "USA"], [1.0] * 3))
     inside = columns([1613.0, 5140.0, np.nan], [0.0, 4383.0, 1.5], ["USA", "Japan", None], [0.0, 1.0, 1.0])
     assert SCHEMA.outside(inside) == []
+    empty = Schema((replace(WEIGHT, minimum=None, maximum=None),), Target("y", None), {})
+    (found,) = empty.outside({"Weight": np.array([np.nan, 2.0])})
+    assert found.message == "2 lb can't be compared: no training row has a value"
     assert outside == [
         UnfamiliarValue(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
         UnfamiliarValue(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),

@@ -27,10 +27,10 @@ def test_in_a_table_that_looks_up_a_few_combinations_each_row_is_a_unit() -> Non
     units = find_units(columns)
     assert units.count == 400
     assert any("only 8 different rows" in note for note in units.notes)
-    patients = {name: np.repeat(column, 10) for name, column in features(40).items()}
+    patients = {name: np.repeat(column, 10) for name, column in features(60).items()}
     own = find_units(patients)  # with numbers of their own
-    assert (own.count, own.grouped) == (40, False)
-    assert any("400 of 400 rows have the same features" in note for note in own.notes)
+    assert (own.count, own.grouped) == (60, False)
+    assert any("600 of 600 rows have the same features" in note for note in own.notes)
 
 
 def test_groups_stay_whole_and_copies_join_them_but_coarse_features_and_missing_cells_do_not() -> None:

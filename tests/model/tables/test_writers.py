@@ -29,6 +29,12 @@ def test_parts_make_the_file_that_the_whole_table_makes(tmp_path: Path) -> None:
     assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
+def test_without_a_path_csv_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    with csv_writer(None) as write:
+        write(pa.table({"mean": [0.1], "p5": [3]}))
+    assert capsys.readouterr().out == "mean,p5\n0.1,3\n"
+
+
 def _begun_and_failed(path: Path) -> None:
     with csv_writer(path) as write:
         write(TABLE)
