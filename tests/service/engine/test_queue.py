@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.engine.queue import (
+from murho.service.engine.scheduler import (
     FIRST_SECONDS_PER_COST,
     LARGE,
     STANDING_SECONDS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.service.engine.queue import Admission
+from murho.service.engine.scheduler import Admission
 from murho.service.errors import QueueFullError
 from murho.service.http.middleware import LoopPauses, Paths
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
