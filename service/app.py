@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.store import Follower, Scored, Store
-    from murho.service.supervisor import Worker
+    from murho.service.worker import Worker
 
 __all__ = ["create_app"]
 

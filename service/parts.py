@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murho.service.predict.memory import Room
     from murho.service.predict.routes import Decoder
     from murho.service.settings import Settings
-    from murho.service.supervisor import Board
+    from murho.service.worker import Board
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]

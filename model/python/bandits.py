@@ -40,7 +40,7 @@ from murho.model.bbb.optimisers import Adam
 from murho.model.bbb.priors import PosteriorPrior
 from murho.model.errors import OptionError
 from murho.model.predictive.draws import mean_network
-from murho.model.predictive.torch_engine import forward
+from murho.model.predictive.forward import forward
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

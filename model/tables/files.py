@@ -137,16 +137,25 @@ def _check_form(form: FileForm, found: str) -> None:
 
 
 def _with_own_names(table: pa.Table) -> pa.Table:
-    """The table with ``x_2`` for a second column ``x``, and a note on each."""
-    names, notes = list[str](), list[str]()
-    for position, name in enumerate(table.column_names, start=1):
+    """The table with ``x_2`` for a second column ``x``, with a note on them, and on names that may be a row's cells."""
+    names, renamed, notes = list[str](), list[str](), list[str]()
+    for name in table.column_names:
         own, number = name, 2
         while name.strip() and own in names:
             own, number = f"{name}_{number}", number + 1
         names.append(own)
-        if own != name:
-            notes.append(f"column {position} has the name {name!r} of another one, and is called {own!r}")
-    return with_notes(table.rename_columns(names), notes) if notes else table
+        renamed += [] if own == name else [own]
+    if renamed:
+        more = f", … ({len(renamed)} columns)" if len(renamed) > _SHOWN else ""
+        notes.append(f"names that were there before get a number: {', '.join(map(repr, renamed[:_SHOWN]))}{more}")
+    numbers = all(_CELL.fullmatch(name) for name in table.column_names)
+    if numbers and (renamed or any("." in name for name in names)):
+        notes.append("all names are numbers: if the file has no header line, write one")
+    return with_notes(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), notes)
+
+
+_SHOWN = 5
+_CELL = re.compile(r"-?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
 def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:

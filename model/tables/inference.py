@@ -152,7 +152,7 @@ def hints_of_table(
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in skip or not holds_text(column.type):
             continue
-        texts = distinct(plain(column, name)).values
+        texts = [text for text in distinct(plain(column, name)).values if not text.isdigit()]  # 12102020 proves nothing
         for question, answers in proven.items():
             proofs = _proofs(_parts(texts, question), question)
             answers |= {answer for answer, found in zip(question.answers, proofs, strict=True) if found}
@@ -235,7 +235,7 @@ def _readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tupl
     parts = _parts(texts, _ORDER)
     if found := _answer(parts, len(texts), _ORDER, name, hints):
         order: DateOrder = "day-first" if found[0] == "day-first" else "month-first"
-        yield DateReading(order if parts else None), found[1]
+        yield DateReading(order if any("" not in each.values for each in parts.values()) else None), found[1]
 
 
 _MOSTLY, _ALMOST_ALL = 0.8, 0.95
@@ -400,6 +400,14 @@ def _kind(
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
     not_read = declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells)
+    may_be_days = not not_read and declared in (None, FeatureKind.DATE) and stored in _OF_DIGITS
+    if may_be_days and (days := _days_in_digits(cells)) is not None:
+        orders = set.intersection(*(set(each.values) for each in map(date_parts, days.values) if each))
+        likely = len(days.values) > _IDENTIFIER_VALUES or _NAMES_OF_DATES.search(name) is not None
+        if declared is FeatureKind.DATE or (likely and len(orders) == 1):
+            return _text_kind(days, name, FeatureKind.DATE, hints)
+        if likely and orders:
+            return FeatureKind.NUMERIC, None, _OPEN_DAYS
     if not_read or stored is not FeatureKind.CATEGORICAL:
         return declared or stored, None, ""
     if declared is FeatureKind.DATE or plain_numbers(cells) is None:  # a date such as 20201231
@@ -409,6 +417,27 @@ def _kind(
         kind, reading, note = _text_kind(distinct(cells), name, declared, hints)
         return kind, None if reading == NumberReading() else reading, note
     return FeatureKind.NUMERIC, None, ""
+
+
+_NAMES_OF_DATES = re.compile(r"dat[aeou]|day|fecha|jour|(?:^|[_\W])(?:tag|dt)(?:[_\W]|$)", re.IGNORECASE)
+_OPEN_DAYS = (
+    'these may be dates, day or month first: if so, declare kind = "date" in the TOML file, and give --day-first or '
+    "--no-day-first"
+)
+_OF_DIGITS = (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC)
+_LEAST_DAY, _MOST_DAY = 1_011_800, 31_129_999
+
+
+def _days_in_digits(cells: pa.ChunkedArray) -> Distinct | None:
+    """The distinct cells as texts if all are days written as numbers, such as 10142018; None if one is not."""
+    numbers = plain_numbers(cells)
+    if numbers is None or np.fmin.reduce(numbers) < _LEAST_DAY or np.fmax.reduce(numbers) > _MOST_DAY:
+        return None
+    if (numbers % 1.0 > 0.0).any():
+        return None
+    texts = cells if holds_text(cells.type) else pc.cast(pc.cast(cells, pa.int64()), pa.large_string())
+    days = distinct(texts)
+    return days if all(map(date_parts, days.values)) else None
 
 
 def _text_kind(
@@ -440,7 +469,8 @@ def _text_kind(
         raise TableError(
             f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
             f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
-            f'missing, or declare kind = "categorical" if it is meant{second_header}',
+            f'missing, or declare kind = "categorical" if it is meant{second_header}; --drop-bad-rows '
+            "leaves out rows whose target is such a text",
             row=values.first_row(misfit),
         )
     return FeatureKind.CATEGORICAL, None, ""
@@ -471,7 +501,9 @@ def _identifies(
             return None
         if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
             return "it holds numbers with a unit: write the numbers alone to use it"
-        return f"it identifies rows: {different} of its {count} texts are different"
+        if different == count:
+            return f"it identifies rows: its {count:,} texts are all different"
+        return f"its texts hardly repeat: {different:,} of {count:,} are different"
     whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
     if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) < count:
         return None

@@ -6,7 +6,7 @@ such as whether ``1,234`` is a thousand or one and a bit, or whether ``03/04/202
 column as a whole (`model.tables.inference`), and then holds for every later file and request.
 
 - Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
-- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``.
+- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``, ``12312020``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Parts(NamedTuple):
 
     Attributes:
         values: Number, or date in ISO 8601, by each decimal mark, or order of day and month, that fits: ``3,5`` has no
-            decimal point, ``31/12/2020`` no month first.
+            decimal point, ``31/12/2020`` no month first. The order of ``20201231`` is empty: it leaves nothing open.
         sign: Currency or ``%`` of a number, empty if it has none; of a date what parts its numbers.
     """
 
@@ -119,8 +119,12 @@ _PIVOT = 69
 
 
 def date_parts(text: str) -> Parts | None:
-    """What a text that begins with a date such as ``03/04/2020`` means, by the order; None for any other text."""
-    found = _DAY.match(text) if len(text) <= _LONGEST else None
+    """What a text such as ``03/04/2020 14:30`` or ``03042020`` means, by the order; None for any other text."""
+    if len(text) > _LONGEST:
+        return None
+    if found := _DIGITS.fullmatch(text):
+        return _of_digits(found[1].zfill(8))
+    found = _DAY.match(text)
     if found is None:
         return None
     first, second, year = int(found[1]), int(found[3]), _whole_year(int(found[4]))
@@ -129,6 +133,21 @@ def date_parts(text: str) -> Parts | None:
         with suppress(ValueError):
             values[order] = date(year, month, day).isoformat()
     return Parts(values, found[2])
+
+
+_DIGITS = re.compile(r"\s*([0-9]{7,8})(?:\.0*)?\s*")
+"""A day written as a number, which may have lost its first zero."""
+_YEARS = range(1800, 2200)
+
+
+def _of_digits(digits: str) -> Parts | None:
+    values: dict[str, float | str] = {}
+    for order, form in (("", "%Y%m%d"), ("day-first", "%d%m%Y"), ("month-first", "%m%d%Y")):
+        with suppress(ValueError):
+            day = datetime.strptime(digits, form).date()
+            if day.year in _YEARS:
+                values[order] = day.isoformat()
+    return Parts(values, "") if values else None
 
 
 def _whole_year(year: int) -> int:
@@ -221,11 +240,13 @@ class DateReading(Stored):
         parts = date_parts(text)
         if parts is None:
             return text
-        if self.order is None:
-            raise ValueError("whether its day or its month comes first is not known")
-        if self.order not in parts.values:
+        answers = {str(value) for order, value in parts.values.items() if order in ("", self.order or order)}
+        if not answers:
             raise ValueError("the calendar has no such day")
-        return _DAY.sub(str(parts.values[self.order]), text, count=1)
+        if len(answers) > 1:
+            raise ValueError("whether its day or its month comes first is not known")
+        (day,) = answers
+        return day if _DIGITS.fullmatch(text) else _DAY.sub(day, text, count=1)
 
     @property
     def unit(self) -> None:

@@ -178,7 +178,7 @@ def parsed(kind: type[Document], document: dict[str, Any]) -> Document:
 
 
 def _problem(document: dict[str, Any], item: Any) -> Problem:
-    place, value, message = list(item["loc"]), item["input"], item["msg"]
+    place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] in EXPECTED:
         message = f"Expected {EXPECTED[item['type']]}, not {JSON_NAMES.get(type(value), 'this')}"
     elif item["type"] == "extra_forbidden":

@@ -35,8 +35,6 @@ README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "benchmarks" / "README.md", ROOT / "client" / "README.md", ROOT / "examples" / "README.md"]
-OPTIONS_TABLE = "<!-- options: printed"
-"""Where the generated table of docs/options.md begins, to which the limits of prose don't apply."""
 MADE = ("benchmarks/results",)
 """What commands make, and a clone has not."""
 
@@ -138,6 +136,15 @@ def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     assert answer["type"] == printed["type"]
     assert answer["title"] == printed["title"]
     assert answer["errors"] == printed["errors"]
+
+
+def test_the_readmes_total_is_that_of_its_command(workplace: Path) -> None:
+    command, printed = block_after(README, "total"), block_after(README, "totals").splitlines()
+    told = call_murho(*shlex.split(command)[1:], cwd=workplace).stdout.splitlines()
+    assert told[0] == printed[0]
+    for line, other in zip(told[1:], printed[1:], strict=True):
+        assert line.split(",")[:2] == other.split(",")[:2]
+        assert float(line.split(",")[2]) == pytest.approx(float(other.split(",")[2]), abs=3.0)
 
 
 def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> None:
@@ -325,7 +332,7 @@ def test_every_extra_that_documents_name_exists() -> None:
 
 def test_prose_keeps_to_120_characters_and_the_readme_to_700_words() -> None:
     for path in PAGES:
-        text = path.read_text().partition(OPTIONS_TABLE)[0]
+        text = path.read_text()
         prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
         long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("![")]
         assert long == [], path

@@ -20,7 +20,6 @@ from murho.cli.shared import (
     find_version,
     print_json,
     print_lines,
-    require_name,
     say,
 )
 from murho.model.errors import MurhoError, OptionError
@@ -61,7 +60,7 @@ def learn(
         raise OptionError(f"--every: expected a number of hours above 0, not {every:g}")
     from murho.service.outcomes.store import Store
 
-    name, opened = require_name(name), Store(store)
+    name, opened = find_version(checkpoints, name, None, device)[1].parent.name, Store(store)
     while True:
         begun = time.time()
         try:
@@ -148,14 +147,13 @@ def _rows(store: Store, old: Posterior) -> tuple[list[_Row], int]:
     found: list[_Row] = []
     unusable = 0
     for pair in store.pairs(old.name, since=since[0]):
-        prediction = pair.prediction
-        if (pair.came, prediction.id) <= since:
+        if (pair.came, pair.id) <= since:
             continue
-        cells = {} if prediction.inputs is None else orjson.loads(prediction.inputs)
+        cells = {} if pair.inputs is None else orjson.loads(pair.inputs)
         fits = all(each.name in cells and (each.missing or cells[each.name] is not None) for each in features)
         if fits and isinstance(pair.value, str) == (target.classes is not None):
             kept = {each.name: cells[each.name] for each in features}
-            found.append(_Row(pair.came, prediction.id, {**kept, target.name: pair.value}))
+            found.append(_Row(pair.came, pair.id, {**kept, target.name: pair.value}))
         else:
             unusable += 1
     return found, unusable

@@ -19,8 +19,8 @@ from murho.model.checkpoint.spec import FURTHEST_TARGET
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
+from murho.model.predictive.forward import forward
 from murho.model.predictive.prediction import Prediction, PredictOptions
-from murho.model.predictive.torch_engine import forward
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import odd_map

@@ -15,7 +15,6 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.bbb.numbers import HeteroscedasticNoise
 from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation import judging
@@ -24,8 +23,8 @@ from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
 from murho.model.evaluation.summary import summary
+from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
-from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
 from tests.model.conftest import make_table, train_quickly

@@ -106,7 +106,8 @@ class TestCsv:
         assert read_table(path, form).to_pydict() == {"name": ["Łódź"], "name_2": ["1"]}
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
         table = read_table(Path("-"), form)
-        assert notes_of(table) == ["column 2 has the name 'name' of another one, and is called 'name_2'"]
+        assert notes_of(table) == ["names that were there before get a number: 'name_2'"]
+        assert "all names are numbers" in notes_of(read_table(written(tmp_path, "5.1,3.5\n4.9,3.0\n", "b.csv")))[0]
         with pytest.raises(OptionError, match=r"--sheet is for Excel workbooks; this is a \.csv file"):
             read_table(path, FileForm(sheet="x"))
 

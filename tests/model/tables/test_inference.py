@@ -11,7 +11,8 @@ import pytest
 from murho.model.errors import TableError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.inference import hints_of_table
-from murho.model.tables.schema import ColumnOverride, Schema
+from murho.model.tables.readings import DateReading
+from murho.model.tables.schema import ColumnOverride, FeatureKind, Schema
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 
 ROWS = 60
@@ -91,6 +92,32 @@ def test_options_decide_what_the_column_leaves_open(cells: Any, options: dict[st
     hints = hints_of_table(table, **{"decimal": None, "day_first": None} | options)
     assert read(cells, hints=hints)[2][0] == first
     assert plan_columns(table, "y", hints=hints).columns["c"].remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "day"),
+    [
+        ("sale_date", ["10142018", "01022019"], "2018-10-14"),
+        ("sale_date", [1022019, 10142018], "2019-01-02"),  # a number has lost its first zero
+        ("sale_date", ["31122018", "01022019"], "2018-12-31"),
+        ("c", [20_200_101.0 + row % 25 for row in range(60)], "2020-01-01"),
+    ],
+)
+def test_days_written_as_numbers_are_dates(name: str, cells: Any, day: str) -> None:
+    table = table_of(**{name: cells})
+    plan = plan_columns(table, "y")
+    assert plan.schema.features[-1].kind == "date"
+    assert columns_from_table(table, plan.schema)[name][0] == parse_date(day)
+
+
+def test_what_may_be_days_stays_numbers_with_a_hint() -> None:
+    assert read([20200101, 20200102])[0] == "numeric"  # neither name nor many cells tell of dates
+    assert read(["10142018", "10152018", "10152018.5"])[0] == "numeric"
+    table = table_of(date=["01022018", "03042019"])
+    assert "these may be dates" in plan_columns(table, "y").columns["date"].remarks[0]
+    table = table_of(date=["01022018", "03042019"])
+    declared = plan_columns(table, "y", overrides={"date": ColumnOverride(FeatureKind.DATE)})
+    assert declared.columns["date"].reading == DateReading("month-first")
 
 
 def test_columns_learn_from_each_other_and_say_so() -> None:
@@ -179,7 +206,7 @@ def test_the_schema_keeps_the_reading_and_reads_other_tables_alike() -> None:
     [
         ("PassengerId", [row * 7 + 3 for row in range(60)], "its name says so, and each has another whole number"),
         ("Unnamed: 0", [row * 7 % 61 for row in range(60)], "its name says so"),
-        ("c", [f"car {row}" for row in range(60)], "it identifies rows: 60 of its 60 texts are different"),
+        ("c", [f"car {row}" for row in range(60)], "it identifies rows: its 60 texts are all different"),
         ("c", [f"{row * 50} lb" for row in range(60)], "it holds numbers with a unit: write the numbers"),
     ],
 )

@@ -114,7 +114,7 @@ def test_the_plan_of_the_cars() -> None:
         ([3.0, None], "numeric"),
         ([[1], [2]], "cells of the type list<item: int64> can't be used"),
         ([b"a", b"b"], "cells of the type binary can't be used"),
-        ([f"car {row}" for row in range(40)], "it identifies rows: 40 of its 40 texts are different"),
+        ([f"car {row}" for row in range(40)], "it identifies rows: its 40 texts are all different"),
         ([f"car {row}" for row in range(20)], "categorical"),
         (range(40), "it identifies rows: it numbers them from 0"),
         ([str(row) for row in range(40, 0, -1)], "it identifies rows: it numbers them from 1"),
