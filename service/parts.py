@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from murho.service.predict.memory import Room
     from murho.service.predict.routes import Decoder
     from murho.service.settings import Settings
-    from murho.service.worker import Board
     from murho.service.telemetry.metrics import Telemetry
+    from murho.service.worker import Board
 
 __all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]
 

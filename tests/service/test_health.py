@@ -6,7 +6,7 @@ import pytest
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
-from murho.service.supervisor import Board, Stage
+from murho.service.worker import Board, Stage
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
 
 

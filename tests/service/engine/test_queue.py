@@ -60,17 +60,6 @@ def test_a_caller_with_one_job_comes_before_the_second_of_a_caller_with_many() -
     in_loop(test)
 
 
-def test_models_of_a_caller_take_turns_too() -> None:
-    def test() -> None:
-        turns = Turns()
-        other = job_of(caller="a", model=FakeModel("other"))
-        for job in [*(job_of(caller="a") for _ in range(3)), other]:
-            turns.add(job, job.cost)
-        assert [turns.take(room(0.0))[0] for _ in range(4)].index(other) == 1
-
-    in_loop(test)
-
-
 def test_what_does_not_fit_waits() -> None:
     def test() -> None:
         turns = Turns()
