@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from benchmarks.results import Report, add_counts, add_names, command, shown, table
 from murho.model.evaluation import why as module
-from murho.model.evaluation.why import Why, answered, plain, why
-from murho.model.evaluation.worth import explain, rows_to_label, worth_asking
+from murho.model.evaluation.why import Why, answered, explain, rows_to_label, why, worth_asking
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.columns import select_rows
 from murho.model.tables.schema_inference import columns_from_table
@@ -60,8 +59,7 @@ def _table(x: NDArray[np.float64], y: NDArray[np.float64]) -> pa.Table:
 
 
 def _shares(posterior: Posterior, columns: Columns, options: PredictOptions) -> Why:
-    asking = why(posterior.schema, columns, posterior.predict(columns, options))
-    return answered(asking, posterior, plain(options))
+    return answered(why(posterior.schema, columns, posterior.predict(columns, options), options), posterior)
 
 
 def known(options: argparse.Namespace) -> Report:
@@ -110,7 +108,7 @@ def times(options: argparse.Namespace) -> Report:
         answer, spent = posterior.predict(columns, PredictOptions()), []
         for _ in range(3):
             begin = time.process_time()
-            answered(why(posterior.schema, columns, answer), posterior, plain(PredictOptions()))
+            answered(why(posterior.schema, columns, answer, PredictOptions()), posterior)
             spent.append(1_000.0 * (time.process_time() - begin) / 4)
         found[str(features)] = min(spent)
     print(table(["features", "ms a row"], [[name, shown(of)] for name, of in found.items()]))
@@ -127,9 +125,7 @@ def cells(options: argparse.Namespace) -> Report:
     gone = np.stack([generator.permutation(8)[:2] for _ in range(count)])
     blanked = {name: np.where((gone == place).any(axis=1), np.nan, whole[name]) for place, name in enumerate(names)}
     before = posterior.predict(blanked, asked)
-    worth = answered(
-        worth_asking(posterior.encoder.distribution, posterior.schema, blanked, before), posterior, plain(asked)
-    )
+    worth = answered(worth_asking(posterior.encoder.distribution, posterior.schema, blanked, before, asked), posterior)
     forecast = {(row, cell["feature"]): cell["fall"] for row, of_row in enumerate(worth) for cell in of_row}
     named = [names.index(of_row[0]["feature"]) for of_row in worth]
     found, lines = {}, []

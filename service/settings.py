@@ -515,7 +515,8 @@ def read_configuration(
         for item in error.errors(include_url=False):
             name = str(item["loc"][0])
             shown = "not shown here" if name in SECRETS else repr(item["input"])
-            lines.append(f"{sources[name]} is {shown}: {item['msg'].replace('Input should', 'it should')}.")
+            said = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+            lines.append(f"{sources[name]} is {shown}: {said}.")
         raise OptionError(" ".join(lines)) from None
     return Configuration(settings, sources)
 

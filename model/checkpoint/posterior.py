@@ -255,7 +255,7 @@ class Posterior(Generic[Answer]):
             with threads_for(len(numbers) * max(1, samples) * self._weights):
                 for start in range(0, max(len(numbers), 1), per_tile):
                     tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
-                    drawn = self._drawn(tile, samples, seed)
+                    drawn = self._drawn(tile, samples, seed, calibrated=any(of.calibrated for of in kinds))
                     if len(kinds) == 1:
                         parts[0].append((chosen, self._prediction(drawn, tile, questions[0].options, seed)))
                         continue
@@ -295,10 +295,10 @@ class Posterior(Generic[Answer]):
             parts = [draws.some(chosen[:samples])]
         return replace(self._network.drawn(self._reference, parts, encoded), engine=self.engine)
 
-    def _drawn(self, encoded: Encoded, samples: int, seed: int) -> DrawnRows:
+    def _drawn(self, encoded: Encoded, samples: int, seed: int, *, calibrated: bool) -> DrawnRows:
         """Rows under S draws, or the mu-only networks."""
         if samples:
-            return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded)
+            return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded, calibrated=calibrated)
         return self._network.drawn(self._reference, [self.draws.means], encoded, mu_only=True)  # PyTorch's, to the bit
 
     def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["calibrate_totals"]
 
 DRAWS_PER_JUDGE = 24
-LEAST_ROWS, MOST_ROWS = 20, 1_000
-"""Held-out rows in all from which on totals are compared, and most rows of a fold."""
+LEAST_ROWS, MOST_ROWS = 20, 4_000
+"""Held-out rows in all from which on totals are compared, and most rows of a fold: the more, the more alike are the
+rows of a block. With 1,000, bands of 50 neighbours in California held 82 % where they promised 90 %."""
 SIZES = (5, 20, 60, 200)
 """Rows of a block."""
 MOST_FEATURES = 8

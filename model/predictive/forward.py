@@ -307,7 +307,15 @@ class NetworkOutputs:
     training_range: Tensor
     limits: tuple[float, float] | None
 
-    def drawn(self, engine: Engine, parts: Iterable[Draws], encoded: Encoded, *, mu_only: bool = False) -> DrawnRows:
+    def drawn(
+        self,
+        engine: Engine,
+        parts: Iterable[Draws],
+        encoded: Encoded,
+        *,
+        mu_only: bool = False,
+        calibrated: bool = True,
+    ) -> DrawnRows:
         """Rows under the draws of all parts.
 
         Args:
@@ -317,6 +325,7 @@ class NetworkOutputs:
             mu_only: Whether the draws are the means of the weights. Each then uses all copies of a row, and counts as R
                 draws; otherwise draw k uses copy ``k mod R``. And no other rows share their pass through the network,
                 so function values are those of `engine.forward` to the bit.
+            calibrated: Whether an answer is to be calibrated: only that asks which rows are mostly imputed.
         """
         device = self.training_range.device
         rows, unlike = torch.from_numpy(encoded.inputs).to(device), torch.from_numpy(encoded.unlike).to(device)
@@ -330,7 +339,7 @@ class NetworkOutputs:
         where = [torch.from_numpy(np.flatnonzero(of_copy)).to(device) for of_copy in encoded.beyond]
         outputs, members = self._of_copies(engine, parts, rows, where, mu_only)
         drawn = DrawnRows(outputs, members, unlike, self.target, engine)
-        if mu_only or not isinstance(self.target, TargetModel):
+        if mu_only or not (calibrated and isinstance(self.target, TargetModel)):
             return drawn
         return replace(drawn, widening=unlike | mostly_imputed(cast("Predictive", drawn.predictive()), len(rows)))
 

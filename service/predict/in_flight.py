@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.model.evaluation.why import plain
+from murho.model.evaluation.why import missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
@@ -154,17 +154,19 @@ class InFlight:
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
-        cost = self.admit(inputs.count + more, options, asked.request.timeout, incomplete=more)
+        incomplete = len(model.schema.incomplete(inputs.columns))
+        cost = self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options) if more else cost)
+        cost = model.cost(inputs.count, options, incomplete) if more else cost
+        answer = await self.compute(inputs, options, cost=cost)
         explained = {}
         for name, asking in further.askings(answer.prediction) if further else ():
-            explained[name] = await self.ask(asking, plain(options))
+            explained[name] = await self.ask(asking)
         self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
         target, adapted = model.schema.target.name, options.adapted
@@ -220,7 +222,7 @@ class InFlight:
         prediction = without_grid(answered.prediction, asked.options)
         return replace(answered, prediction=prediction, warnings=warnings, ids=found)
 
-    async def ask(self, asking: Asking[Result], options: PredictOptions) -> Result:
+    async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.
 
         Raises:
@@ -233,8 +235,8 @@ class InFlight:
             if isinstance(step, Ended):
                 result: Result = step.result
                 return result
-            rows = len(next(iter(step.values())))
-            inputs = Inputs(Form.COLUMNS, step, rows)
+            columns, options = step
+            inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
             try:
                 prediction = (await self.compute(inputs, options, most_outside=0, again=True)).prediction
             except BadInputError:
@@ -295,8 +297,8 @@ class InFlight:
             MurhoError: See `Scheduler.answer`.
         """
         model, scheduler = self.model, self.parts.scheduler
-        incomplete = len(model.schema.incomplete(inputs.columns)) if again else 0
-        work = model.cost(inputs.count, options, incomplete) if cost is None else cost
+        if (work := cost) is None:
+            work = model.cost(inputs.count, options, len(model.schema.incomplete(inputs.columns)))
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(
@@ -437,10 +439,7 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
     Raises:
         BadInputError: This model, or these options, can't be asked.
     """
-    # Here, because they import torch, and the service answers /healthz before that is loaded.
-    from murho.model.encoding.imputation import IMPUTATIONS
-    from murho.model.evaluation.why import rows_to_ask, why
-    from murho.model.evaluation.worth import missing_cells, worth_asking
+    from murho.model.encoding.imputation import IMPUTATIONS  # here: it imports torch, and /healthz is answered before
 
     schema, distribution = model.schema, model.spec.encoder.distribution
     rows = 0
@@ -456,9 +455,9 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
 
     def askings(prediction: AnyPrediction) -> Iterator[tuple[str, Asking[Any]]]:
         if options.why:
-            yield "why", _document(why(schema, columns, prediction))
+            yield "why", _document(why(schema, columns, prediction, options))
         if options.worth_asking:
-            yield "worth_asking", worth_asking(distribution, schema, columns, prediction)
+            yield "worth_asking", worth_asking(distribution, schema, columns, prediction, options)
 
     return Further(rows, askings)
 
@@ -474,8 +473,8 @@ class Ended:
     result: Any
 
 
-def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> Columns | Ended:
-    """Returns the next rows to ask for, after the prediction for those before; or the result."""
+def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> tuple[Columns, PredictOptions] | Ended:
+    """Returns the next rows to ask for, with options, after the prediction for those before; or the result."""
     try:
         return next(asking) if prediction is None else asking.send(prediction)
     except StopIteration as end:  # no future takes such an error

@@ -265,28 +265,12 @@ def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
                 assert name in services, (path, name)
 
 
-def test_every_link_between_documents_leads_somewhere() -> None:
-    for path in PAGES:
-        for link, place in re.findall(r"\]\(([^)#]*)(#[^)]+)?\)", path.read_text()):
-            if link.startswith("http"):
-                continue
-            goal = path.parent / link if link else path
-            assert goal.exists(), (path, link)
-            if place:
-                assert place[1:] in anchors(goal), (path, link, place)
-
-
-def anchors(path: Path) -> set[str]:
-    """The names by which a page's headings are linked to, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
 def test_every_path_that_documents_name_exists() -> None:
     """Paths from the top of the repository, in code, diagrams and tables alike."""
     places = "client|model|service|tests|benchmarks|docs|examples|scripts|src"
     for path in PAGES:
         named = set(re.findall(rf"(?<![\w/.~-])((?:{places})/[\w./-]*)", path.read_text()))
+        named |= {f"benchmarks/{name}.py" for name in re.findall(r"python -m benchmarks\.(\w+)", path.read_text())}
         missing = {name for name in named if not (ROOT / name.rstrip(".")).exists()}
         # LIBRARY.py stands for a file that a reader makes.
         assert {name for name in missing if not name.startswith(MADE) and not re.search("[A-Z]{4}", name)} == set(), (
@@ -339,12 +323,6 @@ def test_prose_keeps_to_120_characters_and_the_readme_to_700_words() -> None:
     before, _, tables = README.read_text().partition("\n## Measured\n")
     assert tables
     assert len(before.split()) <= 700
-
-
-def test_every_benchmark_that_documents_name_exists() -> None:
-    for path in PAGES:
-        for name in re.findall(r"python -m benchmarks\.(\w+)", path.read_text()):
-            assert (ROOT / "benchmarks" / f"{name}.py").is_file(), (path, name)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ from murho.service.security import Caller, digest_of
 from tests.e2e.support import Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
-from tests.support import call_murho, free_port
+from tests.support import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,20 +59,38 @@ def answers(service: Service) -> bool:
     return False
 
 
-def test_what_can_not_start_says_why_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+STARTS = """
+import json, os, sys
+from murho.command_line import main
+for words, variables in json.loads(sys.argv[1]):
+    sys.argv = ["murho", "serve", *words]
+    os.environ |= variables
+    try:
+        main()
+    except SystemExit as ended:
+        print(f"exit {ended.code}", file=sys.stderr)
+"""
+
+
+def test_what_can_not_start_says_why_in_one_line(tmp_path: Path) -> None:
+    """One process tries all, which imports PyTorch once."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = call_murho("serve", "--checkpoints", tmp_path, "--port", port, code=1)
-        assert f"Port {port} of 127.0.0.1 is in use" in done.stderr
-        assert done.stderr.count("\n") == 1
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    store = tmp_path / "no" / "folder.db"
-    for words, said in ((("--device", "cuda"), "--device cuda"), (("--store", store), "can't be opened")):
-        done = call_murho("serve", "--checkpoints", tmp_path, "--port", 0, *words, code=2)
-        assert said in done.stderr
-    monkeypatch.setenv("MURHO_API_KEYS", "a-key-itself")
-    done = call_murho("serve", "--workers", 2, "--port", 0, cwd=tmp_path, code=2)
-    assert "error: The API key 'a-key-itself' isn't stored as" in done.stderr
+        port, here = str(taken.getsockname()[1]), ["--checkpoints", str(tmp_path)]
+        store = str(tmp_path / "no" / "folder.db")
+        wrong: list[tuple[list[str], dict[str, str], str, int]] = [
+            ([*here, "--port", port], {}, f"Port {port} of 127.0.0.1 is in use", 1),
+            ([*here, "--port", "0", "--device", "cuda"], {"CUDA_VISIBLE_DEVICES": ""}, "--device cuda", 2),
+            ([*here, "--port", "0", "--store", store], {}, "can't be opened", 2),
+            (["--workers", "2", "--port", "0"], {"MURHO_API_KEYS": "a-key-itself"}, "'a-key-itself' isn't stored", 2),
+        ]
+        command = [sys.executable, "-c", STARTS, json.dumps([each[:2] for each in wrong])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True, cwd=tmp_path)
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "exit "))]
+    assert len(lines) == 2 * len(wrong), done.stderr
+    assert "Traceback" not in done.stderr
+    for (_, _, said, code), error, ended in zip(wrong, lines[::2], lines[1::2], strict=True):
+        assert said in error
+        assert ended == f"exit {code}"
 
 
 @pytest.mark.slow

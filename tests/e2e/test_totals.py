@@ -95,7 +95,7 @@ def test_weights_and_counts(of_cars: Service, cars: pd.DataFrame) -> None:
     np.testing.assert_allclose(doubled.mean, 2.0 * plain.mean)
     np.testing.assert_allclose(np.asarray(doubled.std), 2.0 * np.asarray(plain.std))
     assert 60.0 < count.mean[0] < 120.0
-    metrics = httpx2.get(f"{service.address}/metrics").text
+    metrics = httpx2.get(f"{of_cars.address}/metrics").text
     for name in ("rows", "groups"):
         assert f'murho_totals_{name}_total{{model="cars",version="1"}}' in metrics
     assert count.percentiles is not None

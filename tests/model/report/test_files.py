@@ -198,7 +198,7 @@ def test_confusion_and_accuracy_are_those_of_the_metrics(facts_of_rooms: dict[st
 
 def test_there_is_a_chart_for_each_question(facts_of_rooms: dict[str, Any]) -> None:
     names = [chart.name for chart in charts(facts_of_rooms)]
-    assert names == ["reliability", "confusion", "coverage", "doubt", "importance", "curves"]
+    assert names == ["reliability", "confusion", "coverage", "doubt", "importance", "shares", "curves"]
 
 
 def test_the_page_has_scores_classes_and_surprising_rows(small_rooms: Trained) -> None:

@@ -58,7 +58,7 @@ def test_the_page_has_every_section_and_asks_nothing_of_a_network(facts: dict[st
     assert "<script" not in page
     assert re.findall(r'(?:src|href)=["\'](?!#)', re.sub(r'xlink:href="#', "", page)) == []
     assert "prefers-color-scheme: dark" in page
-    assert page.count("<figure>") == 6
+    assert page.count("<figure>") == 7
     assert len(page) < 600_000
 
 
