@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet
-from murho.model.python.interface import decide_about_table
 from murho_client import Client
 
 from benchmarks.mushroom import PROBLEMS, murho, problem_of, uniform
@@ -30,6 +29,7 @@ from benchmarks.servers import running
 from murho.cli.learn import better_version
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.decisions import DecideOptions
+from murho.model.python.interface import decide_about_table
 from murho.model.runtime import use_threads_for_fitting
 
 if TYPE_CHECKING:
