@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["calibrate_totals"]
 
 DRAWS_PER_JUDGE = 24
-LEAST_ROWS, MOST_ROWS = 20, 1_000
-"""Held-out rows in all from which on totals are compared, and most rows of a fold."""
+LEAST_ROWS, MOST_ROWS = 20, 4_000
+"""Held-out rows in all from which on totals are compared, and most rows of a fold: the more, the more alike are the
+rows of a block. With 1,000, bands of 50 neighbours in California held 82 % where they promised 90 %."""
 SIZES = (5, 20, 60, 200)
 """Rows of a block."""
 MOST_FEATURES = 8
@@ -133,7 +134,8 @@ def _blocks(
     elif units is not None:
         orders = [np.argsort(rng.permutation(int(units.max()) + 1)[units], kind="stable")]
     else:
-        varied = sorted((each for each in features if np.ptp(each)), key=lambda each: -each.var(axis=0).sum())
+        spread = [float(each.var(axis=0).sum()) for each in features]
+        varied = [features[place] for place in np.argsort(spread)[::-1] if spread[place] > 0.0]
         orders = [rng.permutation(count), np.argsort(predicted, kind="stable")]
         orders += [np.lexsort((rng.random(count), *each.T)) for each in varied[:MOST_FEATURES]]
     for order in orders:

@@ -35,8 +35,7 @@ from murho.model.python.answers import (
 from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device, use_threads_for_fitting
-from murho.model.tables.files import read_table
-from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
+from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
 from murho.model.tables.schema import ColumnOverride, FeatureKind
 from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
 from murho.model.training.candidates import Reporter

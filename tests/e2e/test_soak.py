@@ -33,15 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from murho.model.checkpoint.posterior import Posterior
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
 GROWTH = 1.05
 """The most that memory may be at the end, to what it was after a third of the time."""
-LARGE_ROWS, LARGE_EVERY = 200_000, 50
-"""A table that is taken in blocks, and after how many odd requests it comes."""
 FLOATING = 100 * 2**20
 """Bytes that come and go with the largest requests."""
 LEFT = 300 * 2**20
@@ -72,26 +68,6 @@ def odd_requests(address: str, number: int) -> None:
         assert client.post("/predict", json={"inputs": [ROW], "seed": number}).status_code in {200, 429}
         with contextlib.suppress(httpx.TimeoutException):
             client.post("/predict", json={"inputs": [ROW] * 300}, timeout=0.01)
-
-
-def large_table(posterior: Posterior) -> tuple[bytes, NDArray[np.float64]]:
-    """An Arrow body that is read and answered in blocks, and the means of its rows."""
-    columns = records(posterior.schema, LARGE_ROWS)
-    table, sink = pa.table(columns), io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    exact = posterior.predict(columns_from_table(pa.table(columns), posterior.schema), PredictOptions(samples=16))
-    return sink.getvalue(), exact.mean
-
-
-def ask_large(address: str, body: bytes, mean: NDArray[np.float64]) -> None:
-    """Asks for all rows of a large table; every mean is right, or it is refused as there is no room."""
-    headers = {"content-type": ARROW, "accept": ARROW, "accept-encoding": "identity"}
-    response = httpx.post(f"{address}/predict?samples=16", content=body, headers=headers, timeout=300.0)
-    if response.status_code != 429:
-        assert response.status_code == 200, response.text[:500]
-        answered = pa.ipc.open_stream(response.content).read_all()
-        np.testing.assert_allclose(answered["mean"].to_numpy(), mean, rtol=1e-4)
 
 
 def tables(posterior: Posterior) -> list[Callable[[str], None]]:
@@ -144,8 +120,7 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
 ) -> None:
     seconds = 60.0 * MINUTES
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
-    large, formats = large_table(posterior), tables(posterior)
-    assert len(large[0]) > 4 * 2**20
+    formats = tables(posterior)
     with serve(
         trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
     ) as service:
@@ -158,8 +133,6 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
                 odd_requests(service.address, len(read))
                 if len(read) % TABLES_EVERY == 0:
                     list(pool.map(lambda ask: ask(service.address), formats))
-                if len(read) % LARGE_EVERY == 0:
-                    ask_large(service.address, *large)
                 read.append(service.memory())
                 time.sleep(0.2)
         wait_until(lambda: service.memory() <= start + LEFT)
