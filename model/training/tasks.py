@@ -201,8 +201,13 @@ def require_noise_for(options: TrainOptions, targets: NDArray[np.float64], name:
 
 
 def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, options: TrainOptions) -> bool:
-    """Whether an observation model suits a target and the options of the user, so that a search may try it."""
+    """Whether an observation model suits a target and the options of the user, so that a search may try it.
+
+    The variance of counts is above their mean: targets that vary less on the whole have no such noise.
+    """
     likelihood = LIKELIHOODS[kind]
+    if kind == "negative-binomial" and targets.var() < targets.mean():
+        return False
     return (
         likelihood.first_refused(targets) is None
         and (limits is None or likelihood.allows(limits))
@@ -246,7 +251,7 @@ class RegressionTask:
     def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
         """The dimensions of the search that only this task has: the transform of the target, and its noise."""
         # Noise of one size in the target's unit has no single size after a logarithm.
-        if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
+        if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
             yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE

@@ -116,6 +116,7 @@ def test_the_search_may_try_counts_where_the_target_is_one() -> None:
     assert suits("negative-binomial", counts, Limits(0.0, np.inf), options)
     assert not suits("negative-binomial", counts, Limits(0.0, 7.0), options)
     assert not suits("negative-binomial", counts + 0.5, None, options)
+    assert not suits("negative-binomial", np.tile([5.0, 6.0, 7.0], 50), None, options)
     assert not suits("negative-binomial", counts, None, make_options({"transform": "none"}))
     assert suits("mixture", counts + 0.5, Limits(0.0, 8.0), make_options({"transform": "none"}))
 
