@@ -27,14 +27,10 @@ __all__ = ["main", "task"]
 
 HELD_OUT = 80
 COLUMNS = {
-    "RMSE": mean("rmse"),
-    "NLL": mean("nll"),
     "CRPS": mean("crps"),
     "raw 90 %": mean("raw.coverage.90", 100.0),
     "calibrated 90 %": mean("calibrated.coverage.90", 100.0),
-    "width": mean("calibrated.width.90"),
     "far ratio": mean("far_ratio"),
-    "seconds": mean("seconds"),
 }
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.comparison import MURHO, Comparison
+from benchmarks.comparison import MURHO, Comparison, known_rows
 from benchmarks.datasets import CLASSES, read_set
-from benchmarks.peer_runs import known_rows
 from benchmarks.runner import Task, fit_job, mean, values
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from benchmarks.peers.murho_predictions import posterior_of
 from benchmarks.peers.networks import EngineTask, shown_rows
 from benchmarks.processes import SystemProcess, Turns, add_cache
 from benchmarks.results import Report, add_counts, add_names, command, numbers, positive, table
+from murho.model.predictive.forward import TorchEngine, forward
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.torch_engine import TorchEngine, forward
 
 if TYPE_CHECKING:
     import argparse
@@ -96,7 +96,6 @@ def _judged(task: EngineTask, samples: int, batch: int, replies: Sequence[Report
     errors = disagreement(answers, draws, exact_answers(task, rows, REFERENCE_DRAWS, seed=1))
     report: Report = {
         "ms": {kind: [1e3 * reply["times"][kind] for reply in replies] for kind in replies[0]["times"]},
-        "first_ms": {kind: 1e3 * seconds for kind, seconds in replies[-1]["first"].items()},
         "errors": errors,
         "agrees": max(errors) <= LARGEST_ERROR,
     }
@@ -161,11 +160,10 @@ def _systems_table(cells: Sequence[Report]) -> str:
             for kind, ms in of["ms"].items():
                 to = f"{ratio(ms, reference['ms']['call']):.3g}" if reference else "-"
                 errors = [f"{error:.1f}" for error in of["errors"]] if kind == "call" else ["", ""]
-                first = f"{of['first_ms'][kind]:.3g}"
                 exact = f"{max(of['deviation'].values()):.0e}" if kind == "call" and "deviation" in of else ""
-                line = [f"{name}, {kind}", str(cell["batch"]), f"{statistics.median(ms):.3g}", to, first]
+                line = [f"{name}, {kind}", str(cell["batch"]), f"{statistics.median(ms):.3g}", to]
                 rows.append([*line, *errors, exact])
-    return table(["system, kind of call", "B", "ms", "ratio", "first call", "mean, s.e.", "std, s.e.", "exact"], rows)
+    return table(["system, kind of call", "B", "ms", "ratio", "mean, s.e.", "std, s.e.", "exact"], rows)
 
 
 def best_of(cell: Mapping[str, Any], theirs: str, ours: str) -> tuple[str, float]:

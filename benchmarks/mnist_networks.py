@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -260,24 +259,20 @@ def fit_point(recipe: PointRecipe, images: Images) -> nn.Sequential:
 
 
 def fitted(folder: Path, name: str, recipe: Recipe | PointRecipe, images: Images, initial: Any = None) -> Any:
-    """A network, fitted now or read from the folder, and the processor seconds of its fit."""
+    """A network, fitted now or read from the folder."""
     digest = hashlib.sha256(repr((recipe, len(images))).encode()).hexdigest()[:12]
     path = folder / f"{name}-{digest}.safetensors"
     if not path.exists():
-        began = time.process_time()
+        print(f"fitting {name}", file=sys.stderr, flush=True)
         network: Any = fit_bayes(recipe, images, initial) if isinstance(recipe, Recipe) else fit_point(recipe, images)
-        seconds = torch.tensor(time.process_time() - began)
         folder.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file(dict(network.state_dict()) | {"seconds": seconds}, path)
-        print(f"{name}: {float(seconds):.0f} s of processor time", file=sys.stderr, flush=True)
-    tensors = safetensors.torch.load_file(path)
-    seconds = tensors.pop("seconds")
+        safetensors.torch.save_file(dict(network.state_dict()), path)
     if isinstance(recipe, Recipe):
         network = BayesianNetwork(Architecture(SIDE**2, recipe.hidden, CLASSES), torch.Generator())
     else:
         network = recipe.network().eval()
-    network.load_state_dict(tensors)
-    return network, float(seconds)
+    network.load_state_dict(safetensors.torch.load_file(path))
+    return network
 
 
 @torch.no_grad()
@@ -319,7 +314,7 @@ def scores(answers: Callable[[Tensor], Tensor], images: Images) -> dict[str, Any
 def doubt(answers: Callable[[Tensor], Tensor], images: Images) -> dict[str, Any]:
     """``entropy`` of the mean probabilities and ``information``, that of class and weights (Houlsby et al. 2011).
 
-    Means over the images, in nats; ``confidence``, the mean largest probability.
+    Means over the images, in nats.
     """
     drawn = answers(images.inputs)
     mixed = drawn.logsumexp(dim=0) - math.log(len(drawn))
@@ -327,7 +322,6 @@ def doubt(answers: Callable[[Tensor], Tensor], images: Images) -> dict[str, Any]
     return {
         "entropy": float(total.mean()),
         "information": float((total - expected.mean(dim=0)).clamp_min(0.0).mean()),
-        "confidence": float(mixed.exp().max(dim=1).values.mean()),
     }
 
 

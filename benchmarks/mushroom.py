@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Agent: TypeAlias = "Callable[[Problem, int], NDArray[np.int64]]"
     """From a problem and a seed to the chosen arms, ``[T]``."""
 
-__all__ = ["AGENTS", "Problem", "curve_of", "linear_thompson", "main", "mushrooms", "one_hot", "wheel"]
+__all__ = ["AGENTS", "Problem", "curve_of", "linear_thompson", "main", "mushrooms", "one_hot", "problem_of", "wheel"]
 
 DELTAS = (0.5, 0.7, 0.9, 0.95)
 PROBLEMS = ("mushroom", *(f"wheel-{delta:g}" for delta in DELTAS))
@@ -133,7 +133,7 @@ def murho(problem: Problem, seed: int, epsilon: float | None = None) -> NDArray[
             taken = agent.choose(contexts)
         else:
             explores = generator.random(len(contexts)) < epsilon
-            best = agent.expected_rewards(contexts).argmax(axis=1)
+            best = agent.choose(contexts, "greedy")
             taken = np.where(explores, generator.integers(arms, size=len(contexts)), best)
         agent.learn(contexts, taken, np.take_along_axis(problem.rewards[batch], taken[:, None], axis=1)[:, 0])
         chosen.append(taken)
@@ -216,15 +216,20 @@ def curve_of(regret: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(regret.cumsum()[ends])
 
 
+def problem_of(name: str, data: Path, decisions: int, seed: int) -> Problem:
+    """One of `PROBLEMS`."""
+    kind, _, delta = name.partition("-")
+    if kind == "wheel":
+        return wheel(float(delta), decisions, seed)
+    return mushrooms(*one_hot(read_set(CLASSES["mushroom"], data)), decisions, seed)
+
+
 def measured(options: argparse.Namespace) -> dict[str, dict[str, list[Report]]]:
     """Problem → agent → its runs, one for each seed; a peer whose environment can't be made is left out, and named."""
     kept = Kept(options.output / "bandits.jsonl")
     found: dict[str, dict[str, list[Report]]] = {name: {} for name in options.problems}
-    poisons = one_hot(read_set(CLASSES["mushroom"], options.data)) if "mushroom" in options.problems else None
     for name, agent, seed in product(options.problems, options.agents, range(options.seeds)):
-        delta = name.partition("-")[2]
-        make = partial(wheel, float(delta)) if poisons is None or delta else partial(mushrooms, *poisons)
-        problem = make(options.decisions, seed)
+        problem = problem_of(name, options.data, options.decisions, seed)
         key, of = f"{name}-{agent}-{seed}-{options.decisions}", asdict(problem.options(seed))
         report = None if options.fresh else kept.get(key, of)
         if report is None and not options.only_finished:

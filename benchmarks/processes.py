@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from benchmarks.peers import Peer
 
-__all__ = ["ProcessError", "SystemProcess", "Turns", "add_cache", "environment", "murho_command", "run_script", "train"]
+__all__ = ["ProcessError", "SystemProcess", "Turns", "add_cache", "environment", "murho_command", "train"]
 
 DEFAULT_CACHE = Path("~/.cache/murho-benchmarks").expanduser()
 STAMP = "requirements.stamp"
@@ -39,6 +39,15 @@ STAMP = "requirements.stamp"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 XLA_ON_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 LAST_LINES = 15
+MEASURED = """
+import json, time
+from benchmarks.peers.exchange import peak_memory
+from murho.command_line import main
+try:
+    main()
+finally:
+    print("\\n" + json.dumps({"peak": peak_memory(), "processor": time.process_time()}))
+"""
 
 
 class ProcessError(MurhoError):
@@ -93,32 +102,19 @@ def _run(name: str, words: Sequence[str]) -> None:
         raise ProcessError(f"environment {name} can't be made; it needs the network once; its last lines:\n{lines}")
 
 
-def run_script(*words: str, given: bytes = b"") -> Report:
-    """Runs a module of this environment to its end.
-
-    Args:
-        words: Name of the module and arguments of its command line.
-        given: Its stdin.
-
-    Returns:
-        The JSON object in the last line of its stdout; empty without such a line.
+def murho_command(*words: str) -> Report:
+    """Runs `murho` with its arguments in a process; ``peak`` memory, bytes, and ``processor`` seconds, with imports.
 
     Raises:
         ProcessError: It failed.
     """
-    done = subprocess.run(  # noqa: S603 - our own module
-        [sys.executable, "-m", *words], cwd=ROOT, input=given, capture_output=True, check=False
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", MEASURED, *words], cwd=ROOT, capture_output=True, check=False
     )
     if done.returncode:
-        raise ProcessError(_ended(words[0], done.returncode, done.stderr))
-    *_, last = [b"", *done.stdout.splitlines()]
-    found: Report = orjson.loads(last) if last.startswith(b"{") else {}
+        raise ProcessError(_ended("murho", done.returncode, done.stderr))
+    found: Report = orjson.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def murho_command(*words: str) -> Report:
-    """Runs `murho` with its arguments; ``peak`` memory, bytes, ``processor`` seconds and ``modules`` of the process."""
-    return run_script("benchmarks.murho_command", *words)
 
 
 def train(table: Path, target: str, root: Path, name: str, *options: str) -> None:

@@ -164,14 +164,6 @@ class Server:
                 total += 1024 * int(said.partition("\nPss:")[2].split()[0])
         return total
 
-    def processor(self) -> tuple[float, float]:
-        """Processor seconds so far, of the first thread of each process, which has the event loop, and of all."""
-        first = every = 0
-        for number in self.processes():
-            first += _ticks(Path(f"/proc/{number}/task/{number}/stat"))
-            every += _ticks(Path(f"/proc/{number}/stat"))
-        return first / os.sysconf("SC_CLK_TCK"), every / os.sysconf("SC_CLK_TCK")
-
     def post(self, body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer to one request, on a connection of its own."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60.0)
@@ -186,11 +178,6 @@ def _fields(stat: Path) -> list[str]:
         return stat.read_text().rpartition(")")[2].split()
     except OSError:  # it has ended
         return ["0"] * 13
-
-
-def _ticks(stat: Path) -> int:
-    fields = _fields(stat)
-    return int(fields[11]) + int(fields[12])
 
 
 def free_port() -> int:

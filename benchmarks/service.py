@@ -28,8 +28,6 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from benchmarks.peers import Peer
 from benchmarks.processes import ProcessError, SystemProcess, add_cache, train
 from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of
@@ -131,12 +129,11 @@ class Bench:
         self.found["rates"] = rounds
         lines = []
         for title, of in rounds.items():
-            loop, every = (1e6 * _middle(of, name) for name in ("loop", "processor"))
             line = [title, f"{_middle(of, 'rate'):,.0f}", f"{_ratio(of, rounds[ROUTE]):.2f}"]
             line += [f"{1e3 * _middle(of, level):.1f}" for level in ("p50", "p99")]
-            lines.append([*line, f"{loop:.0f}, {every:.0f}", str(sum(each["not_200"] + each["lost"] for each in of))])
+            lines.append([*line, str(sum(each["not_200"] + each["lost"] for each in of))])
         headers = ["one row, S = 256, 32 connections", "requests/s", "to the route", "median, ms", "p99, ms"]
-        print(f"\n{table([*headers, 'processor, us: loop, all', 'not 200'], lines)}", flush=True)
+        print(f"\n{table([*headers, 'not 200'], lines)}", flush=True)
 
     def latency(self) -> None:
         """One connection, beside the engine and the route; and half the load."""
@@ -216,13 +213,10 @@ class Bench:
 
 
 def measure_rate(server: Server, connections: int, seconds: float, rate: float | None = None) -> Report:
-    """A turn of a held server; ``loop`` and ``processor`` are processor seconds a request."""
+    """A turn of a held server."""
     with server.turn():
         server.load(connections=connections, seconds=WARM_UP, rate=rate)
-        before = server.processor()
-        done = server.load(connections=connections, seconds=seconds, rate=rate)
-        loop, every = np.subtract(server.processor(), before) / max(1, done["requests"])
-    return done | {"loop": float(loop), "processor": float(every)}
+        return server.load(connections=connections, seconds=seconds, rate=rate)
 
 
 class _Probe(threading.Thread):

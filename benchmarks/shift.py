@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.comparison import peer_job
 from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task
-from benchmarks.peer_runs import add_cache, peer_job
 from benchmarks.peers import peers_of
+from benchmarks.processes import add_cache
 from benchmarks.results import Kept, Report, add_counts, command, positive, some_of, table
 from benchmarks.runner import Cell, add_fits, fit_job, fits_of, grouped, mean, reports_of, values
 
@@ -44,10 +45,7 @@ def _lowest(reports: Sequence[Report]) -> str:
 COLUMNS: dict[str, Cell] = {
     "raw 95 %": mean("raw.coverage.95", 100.0),
     "lowest": _lowest,
-    "raw 90 %": mean("raw.coverage.90", 100.0),
     "calibrated 95 %": mean("calibrated.coverage.95", 100.0),
-    "RMSE": mean("rmse"),
-    "CRPS": mean("crps"),
 }
 
 

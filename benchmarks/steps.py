@@ -40,7 +40,7 @@ CASES = {
 
 
 def measure(case: StepTask, options: argparse.Namespace) -> dict[str, Report]:
-    """System → microseconds a step and round, ``rmse`` in standard deviations, memory; without systems that failed."""
+    """System → microseconds a step and round, and ``rmse`` in standard deviations; without systems that failed."""
     own = {name: (Peer("step", name, name, "murho_fit"), replace(case, members=each)) for name, each in MURHO.items()}
     tasks = own | {name: (PEERS[name], case) for name in options.systems}
     start = {name: partial(SystemProcess, peer, task, cache=options.cache) for name, (peer, task) in tasks.items()}
@@ -50,10 +50,7 @@ def measure(case: StepTask, options: argparse.Namespace) -> dict[str, Report]:
         tasks[name][0].title: {
             "members": tasks[name][1].members,
             "wall_us": [1e6 * turn["wall"] / turn["steps"] for turn in of],
-            "processor_us": [1e6 * turn["processor"] / turn["steps"] for turn in of],
             "rmse": turns.ready[name]["rmse"],
-            "memory_bytes": of[-1]["memory"],
-            "peak_memory_bytes": of[-1]["peak"],
         }
         for name, of in answers.items()
     }
@@ -70,13 +67,10 @@ def render(results: Mapping[str, Report]) -> str:
     """The table of a case."""
     rows = []
     for title, of in results.items():
-        step, processor = (statistics.median(of[name]) for name in ("wall_us", "processor_us"))
+        step = statistics.median(of["wall_us"])
         to = f"{ratio(of, results[REFERENCE]):.2f}" if REFERENCE in results else "-"
-        line = [title, f"{step:.0f}", f"{step / of['members']:.0f}", to, f"{processor / of['members']:.0f}"]
-        memory = [f"{of[name] / 2**20:.0f}" for name in ("memory_bytes", "peak_memory_bytes")]
-        rows.append([*line, f"{of['rmse']:.2f}", *memory])
-    headers = ["system", "us/step", "us/member", "to Murho's", "CPU us/member", "RMSE", "MiB", "with imports"]
-    return table(headers, rows)
+        rows.append([title, f"{step:.0f}", f"{step / of['members']:.0f}", to, f"{of['rmse']:.2f}"])
+    return table(["system", "us/step", "us/member", "to Murho's", "RMSE"], rows)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

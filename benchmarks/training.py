@@ -1,9 +1,8 @@
 """`python -m benchmarks.training`: time and memory of `murho train` with its defaults.
 
 The tables are synthetic: a smooth function of normal inputs, with heteroscedastic noise. Each is written to a CSV file,
-and the real command is run on it in a process of its own. Its peak memory is shown beside that of a bare process, which
-imports the same modules and does nothing; the difference is the table and the training. The held-out RMSE is shown
-relative to the noise, the error of a perfect prediction, as a check that the training learned the function.
+and the real command is run on it in a process of its own. The held-out RMSE is shown to the noise, the error of a
+perfect prediction, as a check that the training learned the function.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import orjson
 import pyarrow as pa
 from pyarrow import csv
 
-from benchmarks.processes import murho_command, run_script
+from benchmarks.processes import murho_command
 from benchmarks.results import Report, add_counts, command, positive, table
 
 if TYPE_CHECKING:
@@ -56,11 +55,11 @@ def measure(rows: int, inputs: int, *, rounds: int = 1, budget: float | None = N
     """Measures `murho train` on a synthetic table.
 
     Returns:
-        ``noise`` and held-out ``rmse``; and, one number per round, ``wall`` and ``processor`` seconds, ``peak`` and
-        ``bare`` memory in bytes.
+        ``noise`` and held-out ``rmse``; and, one number per round, ``wall`` and ``processor`` seconds and ``peak``
+        memory in bytes.
     """
     made, noise = made_up_table(rows, inputs)
-    lists: dict[str, list[float]] = {name: [] for name in ("wall", "processor", "peak", "bare")}
+    lists: dict[str, list[float]] = {name: [] for name in ("wall", "processor", "peak")}
     with tempfile.TemporaryDirectory() as folder:
         path, checkpoints = Path(folder) / "table.csv", Path(folder) / "checkpoints"
         csv.write_csv(made, path)
@@ -69,9 +68,7 @@ def measure(rows: int, inputs: int, *, rounds: int = 1, budget: float | None = N
         for _ in range(rounds):
             began = time.perf_counter()
             taken = murho_command(*words)
-            wall = time.perf_counter() - began
-            bare = run_script("benchmarks.murho_command", "--bare", given=orjson.dumps(taken["modules"]))
-            found = {"wall": wall, **taken, "bare": bare["peak"]}
+            found = {"wall": time.perf_counter() - began, **taken}
             for name, values in lists.items():
                 values.append(found[name])
         trained = orjson.loads((checkpoints / "table" / str(rounds) / "model.json").read_bytes())
@@ -100,10 +97,9 @@ def run(options: argparse.Namespace) -> Report:
         report = measure(rows, inputs, rounds=options.rounds, budget=options.budget)
         reports.append(report)
         seconds = [f"{statistics.median(report[name]):.1f}" for name in ("wall", "processor")]
-        peak, bare = (statistics.median(report[name]) / 2**20 for name in ("peak", "bare"))
-        memory = [f"{value:.0f}" for value in (peak, bare, peak - bare)]
-        lines.append([f"{rows:,} x {inputs}", *seconds, *memory, f"{report['rmse'] / report['noise']:.2f}"])
-    headers = ["rows x inputs", "seconds", "CPU seconds", "peak, MiB", "bare, MiB", "above bare", "RMSE to noise"]
+        peak, error = statistics.median(report["peak"]) / 2**20, report["rmse"] / report["noise"]
+        lines.append([f"{rows:,} x {inputs}", *seconds, f"{peak:.0f}", f"{error:.2f}"])
+    headers = ["rows x inputs", "seconds", "CPU seconds", "peak, MiB", "RMSE to noise"]
     print(table(headers, lines))
     return {"tables": reports}
 

@@ -40,13 +40,8 @@ MCD2: MC dropout, 2 x 50, 20,000 epochs (protein 10,000), Gal's files; the stand
 Ev: deep evidential regression, Amini et al. 2020, ± standard error; quoted second-hand"""
 COLUMNS = {
     "log-likelihood": mean("nll", -1.0),
-    "RMSE": mean("rmse"),
     "CRPS": mean("crps"),
-    "raw 50 %": mean("raw.coverage.50", 100.0),
-    "raw 90 %": mean("raw.coverage.90", 100.0),
     **COVERAGE_CELLS,
-    "width of 90 %": mean("calibrated.width.90"),
-    "seconds": mean("seconds"),
 }
 
 

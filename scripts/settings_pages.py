@@ -1,6 +1,6 @@
-"""The settings of the service as pages: deploy/murho.toml and the list in docs/settings.md.
+"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of commands.
 
-``python scripts/settings_pages.py`` writes both.
+``python scripts/settings_pages.py`` writes them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
+import typer
+
+from murho.command_line import COMMANDS, app
+from murho.model.training.options import option_texts
 from murho.service.settings import Settings, toml_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "PAGE", "example", "with_listing"]
+__all__ = ["EXAMPLE", "PAGES", "commands_page", "example", "with_listing"]
 
-EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/settings.md")
-BEGIN, END = "<!-- settings -->", "<!-- end of settings -->"
+EXAMPLE = Path("deploy/murho.toml")
+PAGES = {name: Path(f"docs/{name}.md") for name in ("settings", "options")}
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
@@ -26,7 +32,7 @@ HEAD = """\
 
 
 def example() -> str:
-    """Returns the commented example of a configuration file."""
+    """The commented example of a configuration file."""
     parts = [HEAD]
     for name, setting in Settings.model_fields.items():
         comment = textwrap.fill(_sentence(setting), 118, initial_indent="# ", subsequent_indent="# ")
@@ -35,21 +41,59 @@ def example() -> str:
     return "\n".join(parts)
 
 
-def listing() -> str:
-    """Returns the list of all settings, in Markdown."""
-    items = []
+def with_listing(page: str, name: str) -> str:
+    """A page with a list between its two marks: ``settings``, ``options`` of `murho train`, ``commands``."""
+    items = {"settings": _settings, "options": _options, "commands": _commands}[name]()
+    lines = [
+        item
+        if item.startswith(("#", "\n"))
+        else textwrap.fill(" ".join(f"- {item}".split()), 120, subsequent_indent="  ", break_on_hyphens=False)
+        for item in items
+    ]
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(begin)
+    return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
+
+
+def commands_page() -> str:
+    """The page of all commands and their options, which the site alone has."""
+    about = "What `murho COMMAND --help` prints. The options of `murho train` have [their own](options.md)."
+    return with_listing(f"# Commands\n\n{about}\n\n<!-- commands -->\n<!-- end of commands -->\n", "commands")
+
+
+def _settings() -> Iterator[str]:
     for name, setting in Settings.model_fields.items():
         default = "" if setting.default in (None, ()) else f" (`{toml_value(setting.default)}`)"
-        text = f"- `{name}`{default}: {_sentence(setting)}"
-        items.append(textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False))
-    return "\n".join(items)
+        yield f"`{name}`{default}: {_sentence(setting)}"
 
 
-def with_listing(page: str) -> str:
-    """Returns a page with the list between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{listing()}\n{END}{after}"
+def _options() -> Iterator[str]:
+    yield from _listed("train")
+    yield from (
+        f"`[{each.name}.NAME]` of the TOML file: {each.help}" for each in option_texts() if each.type == "object"
+    )
+
+
+def _commands() -> Iterator[str]:
+    panel = ""
+    for name, (_, about, group) in COMMANDS.items():
+        if group != panel:
+            panel = group
+            yield f"\n## {panel}"
+        if name != "train":
+            yield f"\n### murho {name}\n\n{about}\n"
+            yield from _listed(name)
+
+
+def _listed(command: str) -> Iterator[str]:
+    """The arguments and options of a command, as typer knows them."""
+    group: Any = typer.main.get_command(app)
+    for each in group.resolve_command(typer.Context(group), [command])[1].params:
+        option = each.param_type_name == "option"
+        names = [*each.opts, *each.secondary_opts] if option else [each.metavar or each.name.upper()]
+        shown = each.show_default if isinstance(each.show_default, str) else each.default
+        default = "" if shown in (None, False, True) else f" (`{shown}`)"
+        yield f"{', '.join(f'`{name}`' for name in names)}{default}: {each.help}"
 
 
 def _sentence(field: FieldInfo) -> str:
@@ -66,4 +110,5 @@ def _choices(annotation: Any) -> list[str]:
 if __name__ == "__main__":
     EXAMPLE.parent.mkdir(exist_ok=True)
     EXAMPLE.write_text(example())
-    PAGE.write_text(with_listing(PAGE.read_text()))
+    for name, page in PAGES.items():
+        page.write_text(with_listing(page.read_text(), name))

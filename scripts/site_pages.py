@@ -2,7 +2,7 @@
 
 People read the documents in the repository first, so their links are those of the repository. For the site,
 
-- READMEs and the changelog become pages beside those of docs/ (`PIECES`);
+- READMEs and the changelog become pages beside those of docs/ (`PIECES`), and the options of all commands one more;
 - links between documents lead to the pages that were made of them;
 - a link to any other file of the repository becomes the file's path, as text: the site does not have the file;
 - a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it;
@@ -50,6 +50,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     for page, source in PIECES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    made = runpy.run_path(str(Path(__file__).with_name("settings_pages.py")))["commands_page"]()
+    files.append(File.generated(config, "commands.md", content=made))
     return files
 
 

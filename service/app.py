@@ -24,8 +24,7 @@ from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import handle_error, handle_failure
 from murho.service.http.middleware import FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
-from murho.service.models.loader import Loader
-from murho.service.models.registry import Registry
+from murho.service.models.loader import Loader, Registry
 from murho.service.models.watcher import Watcher, seconds_between_looks, source_of
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
@@ -33,9 +32,8 @@ from murho.service.page import routes as page
 from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate, counterfactual, decide
 from murho.service.predict import routes as predict
-from murho.service.predict.formats import Decoder
-from murho.service.predict.memory import AnswerRoom, RequestRoom, keep_small
-from murho.service.predict.spool import SpoolRoom
+from murho.service.predict.memory import Room, keep_small
+from murho.service.predict.routes import Decoder
 from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
 from murho.service.protocols.mcp import AgentDoor
@@ -49,8 +47,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from murho.service.models.loader import Swap
-    from murho.service.models.registry import Snapshot
+    from murho.service.models.loader import Snapshot, Swap
     from murho.service.models.watcher import CheckpointSource
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
@@ -130,9 +127,9 @@ def create_app(
         security=Security(settings, None if worker is None else worker.buckets),
         decoder=Decoder(),
         watcher=watcher,
-        spool_room=SpoolRoom(settings.spool_bytes),
-        request_room=RequestRoom(settings.request_bytes),
-        answer_room=AnswerRoom(settings.answer_bytes),
+        spool_room=Room(settings.spool_bytes, "Large bodies and answers in flight"),
+        request_room=Room(settings.request_bytes),
+        answer_room=Room(settings.answer_bytes),
         board=None if worker is None else worker.board,
         recorder=recorder,
         bands=None if recorder is None or settings.adapt == "off" else _bands(recorder.store, registry),

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 import orjson
 from fastapi import Depends, Request, Response
 
-from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import NotReadyError
-from murho.service.models.registry import Registry
-from murho.service.models.watcher import CheckpointSource, Watcher
-from murho.service.predict.formats import Decoder
-from murho.service.predict.memory import AnswerRoom, RequestRoom
-from murho.service.predict.spool import SpoolRoom
 from murho.service.security import Caller, Security
-from murho.service.settings import Settings
-from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
+    from murho.service.engine.scheduler import Scheduler
+    from murho.service.models.loader import Registry
+    from murho.service.models.watcher import CheckpointSource, Watcher
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
+    from murho.service.predict.memory import Room
+    from murho.service.predict.routes import Decoder
+    from murho.service.settings import Settings
+    from murho.service.telemetry.metrics import Telemetry
     from murho.service.worker import Board
 
 __all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]
@@ -59,18 +58,18 @@ class Lifecycle:
 class Parts:
     """The parts of one application."""
 
-    settings: Settings
+    settings: "Settings"
     lifecycle: Lifecycle
-    source: CheckpointSource
-    scheduler: Scheduler
-    registry: Registry
-    telemetry: Telemetry
+    source: "CheckpointSource"
+    scheduler: "Scheduler"
+    registry: "Registry"
+    telemetry: "Telemetry"
     security: Security
-    decoder: Decoder
-    watcher: Watcher
-    spool_room: SpoolRoom
-    request_room: RequestRoom
-    answer_room: AnswerRoom
+    decoder: "Decoder"
+    watcher: "Watcher"
+    spool_room: "Room"
+    request_room: "Room"
+    answer_room: "Room"
     board: "Board | None" = None
     recorder: "Recorder | None" = None
     bands: "Bands | None" = None

@@ -21,8 +21,7 @@ import uvicorn
 
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
-from murho.service.http.connection import NEW_SECONDS, Connection
-from murho.service.http.limits import ConnectionLimits, is_out_of_files
+from murho.service.http.connection import NEW_SECONDS, Connection, ConnectionLimits, is_out_of_files
 from murho.service.models.loader import Change
 from murho.service.parts import Lifecycle
 from murho.service.telemetry.log import LogLimit
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from murho.service.models.registry import Snapshot
+    from murho.service.models.loader import Snapshot
     from murho.service.parts import Parts
     from murho.service.settings import Settings
     from murho.service.worker import Worker
@@ -353,14 +352,16 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 def open_no_more(listening: socket.socket) -> None:
     """Has the system pass over who begins to open a connection: to close the socket would reset one just accepted.
 
-    The client asks again after a second, when another process listens, or nobody. Only Linux can do it.
+    The client asks again after a second, when another process listens, or nobody. Only Linux can do it, and a sandbox
+    may forbid it: then a connection that is opened in this moment may be lost, and the process stops all the same.
     """
     if sys.platform == "linux":
         code = b"".join(INSTRUCTION.pack(*each) for each in NO_SYN)
         kept = ctypes.create_string_buffer(code, len(code))
-        listening.setsockopt(
-            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(NO_SYN), ctypes.addressof(kept))
-        )
+        with suppress(OSError):
+            listening.setsockopt(
+                socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(NO_SYN), ctypes.addressof(kept))
+            )
 
 
 def _accept_waiting(listening: socket.socket) -> list[socket.socket]:

@@ -136,9 +136,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")
     hosts: Words = Field(
         default=(),
-        description="Names of the service besides those of this machine, such as murho.example or *.example; a request "
-        "to another name (its Host) is answered 421. Without them every name is answered, unless there are no API keys "
-        "and `host` is a loopback address.",
+        description="Names of the service besides those of this machine, such as murho.example or *.example; "
+        "another Host is answered 421. Without them every name is answered, unless there are no API "
+        "keys and `host` is a loopback address.",
     )
     root_path: str = Field(
         default="",
@@ -154,8 +154,8 @@ class Settings(BaseSettings):
         default=None,
         ge=1,
         le=65535,
-        description="A port of its own for /metrics, /healthz and /readyz, in plain HTTP and without keys: for the "
-        "machines of a cluster. /metrics is then nowhere else.",
+        description="A port for /metrics, /healthz and /readyz alone, in plain HTTP and without keys. /metrics is then "
+        "nowhere else.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
     default_model: str | None = Field(
@@ -174,8 +174,8 @@ class Settings(BaseSettings):
     watch_seconds: float | None = Field(
         default=None,
         ge=0,
-        description="Seconds between two looks for new, changed and deleted versions, by default 1 in a directory and "
-        "10 in a storage; 0: none, only when asked to.",
+        description="Seconds between two looks for new and deleted versions, by default 1 in a directory and 10 in a "
+        "storage; 0: only when asked to.",
     )
 
     store: str | None = Field(
@@ -189,16 +189,16 @@ class Settings(BaseSettings):
     adapt: Literal["off", "rolling", "adaptive"] = Field(
         default="off",
         description="With a store: how bands of numbers follow outcomes. rolling: quantiles of the newest 500. "
-        "adaptive: shifted and scaled from the first outcome on, and levels follow what earlier bands missed.",
+        "adaptive: from the first outcome on, shifted and scaled, at levels that follow misses.",
     )
     record_inputs: bool = Field(
         default=False,
-        description="Whether the cells of recorded rows are kept, too: for quality by feature, and to learn from.",
+        description="Whether the cells of recorded rows are kept, for quality by feature and to learn from.",
     )
     record_bytes: int = Field(
         default=2**26,
         ge=1,
-        description="The most bytes of predictions that wait for the store; beyond it they aren't recorded, and the "
+        description="The most bytes of predictions that wait for the store; beyond, they aren't recorded and "
         "answers say so.",
     )
     store_days: float | None = Field(
@@ -211,8 +211,8 @@ class Settings(BaseSettings):
     metric_models: int = Field(
         default=100,
         ge=0,
-        description="The most versions with series of their own in /metrics, those that were asked first; the others "
-        'count together as model "(others)". One that is no longer served gives its place to another.',
+        description="The most versions with series of their own in /metrics; the others count together as model "
+        '"(others)".',
     )
 
     samples: int = Field(
@@ -228,34 +228,31 @@ class Settings(BaseSettings):
     draws_bytes: int = Field(
         default=KEPT_BYTES,
         ge=1,
-        description="Memory for the draws of all models, in bytes. Those not used the longest leave first, and after "
-        "some seconds without work all but a sixteenth; draws of one request beyond it are made anew by each.",
+        description="The most bytes of draws that are kept, of all models; others are made anew by each request.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
     max_json_bytes: int = Field(
         default=8 * 2**20,
         ge=1,
-        description="The largest JSON of a request, in bytes: it is parsed in one go. Larger tables come as Arrow, "
-        "Parquet or CSV.",
+        description="The largest JSON of a request, in bytes; larger tables come as Arrow, Parquet or CSV.",
     )
     spool_bytes: int = Field(
         default=2**30,
         ge=0,
-        description="The most bytes of large CSV and Arrow bodies and of large answers in temporary files (TMPDIR) at "
-        "a time, until the client has taken them; beyond it requests are answered 429.",
+        description="The most bytes of large CSV and Arrow bodies and their answers in temporary files (TMPDIR) "
+        "at a time; beyond it requests are answered 429.",
     )
 
     request_bytes: int = Field(
         default=2**28,
         ge=1,
-        description="The most bytes of memory for other bodies as they arrive, and for rows until they are answered, "
-        "of all requests; beyond it they are answered 429. A quarter is for small ones alone.",
+        description="The most bytes of memory for other bodies and their rows, of all requests; beyond it they are "
+        "answered 429. A quarter is for small ones alone.",
     )
     answer_bytes: int = Field(
         default=2**29,
         ge=1,
-        description="The most bytes of memory for large answers that are computed and encoded at a time, at 32 bytes a "
-        "number; others wait for their turn.",
+        description="The most bytes of memory for large answers at a time, at 32 bytes a number; others wait.",
     )
 
     max_pending: int = Field(
@@ -271,14 +268,13 @@ class Settings(BaseSettings):
     max_standing_wait: float = Field(
         default=0.5,
         gt=0,
-        description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s "
-        "(more comes than can be computed); more are answered 429.",
+        description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s; "
+        "more are answered 429.",
     )
     load_timeout: float = Field(
         default=120.0,
         gt=0,
-        description="The most seconds that loading a version takes; one that takes longer is refused, the others are "
-        "served.",
+        description="The most seconds that loading a version takes; one that takes longer is refused.",
     )
     request_timeout: float = Field(
         default=60.0, gt=0, description="Seconds from a request's arrival to its answer; then 504."
@@ -286,8 +282,8 @@ class Settings(BaseSettings):
     drain_delay: float = Field(
         default=1.0,
         ge=0,
-        description="Seconds after SIGTERM in which the service says that it is not ready but still serves, "
-        "so that a load balancer can turn away first.",
+        description="Seconds after SIGTERM in which the service is not ready but still serves: load balancers "
+        "turn away.",
     )
     drain_grace: float = Field(
         default=20.0,
@@ -312,8 +308,8 @@ class Settings(BaseSettings):
     idle_timeout: float = Field(
         default=65.0,
         gt=0,
-        description="Seconds without a request after which a connection is closed. Keep it above the idle timeout of "
-        "the load balancer in front, often 60.",
+        description="Seconds without a request after which a connection is closed; more than the load balancer in "
+        "front has, often 60.",
     )
     send_timeout: float = Field(
         default=60.0, gt=0, description="Seconds in which a client takes nothing of an answer until it is cut off."
@@ -321,19 +317,18 @@ class Settings(BaseSettings):
     engine_silence: float = Field(
         default=60.0,
         gt=0,
-        description="Seconds for which the engine may have work and show no sign of life; then /healthz says 503.",
+        description="Seconds in which the engine may have work and show no sign of life; then /healthz says 503.",
     )
 
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default=1,
-        description="Processes that answer on the port; auto: one for each processor. They serve the same versions and "
-        "limit callers together; limits of memory, of connections and of what waits are each one's own. One on a GPU.",
+        description="Processes that answer on the port; auto: one for each processor. Limits of callers count "
+        "over all, limits of memory, of connections and of what waits for each. One on a GPU.",
     )
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="Threads of a worker's computation; by default the processors that this service may use, shared "
-        "out among the workers.",
+        description="Threads of a worker's computation; by default its share of the processors.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least level logged."
@@ -344,8 +339,8 @@ class Settings(BaseSettings):
 
     api_keys: Words = Field(
         default=(),
-        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key, and without "
-        "api_keys_file, everybody may do everything.",
+        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody "
+        "may do everything.",
     )
     api_keys_file: Path | None = Field(
         default=None, description="A file with one API key a line, read again when it changes."
@@ -358,7 +353,7 @@ class Settings(BaseSettings):
     cors_origins: Words = Field(
         default=(),
         description="Origins, such as https://app.example, whose pages may use the service from a browser; * for all, "
-        "with API keys. By default only the pages of the service itself.",
+        "with API keys.",
     )
     trusted_proxies: Words = Field(
         default=(),
@@ -368,11 +363,10 @@ class Settings(BaseSettings):
     requests_per_second: float | None = Field(
         default=None,
         gt=0,
-        description="Requests a second of one caller, on average: an API key, or an address if there are no keys; "
-        "more get 429. Unlimited by default.",
+        description="Requests a second of one caller (an API key, else an address), on average; more get 429.",
     )
     row_draws_per_second: float | None = Field(
-        default=None, gt=0, description="Row-draws a second of one caller, on average. Unlimited by default."
+        default=None, gt=0, description="Row-draws a second of one caller, on average."
     )
     burst_seconds: float = Field(
         default=10.0, gt=0, description="Seconds of both limits that a caller may take at once after a pause."
@@ -521,7 +515,8 @@ def read_configuration(
         for item in error.errors(include_url=False):
             name = str(item["loc"][0])
             shown = "not shown here" if name in SECRETS else repr(item["input"])
-            lines.append(f"{sources[name]} is {shown}: {item['msg'].replace('Input should', 'it should')}.")
+            said = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+            lines.append(f"{sources[name]} is {shown}: {said}.")
         raise OptionError(" ".join(lines)) from None
     return Configuration(settings, sources)
 

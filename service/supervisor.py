@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from types import FrameType
 
-    from murho.service.models.registry import Snapshot
+    from murho.service.models.loader import Snapshot
     from murho.service.settings import Settings
 
 __all__ = ["Supervisor", "count_of"]

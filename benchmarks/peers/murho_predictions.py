@@ -2,8 +2,7 @@
 
 The posterior has the variational parameters of the task, as if `murho train` had written it. Murho keeps the draws of
 recent seeds, so a second call with the same seed makes none. Further kinds of call are timed: with new draws, as in
-every call of a peer; without percentiles; with the exceedance of three thresholds; by the torch engine. Runs
-in Murho's own environment.
+every call of a peer; without percentiles; by the torch engine. Runs in Murho's own environment.
 """
 
 from __future__ import annotations
@@ -15,11 +14,15 @@ import torch
 
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.networks import ACTIVATION, COLUMNS, COMPONENTS, EDGE, NOISE, engine_session, inverse_softplus
+from murho.model.bbb.network import Architecture
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.spec import ModelSpec
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.mixtures import WideRule
-from murho.model.encoding.encoder import Encoded
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoded, Encoder
+from murho.model.encoding.transforms import Scale, Standard
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,70 +35,27 @@ if TYPE_CHECKING:
 
 __all__ = ["posterior_of", "prepare", "spec_of", "tensors_of"]
 
-THRESHOLDS = (-1.0, 0.0, 1.0)
-"""Thresholds for targets with a standard deviation of 1 to 1.5."""
 ROWS = 1000
 """Number of training rows in the specification, which sets the wide component of learned noise."""
 
 
 def spec_of(task: EngineTask) -> ModelSpec:
     """The specification: numeric columns ``x0``, ``x1``, … of mean 0 and std 1, and the target ``y``."""
-    names = [f"x{number}" for number in range(COLUMNS)]
-    ranged: dict[str, Any] = {
-        "kind": "numeric",
-        "unit": None,
-        "missing": False,
-        "minimum": -EDGE,
-        "maximum": EDGE,
-        "categories": [],
-    }
-    features = [
-        {"name": name, **ranged, "imputed": False, "reading": None, "ahead": 0.0, "missing_words": []} for name in names
-    ]
-    scale = {"mean": 0.0, "std": 1.0, "limit": None}
-    parts = [{"feature": name, "scale": scale, "bounded": False, "kind": "standard"} for name in names]
+    numeric = FeatureKind.NUMERIC
+    features = tuple(Feature(f"x{number}", numeric, None, False, -EDGE, EDGE, ()) for number in range(COLUMNS))
+    schema = Schema(features, Target("y", None), {})
     fixed = task.noise == "fixed"
-    return ModelSpec.from_json(
-        {
-            "created": None,
-            "murho": None,
-            "architecture": {
-                "inputs": task.inputs,
-                "hidden": list(task.hidden),
-                "outputs": task.outputs,
-                "activation": ACTIVATION,
-                "members": 1,
-                "skip": False,
-            },
-            "prior": None,
-            "likelihood": {
-                "kind": task.noise,
-                "sigma": NOISE if fixed else None,
-                "components": COMPONENTS if task.noise == "mixture" else None,
-                "wide": None if fixed else WideRule.after(ROWS).to_json(),
-                "shares": None,
-            },
-            "schema": {
-                "features": features,
-                "target": {"name": "y", "unit": None, "classes": None, "reading": None, "missing_words": []},
-                "left_out": {},
-            },
-            "encoder": {
-                "encoding": "standard",
-                "parts": parts,
-                "whitening": None,
-                "distribution": None,
-                "continuations": {},
-            },
-            "target": {"transform": {"kind": "none"}, "location": 0.0, "scale": 1.0, "limits": None},
-            "calibration": None,
-            "totals": None,
-            "target_range": None,
-            "default_seed": 0,
-            "training": {},
-            "metrics": {},
-            "records": {},
-        }
+    return ModelSpec(
+        architecture=Architecture(task.inputs, task.hidden, task.outputs, ACTIVATION),
+        likelihood=LikelihoodSpec(
+            task.noise,
+            sigma=NOISE if fixed else None,
+            components=COMPONENTS if task.noise == "mixture" else None,
+            wide=None if fixed else WideRule.after(ROWS),
+        ),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=Encoder(schema, "standard", tuple(Standard(feature, Scale(0.0, 1.0)) for feature in features)),
     )
 
 
@@ -135,7 +95,6 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         "call": asked(posterior),
         "draws anew": asked(other),
         "mean and std": asked(posterior, percentiles=()),
-        "three thresholds too": asked(posterior, thresholds=THRESHOLDS),
         "torch engine": asked(reference),
     }
 

@@ -3,9 +3,6 @@
 *Steps*: a system first trains for `LEARNING_STEPS` steps on minibatches of synthetic rows and reports its RMSE, as a
 check that its steps learn; on each request it takes steps for a while. *Engine*: every system has the same variational
 parameters, and predicts the same rows again and again, in each of its kinds of call.
-
-Memory is the peak of resident memory, and its part above the imports: data, parameters, optimiser, work space, compiled
-code, and libraries that are loaded only on first use.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-
-from benchmarks.peers.exchange import peak_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,7 +134,7 @@ class System(Protocol):
     """A system in the step benchmark."""
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
-        """Takes steps, so many or for about so long; gives their number, ``wall`` and ``processor`` seconds."""
+        """Takes steps, so many or for about so long; gives their number and ``wall`` seconds."""
         ...
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -171,14 +166,13 @@ class Steps:
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
         """Takes steps, so many or for about so long."""
         before = self._taken
-        processor, wall = time.process_time(), time.perf_counter()
+        wall = time.perf_counter()
         while (self._taken - before < steps) if steps is not None else (time.perf_counter() - wall < (seconds or 0.0)):
             for _ in range(STEPS_AT_A_TIME):
                 self._step(self._taken % self._minibatches)
                 self._taken += 1
         self._finish()
-        wall, processor = time.perf_counter() - wall, time.process_time() - processor
-        return {"steps": self._taken - before, "wall": wall, "processor": processor}
+        return {"steps": self._taken - before, "wall": time.perf_counter() - wall}
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Mean of the function values of `DRAWS` draws, ``[B]``."""
@@ -190,22 +184,15 @@ def step_session(prepare: Callable[[StepTask], System]) -> Session:
     """The session of a script in the step benchmark.
 
     When it is ready it says ``rmse``, after `LEARNING_STEPS`, in standard deviations of the targets. A request is a
-    number of seconds, answered by what `System.take` gives, and ``peak``, the peak memory so far, and ``memory``, its
-    part above the imports, bytes.
+    number of seconds, answered by what `System.take` gives.
     """
 
     def session(task: StepTask) -> tuple[dict[str, float], Callable[[float], dict[str, float]]]:
-        imported = peak_memory()
         rows, targets = task.data()
         system = prepare(task)
         system.take(steps=LEARNING_STEPS)
         error = float(np.sqrt(np.mean((system.predict(rows) - targets) ** 2)) / targets.std())
-
-        def answer(seconds: float) -> dict[str, float]:
-            taken, peak = system.take(seconds=seconds), peak_memory()
-            return {**taken, "memory": peak - imported, "peak": peak}
-
-        return {"rmse": error}, answer
+        return {"rmse": error}, lambda seconds: system.take(seconds=seconds)
 
     return session
 
@@ -299,8 +286,8 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
     """The session of a script in the engine benchmark.
 
     A request is B, S and the approximate seconds of the turn, in which each kind of call is made at least once. The
-    answer has ``times``, the median time of each kind in the turn; ``first``, the time of the first call of each kind;
-    and ``answers``, those of the main kind for `shown_rows`.
+    answer has ``times``, the median time of each kind in the turn, and ``answers``, those of the main kind for
+    `shown_rows`.
 
     Args:
         prepare: Sets the system up; returns the kinds of call to time, the main one first.
@@ -308,14 +295,16 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
 
     def session(task: EngineTask) -> tuple[None, Callable[[tuple[int, int, float]], dict[str, Any]]]:
         calls = prepare(task)
-        first: dict[tuple[int, int], dict[str, float]] = {}
+        warm: set[tuple[int, int]] = set()
 
         def answer(request: tuple[int, int, float]) -> dict[str, Any]:
             batch, samples, seconds = request
-            rows, cell = task.rows_of(batch), (batch, samples)
-            if cell not in first:
+            rows = task.rows_of(batch)
+            if (batch, samples) not in warm:
                 # The first call compiles, makes the draws that are kept, and allocates memory.
-                first[cell] = {name: _timed(call, rows, samples)[0] for name, call in calls.items()}
+                warm.add((batch, samples))
+                for call in calls.values():
+                    call(rows, samples)
             times: dict[str, float] = {}
             answers: dict[str, NDArray[Any]] = {}
             for name, call in calls.items():  # all of one kind before the next: the caches hold that kind's data
@@ -326,7 +315,7 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
                     durations.append(duration)
                 times[name] = statistics.median(durations)
                 answers = answers or {key: np.asarray(values)[shown_rows(batch)] for key, values in given.items()}
-            return {"times": times, "answers": answers, "first": first[cell]}
+            return {"times": times, "answers": answers}
 
         return None, answer
 

@@ -1,8 +1,8 @@
 """A client of Murho, the prediction service that answers with error bars."""
 
+from murho_client._answers import Counterfactual, Decisions, Explanation, Outcomes, Totals
 from murho_client._async_client import AsyncClient
 from murho_client._client import Client
-from murho_client._decisions import Decisions
 from murho_client._errors import (
     AuthenticationError,
     Busy,
@@ -19,12 +19,9 @@ from murho_client._errors import (
     Unreachable,
 )
 from murho_client._model import Feature, Model, ModelSummary
-from murho_client._outcomes import Outcomes
 from murho_client._prediction import Prediction
 from murho_client._responses import Response
-from murho_client._totals import Totals
 from murho_client._transport import __version__
-from murho_client._why import Counterfactual, Explanation
 
 __all__ = [
     "AsyncClient",

@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from murho_client._decisions import DecideOptions, Decisions
+    from murho_client._answers import Counterfactual, DecideOptions, Decisions, Explanation, Outcomes, Totals
     from murho_client._model import Model, ModelSummary
-    from murho_client._outcomes import Outcomes
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
-    from murho_client._totals import Totals
-    from murho_client._why import Counterfactual, Explanation
 
 __all__ = ["Client"]
 

@@ -1,7 +1,9 @@
 """The user's table as columns of JSON cells.
 
-A table is a dict of columns, one record, a list of records, a NumPy matrix, a data frame of pandas or polars, or an
-Arrow table. None of their packages has to be installed.
+A table is a dict of columns, one record, a list of records, a NumPy matrix, a data frame of pandas, Modin or polars, or
+an Arrow table. None of their packages has to be installed. Other frames come through Arrow's C stream interface, which
+all of them have but pandas and Modin; narwhals, which asks for unique names that are checked here with better words,
+would be one more package in somebody else's environment.
 """
 
 from __future__ import annotations
@@ -121,6 +123,8 @@ def _table(data: Any) -> _Table:
     Raises:
         TypeError: The data are no table; the message says what is.
     """
+    if hasattr(data, "modin"):
+        data = data.modin.to_pandas()
     for package, read in (("pandas", _from_pandas), ("polars", _from_polars), ("pyarrow", _from_arrow)):
         if type(data).__module__.partition(".")[0] == package:
             return read(data)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from murho_client._cells import Column, json_cells
 from murho_client._data import Batch
+from murho_client._errors import InvalidInput, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Feature", "Model", "ModelSummary", "fitted"]
+__all__ = ["Feature", "Model", "ModelSummary", "fitted", "record"]
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,14 @@ def _facts(described: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"a value has another form than expected: {error}") from None
 
 
-def fitted(batch: Batch, model: Model) -> Batch:
+def fitted(batch: Batch, model: Model | None) -> Batch:
     """The rows without the target's column, with names, and with truth values where features have them.
 
-    Whether they have the features of the model, with cells of the right kind, says the service.
+    Without a description of the model they stay as they are. Whether they have the features of the model, with cells of
+    the right kind, says the service.
     """
+    if model is None:
+        return batch
     kinds = {feature.name: feature.kind for feature in model.features}
     names = batch.names
     if names is None:
@@ -144,6 +148,18 @@ def fitted(batch: Batch, model: Model) -> Batch:
         if name in kinds or name != model.target
     }
     return Batch(tuple(columns), list(columns.values()), batch.rows, batch.labels)
+
+
+def record(batch: Batch, model: Model | None) -> dict[str, Any]:
+    """The single row as an object, in the form of the model.
+
+    Raises:
+        InvalidInput: There are other rows, or cells without names.
+    """
+    sent = fitted(batch, model)
+    if sent.names is None or sent.rows != 1:
+        raise InvalidInput([Problem("Give one row, as a dict with a value for each feature.", feature="row")])
+    return {name: cells[0] for name, cells in dict(sent.inputs()).items()}
 
 
 def _as_kind(kind: str | None, column: Column) -> Column:

@@ -12,17 +12,24 @@ from functools import partial
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import quote, urlencode
 
-from murho_client._data import Batch, Labels, to_batch
-from murho_client._decisions import DecideOptions, Decisions, decide_request
+from murho_client._answers import (
+    Counterfactual,
+    DecideOptions,
+    Decisions,
+    Explanation,
+    Outcomes,
+    Totals,
+    decide_request,
+    outcome_requests,
+    totals_request,
+)
+from murho_client._data import Batch, to_batch
 from murho_client._display import Progress, ProgressBar
 from murho_client._errors import InvalidInput, Problem, UnexpectedAnswer, UnknownModel
-from murho_client._model import Model, ModelSummary, fitted
-from murho_client._outcomes import Outcomes, outcome_requests
+from murho_client._model import Model, ModelSummary, fitted, record
 from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
-from murho_client._totals import Totals, totals_request
 from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Settings, Together, ask
-from murho_client._why import Counterfactual, Explanation
 
 __all__ = ["AggregateOptions", "BaseClient", "PredictOptions", "Service"]
 
@@ -172,9 +179,7 @@ class Service:
         self, data: object, name: str | None, version: str | None, options: PredictOptions
     ) -> Dialogue[Prediction]:
         """The answer for all rows, in as many requests as it takes."""
-        chosen, path = options_of(options), _path(name, version)
-        timeout = options.get("timeout")
-        within = None if timeout is None else Deadline(timeout)
+        chosen, path, within = options_of(options), _path(name, version), _deadline(options)
         batch = to_batch(data)
         most = self.settings.max_rows_per_request
         known = (name, version) in self._known
@@ -184,12 +189,12 @@ class Service:
             model = yield from self.find(name, version, within, fresh=True)
         while True:
             rows = rows_of_request(chosen, model, batch, most)
-            sent = batch if model is None else fitted(batch, model)
+            sent = fitted(batch, model)
             if model is not None and batch.rows > rows:  # all requests go to one version, whatever comes meanwhile
                 path = _path(model.name, model.version)
             try:
-                found = yield from self._answers(sent, path, chosen, rows, options, within)
-                return _understood(partial(_prediction, found, sent.labels))
+                answers, ids = yield from self._answers(sent, path, chosen, rows, options, within)
+                return _understood(partial(Prediction.of, answers, sent.labels, ids))
             except (InvalidInput, UnknownModel):
                 if not known:
                     raise
@@ -208,30 +213,20 @@ class Service:
         options: AggregateOptions,
     ) -> Dialogue[Totals]:
         """The totals of all rows, in one request."""
-        timeout, chosen = options.get("timeout"), dict(options)
-        within = None if timeout is None else Deadline(timeout)
+        within, chosen = _deadline(options), dict(options)
         model = yield from self.find(name, version, within)
         names = (by,) if isinstance(by, str) else tuple(by)
         given = {key: chosen.pop(key, None) for key in AggregateOptions.__annotations__ if key not in OF_PREDICTIONS}
-        request = totals_request(to_batch(data), model, names, given)
-        body = _to_json({**request, **options_of(cast("PredictOptions", chosen))})
-        headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
-
-        def read(response: Response) -> Totals:
-            document = response.checked().json()
-            return _understood(lambda: Totals.of(document))
-
+        document = totals_request(to_batch(data), model, names, given) | options_of(cast("PredictOptions", chosen))
         path = f"{_path(name, version)}/aggregate"
-        return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers, within=within))
+        return (yield from self._post(path, document, Totals.of, options.get("headers"), within))
 
     def outcomes(self, data: object, name: str) -> Dialogue[Outcomes]:
         """What became of the outcomes of a model's predictions."""
-        documents = []
+        path, answers = f"{_path(name)}/outcomes", []
         for request in outcome_requests(to_batch(data)):
-            headers = {"Content-Type": "application/json"}
-            answer = yield from self.request("POST", f"{_path(name)}/outcomes", request, None, headers)
-            documents.append(answer.json())
-        return _understood(lambda: Outcomes.of(documents))
+            answers += [(yield from self._post(path, request, dict))]
+        return _understood(lambda: Outcomes.of(answers))
 
     def quality(self, name: str, query: Mapping[str, object]) -> Dialogue[dict[str, Any]]:
         """How good a model's recorded predictions were."""
@@ -247,51 +242,31 @@ class Service:
         options: DecideOptions,
     ) -> Dialogue[Decisions]:
         """An action for each context, in one request."""
-        timeout = options.get("timeout")
-        within = None if timeout is None else Deadline(timeout)
+        within = _deadline(options)
         model = yield from self.find(name, version, within)
-        body = _to_json(decide_request(contexts, actions, model, options))
-        headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
-
-        def read(response: Response) -> Decisions:
-            document = response.checked().json()
-            return _understood(lambda: Decisions.of(document))
-
-        path = f"{_path(name, version)}/decide"
-        return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers, within=within))
+        document, path = decide_request(contexts, actions, model, options), f"{_path(name, version)}/decide"
+        return (yield from self._post(path, document, Decisions.of, options.get("headers"), within))
 
     def explain(
         self, data: object, name: str | None, version: str | None, options: PredictOptions
     ) -> Dialogue[Explanation]:
         """What explains the answers for all rows, in as many requests as it takes."""
-        chosen = options_of(options)
+        chosen, within = options_of(options), _deadline(options)
         chosen |= {"percentiles": [], "include": ["why", *(["worth_asking"] if chosen["samples"] else [])]}
-        timeout = options.get("timeout")
-        within = None if timeout is None else Deadline(timeout)
         model, batch = (yield from self.find(name, version, within)), to_batch(data)
-        sent, path = (batch if model is None else fitted(batch, model)), _path(name, version)
+        path = _path(name, version)
         if model is not None and batch.rows > ROWS_PER_EXPLANATION:
             path = _path(model.name, model.version)
-        answers = yield from self._answers(sent, path, chosen, ROWS_PER_EXPLANATION, options, within)
-        return _understood(lambda: Explanation.of([answer for answer, _ in answers]))
+        sent = fitted(batch, model)
+        answers, _ = yield from self._answers(sent, path, chosen, ROWS_PER_EXPLANATION, options, within)
+        return _understood(lambda: Explanation.of(answers))
 
-    def counterfactual(self, row: object, name: str | None, document: Mapping[str, Any]) -> Dialogue[Counterfactual]:
+    def counterfactual(self, row: object, name: str | None, asked: Mapping[str, Any]) -> Dialogue[Counterfactual]:
         """The nearest rows that reach a goal."""
-        model, batch = (yield from self.find(name, None, None)), to_batch(row)
-        if model is None or batch.rows != 1:
-            raise InvalidInput([Problem("Give the name of a model and one row.", feature="row")])
-        (inputs,) = [fitted(batch, model).inputs()]
-        if not isinstance(inputs, dict):
-            raise InvalidInput([Problem("Give the row as a dict, with a value for each feature.", feature="row")])
-        asked = {name: value for name, value in document.items() if value is not None}
-        body = _to_json({"inputs": {name: cells[0] for name, cells in inputs.items()}, **asked})
-
-        def read(response: Response) -> Counterfactual:
-            found = response.checked().json()
-            return _understood(lambda: Counterfactual.of(found))
-
-        path, headers = f"{_path(model.name)}/counterfactual", {"Content-Type": "application/json"}
-        return (yield from ask(self.settings, "POST", path, read, body=body, headers=headers))
+        model = yield from self.find(name, None, None)
+        document = {key: value for key, value in asked.items() if value is not None}
+        document["inputs"] = record(to_batch(row), model)
+        return (yield from self._post(f"{_path(name)}/counterfactual", document, Counterfactual.of))
 
     def _answers(
         self,
@@ -301,8 +276,8 @@ class Service:
         rows: int,
         options: PredictOptions,
         within: Deadline | None,
-    ) -> Dialogue[list[tuple[dict[str, Any], str | None]]]:
-        """The answers for rows in the form of the model, `rows` of them a request, and the id of each request."""
+    ) -> Dialogue[tuple[list[dict[str, Any]], list[str | None]]]:
+        """The answers for rows in the form of the model, `rows` of them a request, and the ids of the requests."""
         headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
         ids = chosen.get("ids")
         if ids is not None and len(ids) != batch.rows:
@@ -327,7 +302,24 @@ class Service:
             answered = yield Together(
                 list(map(part, starts)), lambda number: bar.advance(min(rows, batch.rows - starts[number]))
             )
-        return answered  # type: ignore[no-any-return]  # of the dialogues
+        return [answer for answer, _ in answered], [of for _, of in answered]
+
+    def _post(
+        self,
+        path: str,
+        document: Mapping[str, Any],
+        read: Callable[[dict[str, Any]], Result],
+        headers: Mapping[str, str] | None = None,
+        within: Deadline | None = None,
+    ) -> Dialogue[Result]:
+        """What `read` makes of the JSON answer to a JSON document."""
+
+        def understood(response: Response) -> Result:
+            answer = response.checked().json()
+            return _understood(lambda: read(answer))
+
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        return ask(self.settings, "POST", path, understood, body=_to_json(document), headers=sent, within=within)
 
     def _json(self, method: str, path: str, within: Deadline | None = None) -> Dialogue[dict[str, Any]]:
         return ask(self.settings, method, path, lambda response: response.checked().json(), within=within)
@@ -410,9 +402,10 @@ def _understood(read: Callable[[], Result]) -> Result:
     raise UnexpectedAnswer(f"The answer isn't one that this client knows ({fault}). One of the two is too old.")
 
 
-def _prediction(found: Sequence[tuple[dict[str, Any], str | None]], labels: Labels) -> Prediction:
-    answers, ids = zip(*found, strict=True)
-    return Prediction.of(answers, labels, ids)
+def _deadline(options: Mapping[str, Any]) -> Deadline | None:
+    """When the whole call must be answered; None: only each request has a timeout."""
+    timeout = options.get("timeout")
+    return None if timeout is None else Deadline(timeout)
 
 
 def _path(name: str | None, version: str | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -97,6 +97,13 @@ class HeldOutTotals:
     same_unit: Doubles
     drawn: Doubles
     weight: Doubles
+
+    @classmethod
+    def of(cls, **parts: NDArray[Any] | float) -> Self:
+        """From arrays ``[blocks, C]`` of counts of C classes, or of one number, or what has their shape if repeated."""
+        return cls(
+            **{name: np.ravel(part) for name, part in zip(parts, np.broadcast_arrays(*parts.values()), strict=True)}
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[HeldOutTotals]) -> Self:

@@ -21,15 +21,14 @@ import torch
 
 from murho.model.bbb.network import load_tensors, noise_tensors
 from murho.model.checkpoint.checkpoint import FACTS_FILE, read_stored
-from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache
+from murho.model.predictive.forward import NetworkOutputs, TorchEngine
 from murho.model.predictive.plans import KEPT_PLANS
 from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
-from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.runtime import threads_for
 from murho.model.tables.schema import FeatureKind
 
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
 
     from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.checkpoint import StoredCheckpoint
-    from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
     from murho.model.predictive.draws import Draws
+    from murho.model.predictive.forward import DrawnRows
     from murho.model.predictive.plans import AnyPlan, Engine
     from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
@@ -112,8 +111,7 @@ class Posterior(Generic[Answer]):
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
         self.target = spec.target_model(self.likelihood, self.device)
         training_range = torch.from_numpy(spec.encoder.training_range).to(self.device)
-        limits, numbers = spec.function_limits(), spec.schema.target.classes is None
-        self._network = NetworkOutputs(self.likelihood, self.target, training_range, limits, numbers)
+        self._network = NetworkOutputs(self.likelihood, self.target, training_range, spec.function_limits())
         self._reference = TorchEngine(self.target)
         self.engine: Engine = select_engine(self.target, self.device, engine)
         self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
@@ -257,7 +255,7 @@ class Posterior(Generic[Answer]):
             with threads_for(len(numbers) * max(1, samples) * self._weights):
                 for start in range(0, max(len(numbers), 1), per_tile):
                     tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
-                    drawn = self._drawn(tile, samples, seed)
+                    drawn = self._drawn(tile, samples, seed, calibrated=any(of.calibrated for of in kinds))
                     if len(kinds) == 1:
                         parts[0].append((chosen, self._prediction(drawn, tile, questions[0].options, seed)))
                         continue
@@ -297,10 +295,10 @@ class Posterior(Generic[Answer]):
             parts = [draws.some(chosen[:samples])]
         return replace(self._network.drawn(self._reference, parts, encoded), engine=self.engine)
 
-    def _drawn(self, encoded: Encoded, samples: int, seed: int) -> DrawnRows:
+    def _drawn(self, encoded: Encoded, samples: int, seed: int, *, calibrated: bool) -> DrawnRows:
         """Rows under S draws, or the mu-only networks."""
         if samples:
-            return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded)
+            return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded, calibrated=calibrated)
         return self._network.drawn(self._reference, [self.draws.means], encoded, mu_only=True)  # PyTorch's, to the bit
 
     def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:

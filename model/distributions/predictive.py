@@ -109,7 +109,7 @@ class Predictive:
             limits: Limits of the target; None: there are none.
         """
         transform, limits = transform or Identity(), limits or Limits()
-        # Rows last, as `model.predictive.torch_engine` lays them out: sums over components then run along long rows.
+        # Rows last, as `model.predictive.forward` lays them out: sums over components then run along long rows.
         means, noise = means.transpose(1, 2), noise.transpose(1, 2)
         values, deviations = transform.moments(means, noise, limits)
         components = means.shape[1]

@@ -19,9 +19,16 @@ from pydantic import Field
 
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
-from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.ranges import Continuation, Ranges
-from murho.model.encoding.transforms import LARGEST, Calendar, FeatureEncoding, OneHot, Standard, Unread
+from murho.model.encoding.transforms import (
+    LARGEST,
+    Calendar,
+    FeatureEncoding,
+    OneHot,
+    PiecewiseLinear,
+    Standard,
+    Unread,
+)
 from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError

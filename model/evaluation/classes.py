@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.calibration.classes import ClassCalibration
-    from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.distributions.classes import ClassPredictive
+    from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [

@@ -90,7 +90,7 @@ class Goal(_Strict):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.model_fields_set or (self.mean is not None and not self.mean.model_fields_set):
-            raise ValueError("say what the answer shall be: exceedance, mean, std or, of a class, probability")
+            raise ValueError("Say what the answer shall be: exceedance, mean, std or, of a class, probability")
         return self
 
     def options(self, schema: Schema, of: PredictOptions | None = None) -> PredictOptions:
@@ -173,21 +173,23 @@ def counterfactuals(
     distribution: FeatureDistribution | None,
     row: Columns,
     goal: Goal,
+    options: PredictOptions,
     *,
     fixed: Sequence[str] = (),
     count: int = 3,
 ) -> Asking[Counterfactual]:
-    """Look for the nearest rows that reach a goal; their answers have to have the options of the goal.
+    """Look for the nearest rows that reach a goal.
 
     Args:
         schema: The features.
         distribution: Of the features over the training rows, which gives values to try.
         row: Canonical columns of the row, ``[1]`` each.
         goal: What the answer shall be.
+        options: Of the answers: `Goal.options`.
         fixed: Features whose cells stay as they are, besides missing ones.
         count: How many rows to find; each changes another set of cells.
     """
-    start = yield row
+    start = yield row, options
     unit = 1.0 if start.classes is not None or start.std is None else max(float(start.std[0]), 1e-12)
     found = _Found(schema, row, goal, unit)
     if found.add(row, start):
@@ -203,19 +205,19 @@ def counterfactuals(
             break
         step = select_rows(step, np.arange(rows))
         asked += rows
-        found.add(step, (yield step))
+        found.add(step, (yield step, options))
     for turn in range(ROUNDS):
         step = found.nearer(turn)
         rows = len(next(iter(step.values())))
         if not rows or asked + rows > MOST_ROWS - count:
             break
         asked += rows
-        found.add(step, (yield step))
+        found.add(step, (yield step, options))
     chosen = found.diverse(count)
     if not len(chosen):
         return Counterfactual(select_rows(row, np.empty(0, np.int64)), np.empty(0), None)
     columns = select_rows(found.columns, chosen)
-    return Counterfactual(columns, found.distances[chosen], (yield columns))
+    return Counterfactual(columns, found.distances[chosen], (yield columns, options))
 
 
 class _Found:

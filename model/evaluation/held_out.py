@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from murho.model.calibration.classes import Calibration, ClassMap, PredictionSets
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.distributions.classes import ClassPredictive
     from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.rows import JudgedRows
+    from murho.model.predictive.forward import DrawnRows
     from murho.model.predictive.plans import TargetModel
     from murho.model.tables.splits import HeldOut
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.encoding.encoder import Encoded
+    from murho.model.predictive.forward import DrawnRows
     from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.calibration.conformal import ConformalMap
-    from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.distributions.predictive import Predictive
+    from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [

@@ -36,6 +36,7 @@ __all__ = [
     "LEVELS",
     "NUMBER_SUMS",
     "PIT_EDGES",
+    "band_ends",
     "class_pits",
     "class_sums",
     "number_pits",
@@ -82,6 +83,14 @@ def _grid() -> _Grid:
 
 
 GRID = _grid()
+
+
+def band_ends(coverage: float) -> tuple[int, int]:
+    """The bins of PITs that a central band holds, from and up to; the same twice: it ends within one."""
+    edges = np.array(PIT_EDGES)
+    found = [np.flatnonzero(np.abs(edges - 0.5 * (1.0 + side * coverage)) < 1e-9) for side in (-1.0, 1.0)]
+    lower, upper = (int(places[0]) if len(places) else 0 for places in found)
+    return lower, upper
 
 
 def with_grid(options: PredictOptions, target: Target) -> PredictOptions:

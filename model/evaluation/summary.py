@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["per_cent", "plus_minus", "summary", "verdict"]
+__all__ = ["per_cent", "plus_minus", "significant", "summary", "verdict"]
 
 
 NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
@@ -49,17 +49,15 @@ def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
         return "not known: there is too little to compare with"
     suffix = " nats" if key == "log_loss" else f" {unit}" if unit else ""
     gain, doubt = 1.0 - scores[key] / constant, 2.0 * error / constant
-    against = f"{title} {_short(scores[key])} against {_short(constant)}{suffix} of one answer for all rows"
+    against = (
+        f"{title} {significant(scores[key], 3)} against {significant(constant, 3)}{suffix} of one answer for all rows"
+    )
     explained = "" if scores.get("r2") is None else f"; R² {scores['r2']:.3f}"
     if gain <= doubt:
         what = "does not predict" if gain <= 0.0 else "not surely better than one answer for all rows"
         return f"{what}: {against}{explained}"
     what = "predicts well" if gain >= GOOD else "predicts in part" if gain >= SOME else "predicts little"
     return f"{what}: {against}, {per_cent(gain)} less{explained}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
@@ -70,7 +68,7 @@ def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
     ]
     covered = per_cent(scores[kind]["coverage"]["90"], errors[kind]["coverage"]["90"])
     named = "90 % bands" + ("" if scores["calibrated"] else " (raw: too few rows to calibrate)")
-    wide = f"{scores[kind]['width']['90']:.4g}{suffix} wide on average"
+    wide = f"{significant(scores[kind]['width']['90'])}{suffix} wide on average"
     near = [NEAR] if scores["calibrated"] else []
     return ["   ".join(shown), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
 
@@ -106,12 +104,19 @@ def _basis(scores: Mapping[str, Any]) -> list[str]:
     return [f"(scores of the {described} of {members} members that have not seen a row)"] if described < members else []
 
 
+def significant(value: float, digits: int = 4) -> str:
+    """``1,230,000``: a number with so many significant digits, and thousands parted."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if rounded.is_integer() and 1e3 <= abs(rounded) < 1e15 else f"{rounded:.{digits}g}"
+
+
 def plus_minus(value: float, error: float | None) -> str:
     """``2.69 ± 0.11``: a value and its standard error, of which two digits are shown; four of the value without it."""
     if error is None or not (np.isfinite(error) and error > 0.0):
-        return f"{value:.4g}"
-    decimals = max(0, 1 - int(np.floor(np.log10(error))))
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+        return significant(value)
+    decimals = 1 - int(np.floor(np.log10(error)))
+    value, error = round(value, decimals), round(error, decimals)
+    return f"{value:,.{max(0, decimals)}f} ± {error:,.{max(0, decimals)}f}"
 
 
 def per_cent(share: float, error: float | None = None) -> str:

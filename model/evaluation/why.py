@@ -1,8 +1,10 @@
-"""Why an answer is what it is: Shapley shares of the mean and of both variances, one for each known cell of a row.
+"""Why an answer is what it is, and what would help: shares of its known cells, missing cells worth asking for, labels.
 
-A set A of a row's known cells is worth ``v(A)``: what is answered if only these cells are known, and all others are
-missing. So anybody can ask for ``v(A)``: it is the prediction for the row with null in the other cells. All sets are
-answered under the same draws and imputations, so that what differs between them is the cells alone.
+The shares are Shapley values of the mean and of both variances, one for each known cell of a row. A set A of a row's
+known cells is worth ``v(A)``: what is answered if only these cells are known, and all others are missing. So anybody
+can ask for ``v(A)``: it is the prediction for the row with null in the other cells. All sets are answered under the
+same draws and imputations, so that what differs between them is the cells alone. Of numbers they are raw answers.
+Calibration multiplies the variance of a row by a factor, and so all its shares and the baseline, too.
 
 The share of cell i is its Shapley value: the mean, over all orders in which the cells could become known, of the
 change of v when i does (Shapley 1953, "A value for n-person games"; for predictions Lundberg and Lee 2017). Shares and
@@ -15,8 +17,8 @@ sets are there, and the solution is exact. Of more cells, sets are sampled in pa
 smallest and largest ones all, the others without replacement within each size. The standard error is a jackknife over
 groups of sampled pairs.
 
-What is asked here is asked by generators: they yield rows, and are sent the prediction for them. So a posterior can
-answer (`answered`), and a service too, some rows at a time among other requests.
+What is asked here is asked by generators: they yield rows with options, and are sent the prediction for them. So a
+posterior can answer (`answered`), and a service too, some rows at a time among other requests.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import numpy as np
 
 from murho.model.errors import OptionError
 from murho.model.progress import ignore_rows
-from murho.model.tables.columns import is_missing
+from murho.model.tables.columns import is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,26 +41,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.progress import Advance
     from murho.model.tables.schema import Columns, Schema
 
+    Cell = tuple[int, str]
+
 __all__ = [
     "CLASS_MEASURES",
     "NUMBER_MEASURES",
-    "ROWS_AT_ONCE",
     "Asking",
+    "Explained",
     "Why",
     "answered",
+    "explain",
     "measures_of",
+    "missing_cells",
     "plain",
     "rows_to_ask",
+    "rows_to_label",
     "why",
+    "worth_asking",
 ]
 
 Result = TypeVar("Result")
-Asking: TypeAlias = "Generator[Columns, AnyPrediction, Result]"
-"""Yields canonical columns ``[B]``, is sent the prediction for them, and returns the result."""
+Asking: TypeAlias = "Generator[tuple[Columns, PredictOptions], AnyPrediction, Result]"
+"""Yields canonical columns ``[B]`` and options, is sent the prediction for them, and returns the result."""
 
 PAIRS = 511
 """Of sets and their complements, but for none and all: with ten cells these are all that there are."""
@@ -93,19 +102,19 @@ class Why:
         return {"features": list(self.features), "baseline": self.baseline, **self.shares, **errors}
 
 
-def answered(asking: Asking[Result], posterior: Posterior, options: PredictOptions) -> Result:
+def answered(asking: Asking[Result], posterior: Posterior) -> Result:
     """Let a posterior answer what is asked, and return the result."""
     try:
-        columns = next(asking)
+        columns, options = next(asking)
         while True:
-            columns = asking.send(posterior.predict(columns, options))
+            columns, options = asking.send(posterior.predict(columns, options))
     except StopIteration as end:
         result: Result = end.value
         return result
 
 
 def plain(options: PredictOptions) -> PredictOptions:
-    """The options under which sets of cells are answered: those of the answer, without all that costs time."""
+    """The options of an answer, without all that costs time."""
     return replace(
         options,
         percentiles=(),
@@ -149,24 +158,35 @@ def rows_to_ask(schema: Schema, rows: int) -> int:
         )
     if len(schema.features) > MOST_CELLS:
         raise OptionError(f"why is for at most {MOST_CELLS} features; this model has {len(schema.features)}")
-    return rows * (1 + len(_sets(len(schema.features)).masks))
+    return rows * (2 + len(_sets(len(schema.features), PAIRS).masks))
 
 
-def why(schema: Schema, columns: Columns, prediction: AnyPrediction, advance: Advance = ignore_rows) -> Asking[Why]:
+def why(
+    schema: Schema,
+    columns: Columns,
+    prediction: AnyPrediction,
+    options: PredictOptions,
+    *,
+    pairs: int = PAIRS,
+    advance: Advance = ignore_rows,
+) -> Asking[Why]:
     """Share out answers among the known cells of rows.
 
     Args:
         schema: The features.
         columns: Canonical columns of the rows, ``[B]`` each.
-        prediction: The answer for them; what is yielded has to be answered under the same draws (`plain`).
+        prediction: The answer for them.
+        options: Its options.
+        pairs: How many pairs of sets are asked for, about: more are more exact.
         advance: Called with the number of rows that are done.
 
     Raises:
         OptionError: The model can't be asked why.
     """
     rows_to_ask(schema, 1)
+    of_classes = schema.target.classes is not None
+    options = replace(plain(options), calibrated=options.calibrated and of_classes)
     names = tuple(feature.name for feature in schema.features)
-    answer_of: Any = prediction
     known = np.stack([~is_missing(columns[name]) for name in names], axis=1)
     whole = measures_of(prediction)
     baseline = {name: np.empty(len(known)) for name in whole}
@@ -176,19 +196,26 @@ def why(schema: Schema, columns: Columns, prediction: AnyPrediction, advance: Ad
     patterns, of_row = np.unique(known, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         rows, cells = np.flatnonzero(of_row.reshape(-1) == number), np.flatnonzero(pattern)
-        sets = _sets(len(cells))
+        sets = _sets(len(cells), pairs)
         sampled |= sets.leaving_out is not None
-        absent = np.ones((1 + len(sets.masks), len(names)), dtype=np.bool_)
-        absent[1:, cells] = ~sets.masks
+        absent = np.ones((2 + len(sets.masks), len(names)), dtype=np.bool_)  # of no cell, of each set, of all cells
+        absent[1:-1, cells], absent[-1] = ~sets.masks, ~pattern
         at_once = max(1, ROWS_AT_ONCE // len(absent))
         for start in range(0, len(rows), at_once):
             some = rows[start : start + at_once]
-            answer = yield _without(columns, some, absent)
-            of_class = None if answer_of.classes is None else answer_of.prediction[some].repeat(len(absent))
-            for name, values in measures_of(answer, of_class).items():
-                of_sets = values.reshape(len(some), -1)
-                baseline[name][some] = of_sets[:, 0]
-                changes, total = of_sets[:, 1:] - of_sets[:, :1], whole[name][some] - of_sets[:, 0]
+            answer: Any = yield _without(columns, some, absent), options
+            of_class = prediction.prediction[some].repeat(len(absent)) if of_classes else None  # type: ignore[union-attr]
+            worth = {name: of.reshape(len(some), -1) for name, of in measures_of(answer, of_class).items()}
+            factor = np.ones(len(some))
+            if "epistemic_variance" in worth:
+                raw, served = (of["epistemic_variance"] + of["aleatoric_variance"] for of in (worth, whole))
+                factor = np.divide(served[some], raw[:, -1], out=factor, where=raw[:, -1] > 0.0)
+            for name, of_sets in worth.items():
+                if name != "mean":
+                    of_sets = of_sets * factor[:, None]
+                nothing = of_sets[:, 0] + (whole[name][some] - of_sets[:, -1])  # outcomes may have moved the mean
+                changes, total = of_sets[:, 1:-1] - of_sets[:, :1], whole[name][some] - nothing
+                baseline[name][some] = nothing
                 where = np.ix_(some, cells)
                 shares[name][where] = sets.shares(changes, total)
                 errors[name][where] = sets.errors(changes, total)
@@ -240,9 +267,9 @@ def _applied(
     return np.asarray(changes @ weights[0].T + total[:, None] * weights[1])
 
 
-@lru_cache(8)
-def _sets(cells: int) -> _Sets:
-    """The sets of so many cells that are asked for."""
+@lru_cache(16)
+def _sets(cells: int, pairs: int) -> _Sets:
+    """The sets of so many cells that are asked for, in about so many pairs."""
     if cells < 2:
         return _Sets(np.empty((0, cells), dtype=np.bool_), (np.empty((cells, 0)), np.ones(cells)), None)
     generator = np.random.default_rng(cells)
@@ -250,7 +277,7 @@ def _sets(cells: int) -> _Sets:
     # Pairs of sets of s and of K - s cells, and their weight: there are half as many where both sizes are the same.
     count = {size: comb(cells, size) // (1 + (2 * size == cells)) for size in sizes}
     weight = {size: (cells - 1) / (size * (cells - size)) / (1 + (2 * size == cells)) for size in sizes}
-    room, left = max(PAIRS, 2 * cells), sum(weight.values())
+    room, left = max(pairs, 2 * cells), sum(weight.values())
     masks, of_pair, groups = [], [], []
     for size in sizes:
         share = max(1, round(room * weight[size] / left))
@@ -308,3 +335,144 @@ def _solved(sets: NDArray[np.bool_], weights: NDArray[np.float64]) -> tuple[NDAr
     total = inverse.sum(axis=1) / inverse.sum()
     free = inverse @ weighted
     return free - np.outer(total, free.sum(axis=0)), total
+
+
+def missing_cells(distribution: FeatureDistribution | None, schema: Schema, columns: Columns) -> list[Cell]:
+    """Row and feature of each missing cell of which it is known what it may have been; R rows are asked for each."""
+    if distribution is None:
+        return []
+    names = [each.name for each in schema.features if each.name in {*distribution.numbers, *distribution.levels}]
+    gone = np.stack([is_missing(columns[name]) for name in names], axis=1) if names else np.zeros((0, 0))
+    return [(int(row), names[place]) for row, place in np.argwhere(gone)]
+
+
+def worth_asking(
+    distribution: FeatureDistribution | None,
+    schema: Schema,
+    columns: Columns,
+    prediction: AnyPrediction,
+    options: PredictOptions,
+) -> Asking[list[list[dict[str, Any]]]]:
+    """For each missing cell, how far the doubt is expected to fall once the cell is known.
+
+    The cell may be any of R values (`model.encoding.imputation`), given the known cells of its row. Each is tried: the
+    expected fall of the variance is ``Var[y | row] - mean over values of Var[y | row, value]``. Other missing cells
+    stay so. Of a cell that is imputed, the raw fall is the variance over values of ``E[y | row, value]`` (law of total
+    variance), and so not negative but for Monte Carlo error. Where training had missing cells, ``Var[y | row]`` is what
+    the network learned of such rows, which may be less than the doubt that is left once the cell is known.
+
+    Args:
+        distribution: What missing cells may have been.
+        schema: The features.
+        columns: Canonical columns of the rows, ``[B]`` each.
+        prediction: The answer for them, with draws.
+        options: Its options.
+
+    Returns:
+        For each row its missing cells, the most helpful one first: ``feature`` and ``fall``, of the variance in the
+        squared unit of the target, or of the entropy in nats.
+    """
+    from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns  # here: it imports torch
+
+    cells = missing_cells(distribution, schema, columns)
+    now, found = _doubt(prediction), list[list[dict[str, Any]]]([[] for _ in range(len(prediction))])
+    at_once = ROWS_AT_ONCE // IMPUTATIONS
+    for start in range(0, len(cells), at_once):
+        some = cells[start : start + at_once]
+        rows = np.array([row for row, _ in some])
+        those = select_rows(columns, rows)
+        assert distribution is not None  # noqa: S101 - without one there are no cells
+        tried = {name: np.tile(column, IMPUTATIONS) for name, column in those.items()}
+        filled = imputed_columns(distribution, schema, those, sorted({name for _, name in some}))
+        for place, (_, name) in enumerate(some):
+            tried[name][place :: len(some)] = filled[name][place :: len(some)]
+        then = _doubt((yield tried, plain(options))).reshape(IMPUTATIONS, -1).mean(axis=0)
+        for (row, name), fall in zip(some, now[rows] - then, strict=True):
+            found[row].append({"feature": name, "fall": float(fall)})
+    return [sorted(of_row, key=lambda cell: -cell["fall"]) for of_row in found]
+
+
+def _doubt(prediction: AnyPrediction) -> Any:
+    """The variance of each row, or the entropy of its class, ``[B]``."""
+    answer: Any = prediction
+    return np.square(answer.std) if answer.classes is None else answer.entropy
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Rows, explained.
+
+    Attributes:
+        answer: The prediction for them.
+        why: Shares of it.
+        worth_asking: What their missing cells are worth, see `worth_asking`; empty lists without draws.
+    """
+
+    answer: AnyPrediction
+    why: Why
+    worth_asking: list[list[dict[str, Any]]]
+
+
+def explain(
+    posterior: Posterior, columns: Columns, options: PredictOptions, advance: Advance = ignore_rows
+) -> Explained:
+    """Answer rows, and explain the answers.
+
+    Args:
+        posterior: The posterior.
+        columns: Canonical columns of the rows, ``[B]`` each.
+        options: Options of the answer.
+        advance: Called with the number of rows that are done.
+
+    Raises:
+        OptionError: The model can't be asked why.
+    """
+    schema = posterior.schema
+    rows_to_ask(schema, 1)
+    answer: AnyPrediction = posterior.predict(columns, options)
+    shares = answered(why(schema, columns, answer, options, advance=advance), posterior)
+    if not options.samples:
+        return Explained(answer, shares, [[] for _ in range(len(answer))])
+    cells = worth_asking(posterior.encoder.distribution, schema, columns, answer, options)
+    return Explained(answer, shares, answered(cells, posterior))
+
+
+def rows_to_label(draws: NDArray[np.float64], noise: NDArray[np.float64], count: int) -> tuple[list[int], list[float]]:
+    """Choose the rows whose labels would teach most about all rows.
+
+    Under q the function values of all rows are jointly distributed as the draws are. If they were Gaussian, a label of
+    row i, with noise of variance ``n_i``, would lower the epistemic variance of row j by
+    ``Cov(f_i, f_j)^2 / (Var f_i + n_i)``: what is chosen has the largest sum over j (Cohn, Ghahramani and Jordan 1996,
+    "Active learning with statistical models"). Of classes, each class's probability counts as a number. After each
+    choice the draws are moved so that they have the variance that is left, and the next one is chosen.
+
+    Args:
+        draws: Function values, ``[B, S]`` or of C classes ``[B, S, C]``.
+        noise: Variance of the noise of each row, or of each class, ``[B]`` or ``[B, C]``.
+        count: How many rows, at most B.
+
+    Returns:
+        The rows, the best one first, and after each the share of the epistemic variance over all rows that is left.
+    """
+    rows, samples = draws.shape[:2]
+    parts = draws.reshape(rows, samples, -1).transpose(2, 1, 0).copy()  # [C, S, B]
+    parts -= parts.mean(axis=1, keepdims=True)
+    of_noise = noise.reshape(rows, -1).T
+    whole = np.square(parts).sum()
+    chosen, left = list[int](), list[float]()
+    for _ in range(count):
+        scatter = parts @ parts.transpose(0, 2, 1)  # [C, S, S]
+        squares = ((scatter @ parts) * parts).sum(axis=1)  # sum over j of (a_i a_j)^2, [C, B]
+        own = np.square(parts).sum(axis=1)
+        falls = (squares / np.maximum(own + samples * of_noise, 1e-300)).sum(axis=0)
+        falls[chosen] = -np.inf
+        best = int(falls.argmax())
+        chosen.append(best)
+        for part, of_class in zip(parts, of_noise, strict=True):
+            vector = part[:, best].copy()
+            square = float(vector @ vector)
+            if square > 0.0:
+                kept = np.sqrt(samples * of_class[best] / (square + samples * of_class[best]))
+                part -= np.outer(vector, (1.0 - kept) / square * (vector @ part))
+        left.append(float(np.square(parts).sum() / whole) if whole else 0.0)
+    return chosen, left

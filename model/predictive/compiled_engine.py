@@ -17,8 +17,8 @@ import torch
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.distributions.classes import SettledDraws, share_of_entropy
 from murho.model.distributions.transforms import Identity, Logarithm
+from murho.model.predictive.forward import FEW_ROWS, TorchEngine, forward
 from murho.model.predictive.plans import ClassPlan, ClassTargetModel, PredictionPlan, TargetModel
-from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
 from murho.model.runtime import in_parts, load_compiled
 
 if TYPE_CHECKING:

@@ -51,6 +51,7 @@ __all__ = [
     "Actions",
     "DecideOptions",
     "Decisions",
+    "choose",
     "crossed",
     "decide",
     "draw_numbers",
@@ -344,6 +345,44 @@ def draw_numbers(contexts: int, samples: int, seed: int | None = None) -> NDArra
     return np.random.default_rng(seed).integers(samples, size=contexts, dtype=np.int64)
 
 
+def choose(
+    policy: str,
+    drawn: Doubles,
+    mean: Doubles,
+    draws: NDArray[np.int64],
+    bonus: Doubles | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+) -> tuple[NDArray[np.int64], Doubles, Doubles]:
+    """Choose an action for each of N contexts from values that are to be large: the policies of all agents.
+
+    Args:
+        policy: One of `POLICIES`.
+        drawn: Value of each action under each draw, ``[N, A, S]``.
+        mean: Its mean, ``[N, A]``.
+        draws: Number of the draw that decides for each context, ``[N]``.
+        bonus: Of ``ucb``: what is added to the mean, ``[N, A]``.
+        allowed: Of ``threshold``: whether each action is, ``[N, A]``.
+
+    Returns:
+        Number of the action, ``[N]``, -1 for none; its propensity over the draws, ``[N]``; and the share of the draws
+        under which each action is the best, ``[N, A]``.
+    """
+    best, own = drawn.argmax(axis=1), np.arange(len(drawn))
+    probability_best = np.zeros(mean.shape)
+    np.add.at(probability_best, (own[:, None], best), 1.0)
+    probability_best /= drawn.shape[2]  # once, at the end: a sum of shares may be above 1
+    if policy == "thompson":
+        choice = best[own, draws]
+        return choice, probability_best[own, choice], probability_best
+    values = mean if bonus is None or policy != "ucb" else mean + bonus
+    if allowed is not None:
+        values = np.where(allowed, values, -math.inf)
+    choice = values.argmax(axis=1)
+    if allowed is not None:
+        choice = np.where(allowed.any(axis=1), choice, -1)
+    return choice, np.ones(len(drawn)), probability_best
+
+
 def decide(
     answer: AnyPrediction,
     actions: Actions,
@@ -366,24 +405,12 @@ def decide(
     else:
         drawn, mean, std, epistemic = _of_numbers(answer, actions, options.goal, len(draws))
     sign = 1.0 if options.goal == "max" else -1.0
-    best = (sign * drawn).argmax(axis=1)
-    probability_best = np.zeros(mean.shape)
-    np.add.at(probability_best, (np.arange(len(draws))[:, None], best), 1.0)
-    probability_best /= answer.samples  # once, at the end: a sum of shares may be above 1
-    own = np.arange(len(draws))
-    propensity = np.ones(len(draws))
-    match options.policy:
-        case "thompson":
-            choice = best[own, draws]
-            propensity = probability_best[own, choice]
-        case "ucb":
-            choice = (sign * mean + options.width * epistemic).argmax(axis=1)
-        case "threshold":
-            likely = _beyond(answer, actions, options, len(draws)) >= options.at_least
-            choice = np.where(likely, sign * mean, -math.inf).argmax(axis=1)
-            choice = np.where(likely.any(axis=1), choice, -1)
-        case _:
-            choice = (sign * mean).argmax(axis=1)
+    allowed = None
+    if options.policy == "threshold":
+        allowed = _beyond(answer, actions, options, len(draws)) >= options.at_least
+    choice, propensity, probability_best = choose(
+        options.policy, sign * drawn, sign * mean, draws, options.width * epistemic, allowed
+    )
     if options.risk is not None and isinstance(answer, ClassPrediction):
         evidence = calibration.held_out if isinstance(calibration, ClassCalibration) else None
         choice = np.where(_sure_enough(answer, actions, options.risk, choice, evidence), choice, -1)

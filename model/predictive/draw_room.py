@@ -1,14 +1,14 @@
-"""The memory for draws that the caches of several posteriors share. Apart, because it needs no torch."""
+"""Memory for draws, which several posteriors may share; without PyTorch, for settings that need its size alone."""
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from itertools import count
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from murho.model.predictive.draws import DrawCache
+    from murho.model.predictive.draws import Draws
 
 __all__ = ["KEPT_BYTES", "DrawRoom"]
 
@@ -17,41 +17,45 @@ KEPT_BYTES = 2**30
 
 
 class DrawRoom:
-    """Memory for the draws of one or more posteriors: those not used the longest leave first. Thread-safe.
+    """Draws of one or more posteriors by owner and seed: those not used the longest leave first. Thread-safe.
 
     Attributes:
-        most_bytes: Largest number of bytes; one block of draws may exceed it.
-        lock: Held while seeds are added and removed.
-        uses: Numbers the uses of seeds.
-
-    Args:
-        most_bytes: See above.
+        most_bytes: Largest number of bytes; the latest draws may exceed it.
+        owners: Numbers the posteriors.
+        gone: Numbers of those that are no more: their draws leave first.
     """
 
     def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
-        self.most_bytes = most_bytes
-        self.lock = threading.Lock()
-        self.uses = count()
-        self._caches: WeakSet[DrawCache] = WeakSet()
+        self.most_bytes, self.owners = most_bytes, count()
+        self.gone: list[int] = []
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, int], Draws] = OrderedDict()
 
-    def add(self, cache: DrawCache) -> None:
-        """Has a cache share the room, as long as it exists."""
-        with self.lock:
-            self._caches.add(cache)
+    def find(self, owner: int, seed: int) -> Draws | None:
+        """The draws of a seed, which from now on are those used last; None: there are none."""
+        with self._lock:
+            draws = self._kept.get((owner, seed))
+            if draws is not None:
+                self._kept.move_to_end((owner, seed))
+            return draws
+
+    def keep(self, owner: int, seed: int, draws: Draws) -> None:
+        """Keep draws, in place of those of the same seed."""
+        with self._lock:
+            self._kept[owner, seed] = draws
+            self._kept.move_to_end((owner, seed))
+        self.make_room()
 
     def make_room(self, most_bytes: int | None = None) -> None:
-        """Remove the seeds not used the longest; the latest one stays.
+        """Drop the draws not used the longest; the latest stay.
 
         Args:
             most_bytes: Another limit than that of the class.
         """
         most = self.most_bytes if most_bytes is None else most_bytes
-        with self.lock:
-            found = [(kept, cache, seed) for cache in self._caches for seed, kept in cache.kept.items()]
-            left = sum(kept.draws.nbytes for kept, _, _ in found)
-            found.sort(key=lambda each: each[0].used)
-            for kept, cache, seed in found[:-1]:
-                if left <= most:
-                    return
-                del cache.kept[seed]
-                left -= kept.draws.nbytes
+        with self._lock:
+            for key in [key for key in self._kept if key[0] in self.gone]:
+                del self._kept[key]
+            left = sum(draws.nbytes for draws in self._kept.values())
+            while left > most and len(self._kept) > 1:
+                left -= self._kept.popitem(last=False)[1].nbytes

@@ -2,7 +2,7 @@
 
 Draw k of a seed is a function of (posterior, seed, k) alone. So the first 64 of 256 draws equal the 64 draws of S = 64,
 on every device. Draw k uses member ``k mod M``. Draws have the memory layout of the forward pass
-(`model.predictive.torch_engine`).
+(`model.predictive.forward`).
 
 Their random numbers are quantiles of the words of NumPy's counter-based generator Philox4x64 (Salmon, Moraes, Dror and
 Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"), whose counter begins with the number of a block of draws. The
@@ -19,6 +19,7 @@ limit.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
@@ -38,12 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK",
-    "KEPT_SEEDS",
     "ONE",
     "DrawCache",
     "DrawMaker",
     "Draws",
-    "Kept",
     "coupled_normals",
     "make_draws",
     "mean_network",
@@ -94,7 +93,7 @@ ONE = {"relu": 1.0, "silu": 1.2784645427610737, "sigmoid": 40.0}
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """S weight vectors, layer by layer, as `model.predictive.torch_engine.forward` reads them.
+    """S weight vectors, layer by layer, as `model.predictive.forward.forward` reads them.
 
     A layer of a draw is one matrix ``[outputs, inputs + 1]``, which multiplies the inputs and a 1 for the bias. The 1
     of the next layer is the output of an additional unit, whose row gives a constant 1. The last hidden layer has no
@@ -252,23 +251,6 @@ def make_draws(
     return DrawMaker(tensors, architecture).make(seed, samples, start)
 
 
-KEPT_SEEDS = 64
-"""Limit of the seeds of a posterior."""
-
-
-@dataclass(slots=True)
-class Kept:
-    """The draws of a seed.
-
-    Attributes:
-        draws: The draws.
-        used: Number of the latest use, see `model.predictive.draw_room.DrawRoom.uses`.
-    """
-
-    draws: Draws
-    used: int
-
-
 class DrawCache:
     """The draws of one posterior on one device, with those of recent seeds in memory.
 
@@ -276,9 +258,7 @@ class DrawCache:
 
     Attributes:
         means: The mu-only networks, see `mean_network`.
-        most_seeds: Largest number of seeds.
         bytes_per_draw: Memory of one draw.
-        kept: The draws by their seeds.
     """
 
     def __init__(
@@ -287,7 +267,6 @@ class DrawCache:
         architecture: Architecture,
         device: torch.device,
         *,
-        most_seeds: int = KEPT_SEEDS,
         room: DrawRoom | None = None,
     ) -> None:
         """Prepare an empty cache.
@@ -296,16 +275,14 @@ class DrawCache:
             tensors: mu and rho by the names of `model.bbb.network.Architecture.shapes`, on the CPU.
             architecture: The network's sizes.
             device: The device of the draws.
-            most_seeds: See the class.
             room: Memory for the draws; None: a room of its own.
         """
         self.means = mean_network(tensors, architecture, device)
-        self.most_seeds = most_seeds
         self.bytes_per_draw = self.means.nbytes // len(self.means)
         self._maker = DrawMaker(tensors, architecture, device)
-        self.kept: dict[int, Kept] = {}
         self._room = DrawRoom() if room is None else room
-        self._room.add(self)
+        self._owner = next(self._room.owners)
+        weakref.finalize(self, self._room.gone.append, self._owner)  # takes no lock, whatever thread collects
 
     def holds(self, samples: int) -> bool:
         """Whether S draws fit into the cache."""
@@ -316,8 +293,8 @@ class DrawCache:
 
         Draws that do not fit into the cache are made again for every tile of rows; they are counted once.
         """
-        kept = self.kept.get(seed)  # one operation of a dictionary, which no other thread can interrupt
-        return 0 if kept is not None and len(kept.draws) >= samples else samples
+        kept = self._room.find(self._owner, seed)
+        return 0 if kept is not None and len(kept) >= samples else samples
 
     def parts(self, samples: int, seed: int) -> Iterable[Draws]:
         """The first S draws of a seed, part by part, within the memory limit.
@@ -338,16 +315,8 @@ class DrawCache:
             samples: S, at least 1.
             seed: Seed of the draws.
         """
-        kept, used = self.kept.get(seed), next(self._room.uses)
-        if kept is not None:
-            count = len(kept.draws)
-            if count >= samples:
-                kept.used = used
-                return kept.draws if count == samples else kept.draws.some(slice(samples))
-        draws = self._maker.make(seed, samples)
-        with self._room.lock:
-            self.kept[seed] = Kept(draws, used)
-            if len(self.kept) > self.most_seeds:
-                del self.kept[min(self.kept, key=lambda each: self.kept[each].used)]
-        self._room.make_room()
-        return draws
+        draws = self._room.find(self._owner, seed)
+        if draws is None or len(draws) < samples:
+            draws = self._maker.make(seed, samples)
+            self._room.keep(self._owner, seed, draws)
+        return draws if len(draws) == samples else draws.some(slice(samples))

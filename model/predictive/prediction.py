@@ -225,7 +225,7 @@ class PredictOptions:
         noise_moments: Whether to add the moments of the noise of a number, of which totals are made; with draws.
         adapted: How outcomes move calibrated answers of numbers; None: the checkpoint's calibration holds.
         why: Whether to say what the known cells of each row add to its answer (`model.evaluation.why`).
-        worth_asking: Whether to say which missing cells are worth asking for (`model.evaluation.worth`).
+        worth_asking: Whether to say which missing cells are worth asking for (`model.evaluation.why`).
     """
 
     samples: int = DEFAULT_SAMPLES

@@ -397,7 +397,7 @@ class Totals:
         if samples == 0:
             return answer
         learned = calibration if calibrated and calibration is not None else TotalsCalibration()
-        if options.statistic in ("count", "count_above"):  # the noise of an indicator follows from its probability
+        if options.statistic == "count_above":  # sums told of the target's noise, not of that of an indicator
             learned = TotalsCalibration(shared=learned.shared)
         drawn = np.stack([group.drawn for group in groups], axis=2)  # [2, S, G, C]
         _, own, noise, third, noise_sum = sums

@@ -39,8 +39,9 @@ from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softp
 from murho.model.bbb.optimisers import Adam
 from murho.model.bbb.priors import PosteriorPrior
 from murho.model.errors import OptionError
+from murho.model.predictive.decisions import choose
 from murho.model.predictive.draws import mean_network
-from murho.model.predictive.torch_engine import forward
+from murho.model.predictive.forward import forward
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -390,11 +391,12 @@ class ThompsonSampling:
         # Draws of decisions are apart from those of the updates.
         self._generator = torch.Generator().manual_seed((options.seed + 2**62) % 2**63)
 
-    def choose(self, contexts: NDArray[np.floating]) -> NDArray[np.int64]:
-        """Choose an arm for each context, each by a draw of its own.
+    def choose(self, contexts: NDArray[np.floating], policy: str = "thompson") -> NDArray[np.int64]:
+        """Choose an arm for each context, each by a draw of its own; see `model.predictive.decisions.choose`.
 
         Args:
             contexts: ``[B, D]``.
+            policy: ``thompson`` or ``greedy``.
 
         Returns:
             Numbers of the arms, ``[B]``.
@@ -402,9 +404,10 @@ class ThompsonSampling:
         Raises:
             OptionError: The contexts have another shape, or are not finite.
         """
-        drawn = self.posterior.draw(self._contexts(contexts), self._generator)
-        chosen: NDArray[np.int64] = drawn.argmax(dim=1).numpy()
-        return chosen
+        rows = self._contexts(contexts)
+        found = self.posterior.mean(rows) if policy == "greedy" else self.posterior.draw(rows, self._generator)
+        values = found.double().numpy()
+        return choose(policy, values[:, :, None], values, np.zeros(len(rows), np.int64))[0]  # each has but one draw
 
     def learn(self, contexts: NDArray[np.floating], arms: NDArray[np.integer], rewards: NDArray[np.floating]) -> None:
         """Learn from the rewards of decisions, this agent's or any other's.

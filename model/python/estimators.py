@@ -45,7 +45,7 @@ from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.cells import canonical_category
-from murho.model.tables.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
+from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options, option_texts

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
+import numpy as np
+import pyarrow as pa
+
 from murho.model.checkpoint.checkpoint import (
     FACTS_FILE,
     default_root,
@@ -15,10 +18,10 @@ from murho.model.checkpoint.checkpoint import (
 )
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
-from murho.model.errors import CheckpointError
+from murho.model.errors import CheckpointError, InputError, OptionError
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.evaluation.worth import explain
-from murho.model.predictive.decisions import DecideOptions
+from murho.model.evaluation.why import explain
+from murho.model.predictive.decisions import Actions, DecideOptions, crossed, decide, draw_numbers, joined
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.predictive.totals import TotalsOptions, default_statistic
 from murho.model.python.answers import (
@@ -29,12 +32,10 @@ from murho.model.python.answers import (
     as_value_errors,
     require_whole,
 )
-from murho.model.python.decisions import decide_about_table
 from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device, use_threads_for_fitting
-from murho.model.tables.files import read_table
-from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
+from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
 from murho.model.tables.schema import ColumnOverride, FeatureKind
 from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
 from murho.model.training.candidates import Reporter
@@ -44,9 +45,7 @@ from murho.model.training.train import train as train_on_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
-
-    from murho.model.evaluation.worth import Explained
+    from murho.model.evaluation.why import Explained
     from murho.model.predictive.decisions import Decisions
     from murho.model.predictive.totals import TotalsAnswer
     from murho.model.tables.schema import Schema
@@ -263,7 +262,7 @@ class TrainedModel:
         of = PredictOptions(require_whole(samples, "samples", 1), (), seed, calibrated=calibrated)
         options = DecideOptions(policy, goal, width, threshold, at_least, risk, of)
         with as_value_errors():
-            return decide_about_table(
+            return _decided(
                 self.posterior, table_of(contexts), None if actions is None else list(actions), options, draw
             )
 
@@ -408,3 +407,53 @@ def version_directory(source: Path, version: str | None = None, checkpoints: str
     if not source.name:
         raise CheckpointError(f"{str(source)!r} is no checkpoint: give its name, or a path that ends in NAME/VERSION")
     return find_checkpoint(source.parent, source.name, version)
+
+
+def _decided(
+    posterior: Posterior,
+    table: pa.Table,
+    given: list[Any] | None,
+    options: DecideOptions,
+    draw: Sequence[int] | None,
+) -> Decisions:
+    """Choose an action for each row.
+
+    Args:
+        posterior: What answers.
+        table: The contexts, with all features that no action sets; other columns are ignored.
+        given: The actions, see `Actions.read`.
+        options: How to choose.
+        draw: Number of the draw that decides for each row; None: at random.
+
+    Raises:
+        TableError: A column is missing, or a cell can't be used.
+        OptionError: An action, an option or a draw can't be used.
+    """
+    schema, count, samples = posterior.schema, table.num_rows, options.of.samples
+    try:
+        actions = Actions.read(given, schema.target)
+        options.check(schema.target, actions)
+        step = actions.contexts_at_a_time(samples)
+    except InputError as error:
+        raise OptionError(str(error)) from None
+    names = actions.features
+    for name in set(names) - {feature.name for feature in schema.features}:
+        raise OptionError(f"actions: {name!r} is no feature of this model")
+    draws = draw_numbers(count, samples) if draw is None else np.asarray(draw)
+    if draws.shape != (count,) or draws.dtype.kind not in "iu" or ((draws < 0) | (draws >= samples)).any():
+        raise OptionError(f"draw: expected a whole number from 0 to {samples - 1} for each of {count} contexts")
+    own, others = (
+        replace(schema, features=tuple(each for each in schema.features if (each.name in names) is set_by_action))
+        for set_by_action in (True, False)
+    )
+    of_actions = columns_from_table(pa.Table.from_pylist(list(actions.inputs)), own) if names else {}
+    parts = []
+    for start in range(0, count, step):
+        block = table.slice(start, step)
+        contexts = columns_from_table(block, others)
+        rows = crossed(contexts, of_actions, schema, (block.num_rows, actions.rows))
+        answer = posterior.predict(rows, options.asked)
+        parts.append(decide(answer, actions, options, draws[start : start + step], posterior.spec.calibration))
+    if not parts:
+        raise OptionError("contexts: there are none")
+    return joined(parts)

@@ -25,8 +25,7 @@ from murho.model.bbb.numbers import (
     MixtureNoise,
 )
 from murho.model.distributions.transforms import Logarithm
-from murho.model.encoding.piecewise import PiecewiseLinear
-from murho.model.encoding.transforms import Calendar, OneHot, Scaled
+from murho.model.encoding.transforms import Calendar, OneHot, PiecewiseLinear, Scaled
 from murho.model.errors import OptionError
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions

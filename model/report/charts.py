@@ -56,8 +56,20 @@ MEASURES = {
     "epistemic_entropy": "change of epistemic_entropy",
 }
 """Measure of importance → what a chart or table calls it."""
-UNITS = {"probabilities": None, "log_loss": "nats", "epistemic_entropy": "nats"}
-"""Unit of a measure where it is not that of the target."""
+SHARED = {
+    "mean": "of the mean",
+    "epistemic_variance": "of epistemic_std²",
+    "aleatoric_variance": "of aleatoric_std²",
+    "probability": "of the likeliest class's probability",
+    "entropy": "of the entropy",
+    "epistemic_entropy": "of epistemic_entropy",
+}
+"""What is shared out → what a chart calls its shares."""
+UNITS = {
+    **dict.fromkeys(("probabilities", "probability", "epistemic_variance", "aleatoric_variance"), None),
+    **dict.fromkeys(("log_loss", "entropy", "epistemic_entropy"), "nats"),
+}
+"""Unit of a measure where it is not that of the target; variances have its square, which charts leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
         else:
             made += [_predicted(facts, [] if rows is None else rows["points"]), _reliability(held_out)]
         made.append(_coverage(held_out))
-    made += [_doubt(facts["doubt"]), _importance(facts), _curves(facts["training"])]
+    made += [_doubt(facts["doubt"]), _importance(facts), _shares(facts), _curves(facts["training"])]
     return [chart for chart in made if chart is not None]
 
 
@@ -396,7 +408,7 @@ def _doubt(doubt: Mapping[str, Any] | None) -> Chart | None:
 def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The features, the most important first: by the score if there is one, else by the first measure."""
     measures = importance["measures"]
-    first = measures[1] if len(measures) == 3 else measures[0]
+    first = next((measure for measure in measures if measure in ("crps", "log_loss")), measures[0])
     return sorted(importance["features"], key=lambda feature: -float(feature[first]["value"]))
 
 
@@ -405,20 +417,6 @@ def _importance(facts: Mapping[str, Any]) -> Chart | None:
     importance = facts["importance"]
     if importance is None:
         return None
-    panels = []
-    for place, measure in enumerate(importance["measures"]):
-        rows = []
-        for feature in ordered_features(importance)[:MOST_BARS]:
-            value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
-            rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
-        y = _category("feature", labels=place == 0, ticks=False, domain=False)
-        title = named(MEASURES[measure], UNITS.get(measure, facts["target"]["unit"]))
-        x = _quantity("value", title, tickCount=4) | {"scale": {"zero": True}}
-        layers = [
-            _layer(rows, {"type": "bar", "height": 12}, x=x, y=y),
-            _layer(rows, "rule", x=x | {"field": "low"}, x2="high", y=y),
-        ]
-        panels.append({"width": 185, "height": {"step": 22}, "layer": layers})
     judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
     if judged < of_features:
         screened = (
@@ -431,8 +429,43 @@ def _importance(facts: Mapping[str, Any]) -> Chart | None:
         f"How far the answers for {importance['rows']} rows move when the cells of one feature are shuffled among the "
         "rows: the root mean square, with two standard errors each way. Features that carry the same information share "
         f"their importance.{screened}",
-        _styled(hconcat=panels, spacing=18),
+        _bars(importance, MEASURES, facts["target"]["unit"]),
     )
+
+
+def _shares(facts: Mapping[str, Any]) -> Chart | None:
+    """Mean |share| of each feature, in the form of importance; None where it was not asked for."""
+    found = (facts["importance"] or {}).get("shares")
+    if found is None:
+        return None
+    return Chart(
+        "shares",
+        "doubt",
+        "What makes the number, and what the doubt",
+        f"Mean size of the share that each feature has in the answers for {found['rows']} rows, with two standard "
+        "errors each way: what knowing its cell changes, next to not knowing it. A feature may matter for the doubt "
+        "and not for the mean. Shares describe the model: they are no causes.",
+        _bars(found, SHARED, facts["target"]["unit"]),
+    )
+
+
+def _bars(found: Mapping[str, Any], titles: Mapping[str, str], unit: str | None) -> dict[str, Any]:
+    """A panel of bars for each measure, with two standard errors each way, the most important feature first."""
+    panels = []
+    for place, measure in enumerate(found["measures"]):
+        rows = []
+        for feature in ordered_features(found)[:MOST_BARS]:
+            value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
+            rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
+        y = _category("feature", labels=place == 0, ticks=False, domain=False)
+        title = named(titles[measure], UNITS.get(measure, unit))
+        x = _quantity("value", title, tickCount=4) | {"scale": {"zero": True}}
+        layers = [
+            _layer(rows, {"type": "bar", "height": 12}, x=x, y=y),
+            _layer(rows, "rule", x=x | {"field": "low"}, x2="high", y=y),
+        ]
+        panels.append({"width": 185, "height": {"step": 22}, "layer": layers})
+    return _styled(hconcat=panels, spacing=18)
 
 
 def _pruning(revision: Mapping[str, Any] | None) -> Chart | None:

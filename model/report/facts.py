@@ -16,7 +16,7 @@ import numpy as np
 
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.classes import JudgedClasses
-from murho.model.evaluation.importance import permutation_importance, screened_features
+from murho.model.evaluation.importance import mean_shares, permutation_importance, screened_features
 from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
 from murho.model.evaluation.rows import BAND, category_features, category_parts, scores_of_part
 from murho.model.files import parse_json, read_bounded
@@ -422,6 +422,7 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
     """Permutation importance for the answers, of few rows and features; None where there is one row alone.
 
     ``of_features`` is the number of all features: more than those that are judged, where a screen has chosen these.
+    ``shares`` are `mean_shares`, of all features.
     """
     count, of_features = len(next(iter(columns.values()))), len(posterior.schema.features)
     if count < 2:
@@ -435,7 +436,8 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
         samples=DRAWS_OF_IMPORTANCE,
         features=features,
     )
-    return found | {"of_features": of_features}
+    shares = mean_shares(posterior, columns, samples=DRAWS_OF_IMPORTANCE)
+    return found | {"of_features": of_features, "shares": shares}
 
 
 def shown_rows(

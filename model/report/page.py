@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
-from murho.model.evaluation.summary import plus_minus, verdict
+from murho.model.evaluation.summary import plus_minus, significant, verdict
 from murho.model.report.charts import COLOURS, PAPER, charts, named
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def html_page(
         "count": lambda value: f"{value:,}",
         "end": lambda value: value if isinstance(value, str) else f"{value:.6g}",
         "error": lambda value, error: plus_minus(value, error or None) if _known(value) else None,
-        "number": lambda value, digits=4: f"{value:.{digits}g}" if _known(value) else None,
+        "number": lambda value, digits=4: significant(value, digits) if _known(value) else None,
         "percent": lambda share, decimals=1: f"{100.0 * share:.{decimals}f} %" if _known(share) else None,
     }
     return pages.get_template("page.html").render(

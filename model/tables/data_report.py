@@ -14,8 +14,7 @@ from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing, rows_of
 from murho.model.tables.formats import notes_of
-from murho.model.tables.inference import Inference, example_of, infer_column
-from murho.model.tables.odd_numbers import far_numbers
+from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import IGNORED, columns_from_table
 from murho.model.tables.splits import column_codes
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.tables.inference import ReadingHints
+    from murho.model.tables.readings import ReadingHints
     from murho.model.tables.schema import Columns, Schema
     from murho.model.tables.schema_inference import ColumnPlan
 

@@ -1,7 +1,9 @@
-"""Tables from files of any supported format.
+"""Tables from files of any supported format, and from data frames of pandas, polars and pyarrow.
 
 Whether a file is there, and whether its name tells a format, can be said before anything is read. A table in memory, or
 on disk if its file is large (`model.tables.formats`), is the same for everyone who reads it.
+
+A data frame is recognised by its attributes, so that neither pandas nor polars is imported.
 """
 
 from __future__ import annotations
@@ -17,18 +19,23 @@ import zlib
 from collections import Counter
 from errno import ENOSPC
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import OptionError, TableError
+from murho.model.tables.cells import as_text
+from murho.model.tables.columns import plain, stored_kind
 from murho.model.tables.formats import READERS, format_of, mapped, with_notes
-from murho.model.tables.overrides import AS_IT_IS
+from murho.model.tables.overrides import AS_IT_IS, FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
+
+    from numpy.typing import NDArray
 
     from murho.model.tables.overrides import FileForm
 
@@ -36,8 +43,14 @@ if TYPE_CHECKING:
 __all__ = [
     "PANDAS_INDEX",
     "check_names",
+    "declared_kinds",
+    "is_frame",
     "read_table",
     "require_file",
+    "table_from_frame",
+    "table_from_matrix",
+    "target_name",
+    "unnamed",
     "without_index",
 ]
 
@@ -137,16 +150,25 @@ def _check_form(form: FileForm, found: str) -> None:
 
 
 def _with_own_names(table: pa.Table) -> pa.Table:
-    """The table with ``x_2`` for a second column ``x``, and a note on each."""
-    names, notes = list[str](), list[str]()
-    for position, name in enumerate(table.column_names, start=1):
+    """The table with ``x_2`` for a second column ``x``, with a note on them, and on names that may be a row's cells."""
+    names, renamed, notes = list[str](), list[str](), list[str]()
+    for name in table.column_names:
         own, number = name, 2
         while name.strip() and own in names:
             own, number = f"{name}_{number}", number + 1
         names.append(own)
-        if own != name:
-            notes.append(f"column {position} has the name {name!r} of another one, and is called {own!r}")
-    return with_notes(table.rename_columns(names), notes) if notes else table
+        renamed += [] if own == name else [own]
+    if renamed:
+        more = f", … ({len(renamed)} columns)" if len(renamed) > _SHOWN else ""
+        notes.append(f"names that were there before get a number: {', '.join(map(repr, renamed[:_SHOWN]))}{more}")
+    numbers = all(_CELL.fullmatch(name) for name in table.column_names)
+    if numbers and (renamed or any("." in name for name in names)):
+        notes.append("all names are numbers: if the file has no header line, write one")
+    return with_notes(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), notes)
+
+
+_SHOWN = 5
+_CELL = re.compile(r"-?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
 def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
@@ -251,3 +273,95 @@ def check_names(names: Sequence[str], where: str = "") -> None:
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise TableError(f"{where}{count} columns are named {name!r}: names must differ")
+
+
+def is_frame(data: object) -> bool:
+    """Whether the data are a data frame: named columns, each with its own type."""
+    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__"))
+
+
+def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
+    """Turn a data frame into a table.
+
+    Categories of pandas become text in canonical form. Missing values (NaN, NaT, NA) become missing cells. The index is
+    ignored.
+
+    Args:
+        frame: A data frame (`is_frame`) of B rows, with one column for each name.
+        names: New names of the columns, in column order.
+
+    Returns:
+        The table.
+
+    Raises:
+        TableError: A name is empty or repeated, or Arrow has no type for the cells of a column; the message names the
+            column.
+    """
+    check_names(names)
+    if not hasattr(frame, "iloc"):
+        return pa.table(frame).rename_columns(list(names))
+    if hasattr(frame, "modin"):
+        frame = frame.modin.to_pandas()
+    columns = {}
+    for index, name in enumerate(names):
+        series = frame.iloc[:, index]
+        series = series.sparse.to_dense() if hasattr(series, "sparse") else series
+        try:
+            columns[name] = _categories(series) if hasattr(series, "cat") else pa.array(series, from_pandas=True)
+        except (pa.ArrowException, OverflowError) as error:
+            raise TableError(
+                f"column {name!r}, of the type {series.dtype}, can't be used: {error}; give numbers, truth values, "
+                "dates, texts or categories, one type a column"
+            ) from error
+    return pa.table(columns)
+
+
+def table_from_matrix(matrix: NDArray[Any], names: Sequence[str]) -> pa.Table:
+    """Turn a numeric matrix into a table of float64; NaN is a missing cell.
+
+    Args:
+        matrix: ``[B, len(names)]``.
+        names: Names of the columns, in column order.
+    """
+    columns = np.ascontiguousarray(matrix.T, dtype=np.float64)
+    return pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)})
+
+
+def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
+    """Return the kinds that follow from the Arrow types of a table's columns.
+
+    A numeric column stays numeric even if it numbers the rows, and a categorical column stays categorical even if its
+    categories are numbers. Text columns get no kind here, since text often holds dates and numbers: their kind is
+    inferred from the cells.
+
+    Returns:
+        Column → kind, for columns of numbers, truth values and categories only.
+    """
+    kinds = {}
+    for name, column in zip(table.column_names, table.slice(0, 0).columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            kinds[name] = FeatureKind.CATEGORICAL
+        elif (kind := stored_kind(plain(column, name))) in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
+            kinds[name] = kind
+    return kinds
+
+
+def target_name(y: Any, features: Sequence[str]) -> str:
+    """Return the name of a Series, or ``y`` without one; underscores are added while a feature has that name."""
+    name = getattr(y, "name", None)
+    name = name if isinstance(name, str) and name.strip() else "y"
+    while name in features:
+        name += "_"
+    return name
+
+
+def unnamed(count: int) -> list[str]:
+    """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
+    return [f"x{index}" for index in range(count)]
+
+
+def _categories(series: Any) -> pa.DictionaryArray:
+    """Convert a categorical column of pandas. Its categories may be any objects, such as intervals."""
+    codes = np.asarray(series.cat.codes)
+    texts = pa.array([as_text(category) for category in series.cat.categories], type=pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)

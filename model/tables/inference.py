@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import MISSING_WORDS, as_text, canonical_category, parse_date
+from murho.model.tables.cells import as_text, parse_date
 from murho.model.tables.columns import (
     Distinct,
     canonical_cells,
@@ -33,99 +33,47 @@ from murho.model.tables.columns import (
     stored_kind,
     text_array,
 )
-from murho.model.tables.odd_numbers import far_numbers, suspected_code
 from murho.model.tables.readings import (
-    DateReading,
+    LOOKED_AT,
+    MARK,
+    NO_HINTS,
+    ORDER,
     NumberReading,
-    Parts,
+    Question,
     Reading,
+    ReadingHints,
     date_parts,
     is_missing_word,
-    number_parts,
+    parts_of,
+    proofs,
+    readings_of,
 )
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
-    from murho.model.tables.readings import DateOrder, DecimalMark
+    from murho.model.tables.readings import DecimalMark
 
-__all__ = ["NO_HINTS", "Inference", "ReadingHints", "example_of", "hints_of_table", "infer_column", "without_misfits"]
-
-
-class _Question(NamedTuple):
-    """What the cells of a column may leave open.
-
-    Attributes:
-        parts: What a text means by each answer.
-        answers: The two answers, the usual one first.
-        words: What is special about a text that proves an answer.
-        options: The options of the command line that give the answers.
-    """
-
-    parts: Callable[[str], Parts | None]
-    answers: tuple[str, str]
-    words: tuple[str, str]
-    options: tuple[str, str]
+__all__ = [
+    "Inference",
+    "example_of",
+    "far_numbers",
+    "hints_of_table",
+    "infer_column",
+    "suspected_code",
+    "without_misfits",
+]
 
 
-_MARK = _Question(number_parts, (".", ","), ("a decimal point", "a decimal comma"), ("--decimal '.'", "--decimal ','"))
-_ORDER = _Question(
-    date_parts,
-    ("month-first", "day-first"),
-    ("the month first", "the day first"),
-    ("--no-day-first", "--day-first"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingHints:
-    """What the user and the other columns of a table tell about the reading of a column.
-
-    Attributes:
-        answers: What decides a question that a column leaves open: the answer, and where it comes from (empty: from
-            the user).
-        missing_words: Words for missing cells besides the usual ones, each with its column; None: of all columns.
-        kept: Usual words that are categories all the same, likewise.
-    """
-
-    answers: Mapping[_Question, tuple[str, str]] = field(default_factory=dict)
-    missing_words: tuple[tuple[str | None, str], ...] = ()
-    kept: tuple[tuple[str | None, str], ...] = ()
-
-    def words_for(self, name: str) -> tuple[str, ...]:
-        """The words of `missing_words` for a column, sorted."""
-        return _for_column(self.missing_words, name)
-
-    def kept_for(self, name: str) -> tuple[str, ...]:
-        """The words of `kept` for a column, sorted."""
-        return _for_column(self.kept, name)
-
-    def missing(self, name: str, *, categories: bool = False) -> frozenset[str]:
-        """All words for a missing cell of a column; without those that are kept, if it has categories."""
-        words = MISSING_WORDS | set(self.words_for(name))
-        return words - set(self.kept_for(name)) if categories else words
-
-
-NO_HINTS = ReadingHints()
-
-
-def _for_column(given: Collection[tuple[str | None, str]], name: str) -> tuple[str, ...]:
-    return tuple(sorted({canonical_category(word) for column, word in given if column in (None, name)}))
+_ROWS_FOR_HINTS = 2_048
+"""First rows of a table from which columns learn of each other."""
 
 
 def _given(texts: Collection[str], names: Collection[str]) -> tuple[tuple[str | None, str], ...]:
     """Words, each with its column, from texts such as ``unknown`` and ``Glucose=0``."""
     parts = [(text.rpartition("="), text) for text in texts]
     return tuple((column, word) if column in names else (None, text) for (column, _, word), text in parts)
-
-
-_ROWS_FOR_HINTS = 2_048
-"""First rows of a table from which columns learn of each other."""
-_LOOKED_AT = 500
-"""Distinct cells of a column that tell whether it is worth to look at all of them."""
-_NO_SLIP = 0.05
-"""Share of the cells from which on an unlikely answer is no slip, but a second convention."""
 
 
 def hints_of_table(
@@ -148,94 +96,20 @@ def hints_of_table(
         skip: Columns that do not count.
     """
     rows = table.slice(0, _ROWS_FOR_HINTS)
-    proven: dict[_Question, set[str]] = {_MARK: set(), _ORDER: set()}
+    proven: dict[Question, set[str]] = {MARK: set(), ORDER: set()}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in skip or not holds_text(column.type):
             continue
-        texts = distinct(plain(column, name)).values
+        texts = [text for text in distinct(plain(column, name)).values if not text.isdigit()]  # 12102020 proves nothing
         for question, answers in proven.items():
-            proofs = _proofs(_parts(texts, question), question)
-            answers |= {answer for answer, found in zip(question.answers, proofs, strict=True) if found}
+            found = proofs(parts_of(texts, question), question)
+            answers |= {answer for answer, proving in zip(question.answers, found, strict=True) if proving}
     decided = {
         question: (answers.pop(), ", as in other columns") for question, answers in proven.items() if len(answers) == 1
     }
-    given = {_MARK: decimal, _ORDER: None if day_first is None else _ORDER.answers[day_first]}
+    given = {MARK: decimal, ORDER: None if day_first is None else ORDER.answers[day_first]}
     decided |= {question: (answer, "") for question, answer in given.items() if answer is not None}
     return ReadingHints(decided, _given(missing_value, table.column_names), _given(keep, table.column_names))
-
-
-def _parts(texts: list[str], question: _Question) -> dict[str, Parts]:
-    """The texts that have the form; none if none of a few, spread over the column, has it."""
-    if all(question.parts(text) is None for text in texts[:: max(1, len(texts) // _LOOKED_AT)]):
-        return {}
-    return {text: parts for text in texts if (parts := question.parts(text)) is not None}
-
-
-def _proofs(parts: dict[str, Parts], question: _Question) -> list[list[str]]:
-    """The texts that prove each answer."""
-    return [[text for text, found in parts.items() if list(found.values) == [answer]] for answer in question.answers]
-
-
-def _answer(
-    parts: dict[str, Parts], most: int, question: _Question, name: str, hints: ReadingHints
-) -> tuple[str, str] | None:
-    """The answer of a column, and a note on what was decided without proof (or "").
-
-    None for texts that contradict each other and are less than half of all, ``most``.
-
-    Raises:
-        TableError: More texts contradict each other.
-    """
-    proofs = _proofs(parts, question)
-    counts = [len(texts) for texts in proofs]
-    if min(counts) > _NO_SLIP * len(parts):
-        if 2 * len(parts) < most:
-            return None
-        (one, other), (first, second) = (texts[0] for texts in proofs), question.words
-        raise TableError(
-            f"column {name!r}: {one!r} has {first} and {other!r} {second}: write all cells of the column alike, or "
-            'declare kind = "categorical" if they are no numbers or dates'
-        )
-    if any(counts):
-        return question.answers[counts[1] > counts[0]], ""
-    open_text = next((text for text, found in parts.items() if len({*found.values.values()}) > 1), None)
-    answer, why = hints.answers.get(question) or (_usual(parts, question), ", as is usual")
-    if open_text is None or not why:
-        return answer, ""
-    value, other = parts[open_text].values[answer], question.options[question.answers.index(answer) - 1]
-    shown = value if isinstance(value, str) else f"{value:.12g}"
-    return answer, f"{open_text!r} is read as {shown}{why}; if that is wrong, give {other}"
-
-
-def _usual(parts: dict[str, Parts], question: _Question) -> str:
-    """The usual answer; for dates with points, and for the first days of months, that the day comes first."""
-    if question is _MARK or not parts:
-        return question.answers[0]
-    first_days = [
-        all(str(found.values.get(answer)).endswith("-01") for found in parts.values()) for answer in question.answers
-    ]
-    points = {found.sign for found in parts.values()} == {"."}
-    return question.answers[first_days[1] if first_days[0] != first_days[1] else points]
-
-
-def _readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
-    """The readings that a column of text may have, each with a note on what was decided without proof (or "").
-
-    Raises:
-        TableError: Most cells have a form, and prove that the column mixes decimal marks, or orders of day and month.
-    """
-    texts = [text for text in values.values if not is_missing_word(text)]
-    parts = _parts(texts, _MARK)
-    if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), _MARK, name, hints)):
-        units = Counter(found.sign for found in parts.values())
-        bare = units.pop("", 0)
-        unit = units.most_common(1)[0][0] if units else None
-        if unit != "%" or not bare:  # 0.12 and 12 % are not told apart by a rule
-            yield NumberReading("," if found[0] == "," else ".", unit), found[1]
-    parts = _parts(texts, _ORDER)
-    if found := _answer(parts, len(texts), _ORDER, name, hints):
-        order: DateOrder = "day-first" if found[0] == "day-first" else "month-first"
-        yield DateReading(order if parts else None), found[1]
 
 
 _MOSTLY, _ALMOST_ALL = 0.8, 0.95
@@ -400,15 +274,44 @@ def _kind(
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
     not_read = declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells)
+    may_be_days = not not_read and declared in (None, FeatureKind.DATE) and stored in _OF_DIGITS
+    if may_be_days and (days := _days_in_digits(cells)) is not None:
+        orders = set.intersection(*(set(each.values) for each in map(date_parts, days.values) if each))
+        likely = len(days.values) > _IDENTIFIER_VALUES or _NAMES_OF_DATES.search(name) is not None
+        if declared is FeatureKind.DATE or (likely and len(orders) == 1):
+            return _text_kind(days, name, FeatureKind.DATE, hints)
+        if likely and orders:
+            return FeatureKind.NUMERIC, None, _OPEN_DAYS
     if not_read or stored is not FeatureKind.CATEGORICAL:
         return declared or stored, None, ""
     if declared is FeatureKind.DATE or plain_numbers(cells) is None:  # a date such as 20201231
         return _text_kind(distinct(cells), name, declared, hints)
-    if hints.answers.get(_MARK, "")[:1] == (",",) and pc.any(pc.match_substring(cells, ".")).as_py():
+    if hints.answers.get(MARK, "")[:1] == (",",) and pc.any(pc.match_substring(cells, ".")).as_py():
         # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
         kind, reading, note = _text_kind(distinct(cells), name, declared, hints)
         return kind, None if reading == NumberReading() else reading, note
     return FeatureKind.NUMERIC, None, ""
+
+
+_NAMES_OF_DATES = re.compile(r"dat[aeou]|day|fecha|jour|(?:^|[_\W])(?:tag|dt)(?:[_\W]|$)", re.IGNORECASE)
+_OPEN_DAYS = (
+    'these may be dates, day or month first: if so, declare kind = "date" in the TOML file, and give --day-first or '
+    "--no-day-first"
+)
+_OF_DIGITS = (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC)
+_LEAST_DAY, _MOST_DAY = 1_011_800, 31_129_999
+
+
+def _days_in_digits(cells: pa.ChunkedArray) -> Distinct | None:
+    """The distinct cells as texts if all are days written as numbers, such as 10142018; None if one is not."""
+    numbers = plain_numbers(cells)
+    if numbers is None or np.fmin.reduce(numbers) < _LEAST_DAY or np.fmax.reduce(numbers) > _MOST_DAY:
+        return None
+    if (numbers % 1.0 > 0.0).any():
+        return None
+    texts = cells if holds_text(cells.type) else pc.cast(pc.cast(cells, pa.int64()), pa.large_string())
+    days = distinct(texts)
+    return days if all(map(date_parts, days.values)) else None
 
 
 def _text_kind(
@@ -419,7 +322,7 @@ def _text_kind(
     counts = values.counts()
     words = int(counts[np.array([is_missing_word(value) for value in values.values])].sum())
     best: tuple[float, int, str, Reading | None] = (0.0, 0, "", None)
-    readings = _readings(values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
+    readings = readings_of(values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
     for reading, note in chain([(None, "")], readings):
         kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):
@@ -440,7 +343,8 @@ def _text_kind(
         raise TableError(
             f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
             f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
-            f'missing, or declare kind = "categorical" if it is meant{second_header}',
+            f'missing, or declare kind = "categorical" if it is meant{second_header}; --drop-bad-rows '
+            "leaves out rows whose target is such a text",
             row=values.first_row(misfit),
         )
     return FeatureKind.CATEGORICAL, None, ""
@@ -448,7 +352,7 @@ def _text_kind(
 
 def _fitting(values: Distinct, parse: Callable[[str], float]) -> npt.NDArray[np.bool_]:
     """Which of the distinct values can be parsed; none of them if none of a few can."""
-    if not any(_parses(parse, value) for value in values.values[:: max(1, len(values.values) // _LOOKED_AT)]):
+    if not any(_parses(parse, value) for value in values.values[:: max(1, len(values.values) // LOOKED_AT)]):
         return np.zeros(len(values.values), dtype=bool)
     return np.array([_parses(parse, value) for value in values.values], dtype=bool)
 
@@ -471,7 +375,9 @@ def _identifies(
             return None
         if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
             return "it holds numbers with a unit: write the numbers alone to use it"
-        return f"it identifies rows: {different} of its {count} texts are different"
+        if different == count:
+            return f"it identifies rows: its {count:,} texts are all different"
+        return f"its texts hardly repeat: {different:,} of {count:,} are different"
     whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
     if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) < count:
         return None
@@ -481,3 +387,64 @@ def _identifies(
     if _NAMES_OF_IDENTIFIERS.search(name) is not None:
         return "it identifies rows: its name says so, and each has another whole number"
     return None
+
+
+CODES = frozenset(
+    {-1.0, -9.0, 99.0, *(sign * code for sign in (-1.0, 1.0) for code in (999.0, 9999.0, 99999.0, 999999.0))}
+    | {-99.0, -100.0, -200.0, -888.0, 888.0}
+)
+"""Numbers that people write for a missing value."""
+FEWEST, LEAST_SHARE = 3, 0.005
+"""Least number and share of the cells with a code."""
+FEWEST_OTHERS = 3
+"""Least number of other values."""
+LARGE = -99.0
+SPIKE, LEAST_SHARE_OF_SPIKE = 5, 0.02
+"""A code near the others is so many times as frequent as any of them, and has at least such a share of the cells."""
+
+
+def suspected_code(numbers: npt.NDArray[np.float64]) -> float | None:
+    """The least or the largest number if it is one of `CODES`, frequent, and far outside the others; None if not.
+
+    Far outside is: further from the next number than the others are apart. A code below 0 is far outside, too, if it is
+    a standard deviation of the others away, and these are never negative or it is at most `LARGE`; or if the others are
+    never negative, and it is by far the most frequent number.
+
+    Args:
+        numbers: ``[N]``, without NaN.
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    if len(values) <= FEWEST_OTHERS:
+        return None
+    for place, others in ((0, values[1:]), (-1, values[:-1])):
+        value, count = float(values[place]), int(counts[place])
+        if value not in CODES or count < max(FEWEST, LEAST_SHARE * len(numbers)):
+            continue
+        gap = float(np.abs(others - value).min())
+        if gap >= np.ptp(others):
+            return value
+        if value > 0.0 or (others.min() < 0.0 and value > LARGE):
+            continue
+        spike = count >= max(SPIKE * np.delete(counts, place).max(), LEAST_SHARE_OF_SPIKE * len(numbers))
+        if gap >= np.std(numbers[numbers != value]) or (spike and others.min() >= 0.0):
+            return value
+    return None
+
+
+MOST_FAR, TIMES_AS_FAR, FEWEST_NUMBERS = 3, 100.0, 20
+
+
+def far_numbers(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """Places of at most `MOST_FAR` numbers that lie `TIMES_AS_FAR` times as far from the median as all others do.
+
+    Args:
+        numbers: ``[N]``; NaN where one is missing.
+    """
+    present = np.flatnonzero(~np.isnan(numbers))
+    if len(present) < FEWEST_NUMBERS:
+        return present[:0]
+    distances = np.abs(numbers[present] - np.median(numbers[present]))
+    furthest = np.argsort(-distances, kind="stable")[: MOST_FAR + 1]
+    far = distances[furthest]
+    count = max((place for place in range(1, len(far)) if far[place - 1] >= TIMES_AS_FAR * far[place] > 0.0), default=0)
+    return np.sort(present[furthest[:count]])

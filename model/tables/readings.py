@@ -6,14 +6,15 @@ such as whether ``1,234`` is a thousand or one and a bit, or whether ``03/04/202
 column as a whole (`model.tables.inference`), and then holds for every later file and request.
 
 - Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
-- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``.
+- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``, ``12312020``.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
@@ -21,23 +22,35 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from murho.model.errors import TableError
 from murho.model.json_validation import Stored, read_strictly
-from murho.model.tables.cells import days_of, parse_date
+from murho.model.tables.cells import MISSING_WORDS, canonical_category, days_of, parse_date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from murho.model.tables.columns import Distinct
 
 __all__ = [
+    "LOOKED_AT",
+    "MARK",
+    "NO_HINTS",
+    "ORDER",
     "DateOrder",
     "DateReading",
     "DecimalMark",
     "NumberReading",
     "Parts",
+    "Question",
     "Reading",
+    "ReadingHints",
     "date_parts",
     "is_missing_word",
     "number_parts",
+    "parts_of",
+    "proofs",
     "reading_from_json",
+    "readings_of",
 ]
 
 
@@ -82,7 +95,7 @@ class Parts(NamedTuple):
 
     Attributes:
         values: Number, or date in ISO 8601, by each decimal mark, or order of day and month, that fits: ``3,5`` has no
-            decimal point, ``31/12/2020`` no month first.
+            decimal point, ``31/12/2020`` no month first. The order of ``20201231`` is empty: it leaves nothing open.
         sign: Currency or ``%`` of a number, empty if it has none; of a date what parts its numbers.
     """
 
@@ -119,8 +132,12 @@ _PIVOT = 69
 
 
 def date_parts(text: str) -> Parts | None:
-    """What a text that begins with a date such as ``03/04/2020`` means, by the order; None for any other text."""
-    found = _DAY.match(text) if len(text) <= _LONGEST else None
+    """What a text such as ``03/04/2020 14:30`` or ``03042020`` means, by the order; None for any other text."""
+    if len(text) > _LONGEST:
+        return None
+    if found := _DIGITS.fullmatch(text):
+        return _of_digits(found[1].zfill(8))
+    found = _DAY.match(text)
     if found is None:
         return None
     first, second, year = int(found[1]), int(found[3]), _whole_year(int(found[4]))
@@ -129,6 +146,21 @@ def date_parts(text: str) -> Parts | None:
         with suppress(ValueError):
             values[order] = date(year, month, day).isoformat()
     return Parts(values, found[2])
+
+
+_DIGITS = re.compile(r"\s*([0-9]{7,8})(?:\.0*)?\s*")
+"""A day written as a number, which may have lost its first zero."""
+_YEARS = range(1800, 2200)
+
+
+def _of_digits(digits: str) -> Parts | None:
+    values: dict[str, float | str] = {}
+    for order, form in (("", "%Y%m%d"), ("day-first", "%d%m%Y"), ("month-first", "%m%d%Y")):
+        with suppress(ValueError):
+            day = datetime.strptime(digits, form).date()
+            if day.year in _YEARS:
+                values[order] = day.isoformat()
+    return Parts(values, "") if values else None
 
 
 def _whole_year(year: int) -> int:
@@ -221,11 +253,13 @@ class DateReading(Stored):
         parts = date_parts(text)
         if parts is None:
             return text
-        if self.order is None:
-            raise ValueError("whether its day or its month comes first is not known")
-        if self.order not in parts.values:
+        answers = {str(value) for order, value in parts.values.items() if order in ("", self.order or order)}
+        if not answers:
             raise ValueError("the calendar has no such day")
-        return _DAY.sub(str(parts.values[self.order]), text, count=1)
+        if len(answers) > 1:
+            raise ValueError("whether its day or its month comes first is not known")
+        (day,) = answers
+        return day if _DIGITS.fullmatch(text) else _DAY.sub(day, text, count=1)
 
     @property
     def unit(self) -> None:
@@ -282,3 +316,144 @@ def reading_from_json(data: object, where: str) -> Reading | None:
     """
     reading: Reading | None = read_strictly(Reading | None, data, where)
     return reading
+
+
+class Question(NamedTuple):
+    """What the cells of a column may leave open.
+
+    Attributes:
+        parts: What a text means by each answer.
+        answers: The two answers, the usual one first.
+        words: What is special about a text that proves an answer.
+        options: The options of the command line that give the answers.
+    """
+
+    parts: Callable[[str], Parts | None]
+    answers: tuple[str, str]
+    words: tuple[str, str]
+    options: tuple[str, str]
+
+
+MARK = Question(number_parts, (".", ","), ("a decimal point", "a decimal comma"), ("--decimal '.'", "--decimal ','"))
+ORDER = Question(
+    date_parts,
+    ("month-first", "day-first"),
+    ("the month first", "the day first"),
+    ("--no-day-first", "--day-first"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingHints:
+    """What the user and the other columns of a table tell about the reading of a column.
+
+    Attributes:
+        answers: What decides a question that a column leaves open: the answer, and where it comes from (empty: from
+            the user).
+        missing_words: Words for missing cells besides the usual ones, each with its column; None: of all columns.
+        kept: Usual words that are categories all the same, likewise.
+    """
+
+    answers: Mapping[Question, tuple[str, str]] = field(default_factory=dict)
+    missing_words: tuple[tuple[str | None, str], ...] = ()
+    kept: tuple[tuple[str | None, str], ...] = ()
+
+    def words_for(self, name: str) -> tuple[str, ...]:
+        """The words of `missing_words` for a column, sorted."""
+        return _for_column(self.missing_words, name)
+
+    def kept_for(self, name: str) -> tuple[str, ...]:
+        """The words of `kept` for a column, sorted."""
+        return _for_column(self.kept, name)
+
+    def missing(self, name: str, *, categories: bool = False) -> frozenset[str]:
+        """All words for a missing cell of a column; without those that are kept, if it has categories."""
+        words = MISSING_WORDS | set(self.words_for(name))
+        return words - set(self.kept_for(name)) if categories else words
+
+
+NO_HINTS = ReadingHints()
+
+
+def _for_column(given: Collection[tuple[str | None, str]], name: str) -> tuple[str, ...]:
+    return tuple(sorted({canonical_category(word) for column, word in given if column in (None, name)}))
+
+
+LOOKED_AT = 500
+"""Distinct cells of a column that tell whether it is worth to look at all of them."""
+_NO_SLIP = 0.05
+"""Share of the cells from which on an unlikely answer is no slip, but a second convention."""
+
+
+def parts_of(texts: list[str], question: Question) -> dict[str, Parts]:
+    """The texts that have the form; none if none of a few, spread over the column, has it."""
+    if all(question.parts(text) is None for text in texts[:: max(1, len(texts) // LOOKED_AT)]):
+        return {}
+    return {text: parts for text in texts if (parts := question.parts(text)) is not None}
+
+
+def proofs(parts: dict[str, Parts], question: Question) -> list[list[str]]:
+    """The texts that prove each answer."""
+    return [[text for text, found in parts.items() if list(found.values) == [answer]] for answer in question.answers]
+
+
+def _answer(
+    parts: dict[str, Parts], most: int, question: Question, name: str, hints: ReadingHints
+) -> tuple[str, str] | None:
+    """The answer of a column, and a note on what was decided without proof (or "").
+
+    None for texts that contradict each other and are less than half of all, ``most``.
+
+    Raises:
+        TableError: More texts contradict each other.
+    """
+    proving = proofs(parts, question)
+    counts = [len(texts) for texts in proving]
+    if min(counts) > _NO_SLIP * len(parts):
+        if 2 * len(parts) < most:
+            return None
+        (one, other), (first, second) = (texts[0] for texts in proving), question.words
+        raise TableError(
+            f"column {name!r}: {one!r} has {first} and {other!r} {second}: write all cells of the column alike, or "
+            'declare kind = "categorical" if they are no numbers or dates'
+        )
+    if any(counts):
+        return question.answers[counts[1] > counts[0]], ""
+    open_text = next((text for text, found in parts.items() if len({*found.values.values()}) > 1), None)
+    answer, why = hints.answers.get(question) or (_usual(parts, question), ", as is usual")
+    if open_text is None or not why:
+        return answer, ""
+    value, other = parts[open_text].values[answer], question.options[question.answers.index(answer) - 1]
+    shown = value if isinstance(value, str) else f"{value:.12g}"
+    return answer, f"{open_text!r} is read as {shown}{why}; if that is wrong, give {other}"
+
+
+def _usual(parts: dict[str, Parts], question: Question) -> str:
+    """The usual answer; for dates with points, and for the first days of months, that the day comes first."""
+    if question is MARK or not parts:
+        return question.answers[0]
+    first_days = [
+        all(str(found.values.get(answer)).endswith("-01") for found in parts.values()) for answer in question.answers
+    ]
+    points = {found.sign for found in parts.values()} == {"."}
+    return question.answers[first_days[1] if first_days[0] != first_days[1] else points]
+
+
+def readings_of(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
+    """The readings that a column of text may have, each with a note on what was decided without proof (or "").
+
+    Raises:
+        TableError: Most cells have a form, and prove that the column mixes decimal marks, or orders of day and month.
+    """
+    texts = [text for text in values.values if not is_missing_word(text)]
+    parts = parts_of(texts, MARK)
+    if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), MARK, name, hints)):
+        units = Counter(found.sign for found in parts.values())
+        bare = units.pop("", 0)
+        unit = units.most_common(1)[0][0] if units else None
+        if unit != "%" or not bare:  # 0.12 and 12 % are not told apart by a rule
+            yield NumberReading("," if found[0] == "," else ".", unit), found[1]
+    parts = parts_of(texts, ORDER)
+    if found := _answer(parts, len(texts), ORDER, name, hints):
+        order: DateOrder = "day-first" if found[0] == "day-first" else "month-first"
+        yield DateReading(order if any("" not in each.values for each in parts.values()) else None), found[1]

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import canonical_column, is_missing, plain, rows_of
-from murho.model.tables.inference import NO_HINTS, Inference, ReadingHints, example_of, infer_column
+from murho.model.tables.inference import Inference, example_of, infer_column
+from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
     FEWEST_OF_A_CATEGORY,

@@ -157,8 +157,8 @@ def find_units(columns: Columns, groups: Mapping[str, NDArray[Any]] | None = Non
         if not _looks_up(columns, len(equal), combinations):
             return Units(equal, notes=notes)
         note = (
-            f"the features have only {combinations} different rows, so the answers will be about these again: rows "
-            "with the same features may be learned from and judged"
+            f"the features have only {combinations} different rows, and new rows will repeat them: a row may be "
+            "judged by networks that learned from its equals"
         )
         return Units(np.arange(len(equal)), notes=(note,))
     grouped = Units(joined_units([_group_codes(name, column) for name, column in groups.items()]), grouped=True)

@@ -255,7 +255,8 @@ class TrainOptions(BaseModel):
     )
     quick: bool = Field(
         default=False,
-        description="Whether to fit one candidate for seconds, with 5 members, instead of a search: for a first look.",
+        description="Whether to fit one network, and a linear one where rows are few, for seconds, instead of a "
+        "search: for a first look.",
     )
     seed: Seed = Field(
         default=0,

@@ -15,7 +15,8 @@ import numpy as np
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import rows_of
 from murho.model.tables.data_report import describe_table
-from murho.model.tables.inference import NO_HINTS, hints_of_table, without_misfits
+from murho.model.tables.inference import hints_of_table, without_misfits
+from murho.model.tables.readings import NO_HINTS
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import (
     classes_of,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.tables.data_report import DataReport
-    from murho.model.tables.inference import ReadingHints
+    from murho.model.tables.readings import ReadingHints
     from murho.model.tables.schema import Columns
     from murho.model.tables.schema_inference import ColumnPlan
     from murho.model.training.options import TrainOptions

@@ -23,7 +23,7 @@ from murho.model.distributions.transforms import Limits
 from murho.model.encoding.encoder import InputChoice
 from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.odd_numbers import suspected_code
+from murho.model.tables.inference import suspected_code
 from murho.model.training.scoring import ClassScorer, NumberScorer
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import copy
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.bbb.fit import Fit
-    from murho.model.calibration.conformal import ConformalMap
     from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.schema import Columns, Feature
@@ -282,17 +281,15 @@ def _finished(
         narrow=not split.forward,
     )
     grouped = split.units is not None and split.units.grouped
-    totals = None
-    if data.schema.target.classes is None:
-        totals = calibrate_totals(
-            posterior,
-            data.encoded(candidate.inputs),
-            targets,
-            groups,
-            cast("ConformalMap | None", calibrated.conformal),
-            units=split.units.of_rows if grouped and split.units is not None else None,
-            in_time=split.forward,
-        )
+    totals = calibrate_totals(
+        posterior,
+        data.encoded(candidate.inputs),
+        targets,
+        groups,
+        calibrated.conformal,
+        units=split.units.of_rows if grouped and split.units is not None else None,
+        in_time=split.forward,
+    )
     if split.forward and split.validation is not split.training and not result.interrupted:
         served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
         posterior = Posterior(spec, beyond_range(learned_tensors(served.network, served.likelihood)))

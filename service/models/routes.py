@@ -11,13 +11,12 @@ from fastapi import APIRouter, Request, Response
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.models.loader import Change
-from murho.service.models.registry import MOST_LISTED, title_of
+from murho.service.models.loader import MOST_LISTED, Change, title_of
 from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
-from murho.service.predict.formats import MEDIA_TYPES
+from murho.service.predict.routes import MEDIA_TYPES
 
 if TYPE_CHECKING:
-    from murho.service.models.registry import LoadedModel
+    from murho.service.models.loader import LoadedModel
 
 __all__ = ["machines_router", "router"]
 

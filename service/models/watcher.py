@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.stores import CheckpointStore
     from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.loader import Loader
-    from murho.service.models.registry import Registry
+    from murho.service.models.loader import Loader, Registry
     from murho.service.settings import Settings
 
 __all__ = ["LOOK", "CheckpointSource", "Stamp", "StoreSource", "Watcher", "seconds_between_looks", "source_of"]

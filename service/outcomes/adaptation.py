@@ -63,7 +63,7 @@ class AdaptationFollower:
         """Returns the next state; None for classes, whose sets stay as they are; see `store.Follower`."""
         before = state_of(document)
         method = self._method or (None if before is None else before.method)
-        if scored.classes is not None or method is None:
+        if scored.facts.classes is not None or method is None:
             return None
         state = (before or Adaptation(method)).by(method)
         for name, places in groupby(range(len(scored.pits)), key=scored.states.__getitem__):

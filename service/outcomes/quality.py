@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -15,9 +14,9 @@ from sqlalchemy import func, select
 
 from murho.model.errors import Problem
 from murho.model.evaluation.martingale import PitMartingale
-from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES
+from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES, band_ends
 from murho.service.errors import BadInputError
-from murho.service.outcomes.schema import ROLLUPS, SPANS, reading
+from murho.service.outcomes.schema import ROLLUPS, SPANS, SUMS, reading
 from murho.service.outcomes.store import HOUR
 
 if TYPE_CHECKING:
@@ -25,72 +24,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.service.outcomes.routes import QualityQuery
     from murho.service.outcomes.store import Earlier, Scored, Store, VersionFacts
 
     Doubles: TypeAlias = NDArray[np.float64]
 
-__all__ = ["ALARM", "AlarmFollower", "QualityQuery", "quality_of"]
+__all__ = ["ALARM", "AlarmFollower", "quality_of"]
 
 ALARM = "alarm"
-WINDOW = re.compile(r"([1-9][0-9]{0,5})([hdw])")
-HOURS = {"h": 1, "d": 24, "w": 168}
 MOST_HOURS = 7 * 24
 """A longer window is of whole days."""
 MOST_STEPS = 60
 """Of coverage over time."""
 NORMAL_95 = 1.959963984540054
 MOST_MARKS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class QualityQuery:
-    """What is asked of the quality of a model.
-
-    Attributes:
-        hours: How far back the predictions go.
-        by: A feature whose groups are told apart; None: none.
-        coverage: Of a further central band, a share; None: none.
-        version: The only version; None: all.
-    """
-
-    hours: int = 30 * 24
-    by: str | None = None
-    coverage: float | None = None
-    version: str | None = None
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> QualityQuery:
-        """Returns what query parameters ask for.
-
-        Raises:
-            BadInputError: One is unknown or can't be used.
-        """
-        known = ("window", "by", "coverage", "version")
-        problems = [Problem(f"/{name}", f"There are only {', '.join(known)}.") for name in query if name not in known]
-        window, coverage = WINDOW.fullmatch(query.get("window", "30d")), None
-        if window is None:
-            problems.append(Problem("/window", "Expected a number of hours, days or weeks such as 24h, 30d or 4w."))
-        if "coverage" in query:
-            try:
-                coverage = float(query["coverage"])
-            except ValueError:
-                coverage = math.nan
-            if _ends(coverage) is None:
-                shares = "0.05, 0.1, … 0.95, 0.98 or 0.99"
-                problems.append(Problem("/coverage", f"Expected a share that is counted: {shares}."))
-        if problems or window is None:
-            raise BadInputError(problems)
-        hours = int(window[1]) * HOURS[window[2]]
-        return cls(hours, query.get("by"), coverage, query.get("version"))
-
-
-def _ends(coverage: float) -> tuple[int, int] | None:
-    """Returns the bins of PITs that a central band holds, from and up to; None: it ends within one."""
-    if not 0.0 < coverage < 1.0:
-        return None
-    edges = np.array(PIT_EDGES)
-    found = [np.flatnonzero(np.abs(edges - 0.5 * (1.0 + side * coverage)) < 1e-9) for side in (-1.0, 1.0)]
-    return (int(found[0][0]), int(found[1][0])) if all(map(len, found)) else None
 
 
 def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], asked: QualityQuery) -> dict[str, Any]:
@@ -106,8 +53,8 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
         BadInputError: The feature or the coverage isn't for this model.
         NotReadyError: The store doesn't answer.
     """
-    classes = {version for version, each in facts.items() if each.classes is not None}
-    if classes and asked.coverage is not None:
+    of_classes = any(each.classes is not None for each in facts.values())
+    if of_classes and asked.coverage is not None:
         message = "Prediction sets are judged at the coverage that they were answered with; leave it out."
         raise BadInputError([Problem("/coverage", message)])
     features = {feature.name for each in facts.values() for feature in each.features}
@@ -118,26 +65,32 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     until = int(time.time() // HOUR) + 1
     since = (until - asked.hours) // span * span
     step = span * math.ceil((until - since) / span / MOST_STEPS)
+    found, key = ROLLUPS.c, (ROLLUPS.c.version, ROLLUPS.c.feature, ROLLUPS.c.group)
+    slot = ((found.hour - since) // step).label("slot")
+    wanted = [found.model == model, found.feature.in_(("", asked.by or "")), found.span == span, found.hour >= since]
+    if asked.version is not None:
+        wanted.append(found.version == asked.version)
+    query = select(*key, slot, *(func.sum(found[name]) for name in SUMS)).where(*wanted).group_by(*key, slot)
+    with reading(store.engine) as connection:
+        # Outcomes that were revised away leave nothing but rounding.
+        rows = sorted(tuple(row) for row in connection.execute(query.having(func.sum(found[SUMS[0]]) > 0.5)))
     versions: dict[str, dict[str, Any]] = {}
-    for of_classes in {version in classes for version in facts}:
-        told = _class_quality if of_classes else _number_quality
-        of_feature = [""] if asked.by is None else ["", asked.by]
-        for feature in of_feature:
-            sums = _sums(store, model, feature, asked, (span, since, step), of_classes=of_classes)
-            for (version, group), slots in sorted(sums.items()):
-                quality = told(np.sum(list(slots.values()), axis=0), asked)
-                if feature:
-                    versions[version].setdefault("groups", []).append({"group": group, **quality})
-                else:
-                    history = [
-                        {"from": _moment((since + slot * step) * HOUR), **_in_short(told(line, asked))}
-                        for slot, line in sorted(slots.items())
-                    ]
-                    alarm = alarm_of(store, model, version)
-                    versions[version] = {"version": version, **quality, "alarm": alarm, "history": history}
+    for (version, feature, group), part in groupby(rows, key=lambda row: row[:3]):
+        told = _number_quality if facts[version].classes is None else _class_quality
+        slots = {int(row[3]): np.array(row[4:]) for row in part}
+        quality = told(np.sum(list(slots.values()), axis=0), asked)
+        if feature:
+            versions[version].setdefault("groups", []).append({"group": group, **quality})
+            continue
+        history = [
+            {"from": _moment((since + number * step) * HOUR), **_in_short(told(line, asked))}
+            for number, line in slots.items()
+        ]
+        alarm = alarm_of(store, model, version)
+        versions[version] = {"version": version, **quality, "alarm": alarm, "history": history}
     return {
         "model": model,
-        "task": "classification" if classes else "regression",
+        "task": "classification" if of_classes else "regression",
         "from": _moment(since * HOUR),
         "to": _moment(until * HOUR),
         "by": asked.by,
@@ -145,56 +98,20 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     }
 
 
-def _sums(
-    store: Store, model: str, feature: str, asked: QualityQuery, times: tuple[int, int, int], *, of_classes: bool
-) -> dict[tuple[str, str], dict[int, Doubles]]:
-    """Returns sums by version and group, of each step of time.
-
-    Args:
-        store: The store.
-        model: The model's name.
-        feature: Whose groups; empty: of all.
-        asked: What is asked for.
-        times: Hours of the rows to add up, the first hour, and hours of a step.
-        of_classes: Whether they are of classes.
-    """
-    table, (span, since, step) = ROLLUPS[of_classes], times
-    found = table.c
-    slot = ((found.hour - since) // step).label("slot")
-    names = CLASS_SUMS if of_classes else NUMBER_SUMS
-    key = found.version, found.group, slot
-    wanted = [found.model == model, found.feature == feature, found.span == span, found.hour >= since]
-    if asked.version is not None:
-        wanted.append(found.version == asked.version)
-    query = select(*key, *(func.sum(found[name]) for name in names)).where(*wanted).group_by(*key)
-    sums: dict[tuple[str, str], dict[int, Doubles]] = {}
-    with reading(store.engine) as connection:
-        for version, group, number, *line in connection.execute(query):
-            if line[0] > 0.5:  # outcomes that were revised away leave nothing but rounding
-                sums.setdefault((version, group), {})[int(number)] = np.array(line)
-    return sums
-
-
 def _number_quality(sums: Doubles, asked: QualityQuery) -> dict[str, Any]:
     n, crps, error, squared = sums[:4]
-    pit = sums[4 + len(COVERAGES) :]
+    pit = sums[4 + len(COVERAGES) : len(NUMBER_SUMS)]
     levels = sorted({*COVERAGES, *([] if asked.coverage is None else [asked.coverage])})
     widths = {_label(coverage): float(sums[4 + place] / n) for place, coverage in enumerate(COVERAGES)}
     return {
         "n": round(n),
-        "coverage": {_label(coverage): _share(_within(pit, coverage), n) for coverage in levels},
+        "coverage": {_label(coverage): _share(float(pit[slice(*band_ends(coverage))].sum()), n) for coverage in levels},
         "width": widths,
         "crps": float(crps / n),
         "bias": float(error / n),
         "rmse": math.sqrt(max(0.0, squared / n)),
         "pit": _histogram(pit),
     }
-
-
-def _within(pit: Doubles, coverage: float) -> float:
-    ends = _ends(coverage)
-    assert ends is not None  # noqa: S101 - `QualityQuery.of`
-    return float(pit[ends[0] : ends[1]].sum())
 
 
 def _histogram(pit: Doubles) -> list[int]:
@@ -206,7 +123,7 @@ def _histogram(pit: Doubles) -> list[int]:
 
 def _class_quality(sums: Doubles, _asked: QualityQuery) -> dict[str, Any]:
     n, correct, log_loss, brier, covered, size = sums[:6]
-    count, right, sure = sums[6:].reshape(3, BINS)
+    count, right, sure = sums[6 : len(CLASS_SUMS)].reshape(3, BINS)
     return {
         "n": round(n),
         "accuracy": _share(correct, n),
@@ -276,16 +193,16 @@ class AlarmFollower:
     def follow(self, document: str | None, scored: Scored, _earlier: Earlier) -> str | None:
         """Returns the next state; see `store.Follower`."""
         state = None if document is None else msgspec.json.decode(document, type=_AlarmState)
-        test = PitMartingale(scored.rows) if state is None else PitMartingale.from_json(state.test)
+        test = PitMartingale(scored.facts.rows) if state is None else PitMartingale.from_json(state.test)
         if test.alarm is not None:  # it stays, until another version
             self._noticed(scored, True)
             return None
         marks = [] if state is None else state.marks
-        marks = [*(marks if len(marks) < MOST_MARKS else marks[::2]), (test.outcomes, float(scored.predicted[0]))]
+        marks = [*(marks if len(marks) < MOST_MARKS else marks[::2]), (test.outcomes, scored.predicted[0])]
         before = test.outcomes
         test.update(scored.pits)
         self._noticed(scored, test.alarm is not None)
-        raised = None if test.alarm is None else float(scored.predicted[test.alarm.outcomes - before - 1])
+        raised = None if test.alarm is None else scored.predicted[test.alarm.outcomes - before - 1]
         return msgspec.json.encode(_AlarmState(test.to_json(), marks, raised)).decode()
 
 

@@ -1,9 +1,11 @@
 """Recording off the way of an answer: a journal that survives a kill, and one thread that brings it to the store.
 
 What an answer says to be recorded is in the journal, a file beside the store, before the answer leaves: the kernel has
-it, whatever becomes of this process. Each batch of the thread has a file of its own, which goes once the store has the
-batch. Files that a killed process has left are read by the next one, or by a worker beside it. While the store is slow
-or gone, answers go on and what waits grows up to `record_bytes`; what comes beyond is not recorded, and said so.
+it, whatever becomes of this process. It isn't on the disk yet: a power cut may take what the store, which syncs, did
+not have. Each batch of the thread has a file of its own, which goes once the store has the batch. Files that a killed
+process has left are read by the next one, or by a worker beside it; what the store has already changes nothing there.
+While the store is slow or gone, answers go on and what waits grows up to `record_bytes`; what comes beyond is not
+recorded, and said so.
 """
 
 from __future__ import annotations
@@ -17,14 +19,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError
 
 from murho.model.evaluation.recorded import LEVELS
 from murho.model.predictive.prediction import ClassPrediction
@@ -51,6 +52,8 @@ LONGEST_PAUSE = 5.0
 ORPHANS_SECONDS = 10.0
 """Between two looks for the journals of processes that are gone."""
 SETTLE_SECONDS = 2.0
+LONGEST_WORK = 60.0
+"""Seconds that a request waits for the store."""
 THREADS = 4
 
 Result = TypeVar("Result")
@@ -79,7 +82,6 @@ class Recorder:
         self._directory = _directory_of(store)
         self._lock, self._hurry = threading.Lock(), threading.Event()
         self._come, self._closing = threading.Event(), threading.Event()
-        self._numbers = count()
         self._journal: _Journal | None = None
         self._batches: list[Batch] = []
         self._facts: tuple[ModelSpec, VersionFacts] | None = None
@@ -101,8 +103,16 @@ class Recorder:
         self.store.close()
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Runs work with the store in one of a few threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """Runs work with the store in one of a few threads.
+
+        Raises:
+            NotReadyError: It isn't done in time: a store that is cut off may say nothing at all.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            return await asyncio.wait_for(running, LONGEST_WORK)
+        except TimeoutError:
+            raise NotReadyError("The store doesn't answer. Try again later.", retry_after=5) from None
 
     def record(
         self,
@@ -158,8 +168,7 @@ class Recorder:
             return False
         try:
             if self._journal is None:
-                path = self._directory / f"{os.getpid()}-{id(self):x}-{next(self._numbers)}"
-                self._journal, self._batches = _Journal.new(path), []
+                self._journal, self._batches = _Journal.new(self._directory / os.urandom(16).hex()), []
             key = (batch.model, batch.version)
             if key not in self._journal.known:
                 batch = msgspec.structs.replace(batch, facts=self._facts_of(spec))
@@ -203,13 +212,18 @@ class Recorder:
         if journal is None:
             return
         try:
-            if self._bring(batches):
-                journal.remove()
-            else:
-                journal.close()
+            self._empty(journal, batches)
         finally:
             with self._lock:
                 self.waiting -= journal.size
+
+    def _empty(self, journal: _Journal, batches: Sequence[Batch]) -> None:
+        """Brings a journal to the store; what can't be brought now is left to others."""
+        try:
+            if self._bring(batches):
+                journal.remove()
+        finally:
+            journal.close()
 
     def _bring(self, batches: Sequence[Batch]) -> bool:
         """Brings batches to the store, however long it takes; returns whether it has them before this one closes."""
@@ -218,7 +232,7 @@ class Recorder:
             try:
                 self.store.record(batches)
             except NotReadyError as error:
-                if not isinstance(error.__cause__, OperationalError | InterfaceError):
+                if isinstance(error.__cause__, DataError | IntegrityError):
                     return self._one_by_one(batches)
                 self._log.warning("predictions wait for the store", error=str(error), bytes=self.waiting)
                 if self._closing.wait(pause):
@@ -228,7 +242,7 @@ class Recorder:
                 return True
 
     def _one_by_one(self, batches: Sequence[Batch]) -> bool:
-        """Brings batches of which the store refuses some, whatever the reason; others shall not wait for them."""
+        """Brings batches of which the store will never take some; others shall not wait for them."""
         for batch in batches:
             try:
                 self.store.record([batch])
@@ -242,9 +256,7 @@ class Recorder:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in sorted(self._listed()):
                 if (journal := _Journal.abandoned(self._directory / name)) is not None:
-                    batches = list(journal.batches())
-                    if not batches or self._bring(batches):
-                        journal.remove()
+                    self._empty(journal, list(journal.batches()))
             before = None if self._days is None else time.time() - 86400.0 * self._days
             if before is not None or self._store_bytes is not None:
                 self.store.clean(before, self._store_bytes)
@@ -286,12 +298,12 @@ class _Journal:
             file = os.open(path, os.O_RDWR)
         except FileNotFoundError:
             return None
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return None
-        return cls(path, file)
+            if os.fstat(file).st_nlink:  # nobody was done with it meanwhile
+                return cls(path, file)
+        os.close(file)
+        return None
 
     def append(self, encoded: bytes) -> None:
         """Adds a batch, whole or not at all.
@@ -312,7 +324,7 @@ class _Journal:
     def batches(self) -> Iterator[Batch]:
         """Yields the batches; what was not written to its end is left out."""
         decoder = msgspec.msgpack.Decoder(Batch)
-        content = self._path.read_bytes()
+        content = os.pread(self._file, os.fstat(self._file).st_size, 0)
         place = 0
         while place + 4 <= len(content):
             size = int.from_bytes(content[place : place + 4], "little")
@@ -325,10 +337,9 @@ class _Journal:
     def remove(self) -> None:
         """Deletes it: the store has its batches."""
         self._path.unlink(missing_ok=True)
-        self.close()
 
     def close(self) -> None:
-        """Leaves it to others."""
+        """Leaves it to others, if it is still there."""
         os.close(self._file)
 
 

@@ -1,6 +1,7 @@
 """`/models/{name}/outcomes` and `/quality`: what came true of recorded predictions, and how good they were."""
 
 import math
+import re
 import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,19 +10,19 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field, field_validator
 
 from murho.model.errors import Problem
+from murho.model.evaluation.recorded import band_ends
 from murho.model.tables.cells import canonical_category, parse_number
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, UnknownModelError
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
-from murho.service.predict.memory import Share
+from murho.service.predict.memory import Share, decompressed
 from murho.service.predict.options import EXPECTED, LONGEST_ID
-from murho.service.predict.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.predict.problems import MAX_LISTED, Problems, Strict, parsed, pointer, shorten
 from murho.service.predict.routes import REFERENCE
-from murho.service.predict.spool import decompressed
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.blocks import HELD, check_size
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.store import Value, VersionFacts
 
-__all__ = ["checked", "router"]
+__all__ = ["OutcomesRequest", "OutcomesResponse", "QualityQuery", "checked", "router"]
 
 # The store is imported where it is used, as SQLAlchemy and torch take a while.
 
@@ -39,22 +40,23 @@ COLUMNS = ("id", "value")
 MOST_OUTCOMES = 100_000
 """Of one request: they are in memory as Python objects."""
 MOST_HEADER_BYTES = 1000
+HOURS = {"h": 1, "d": 24, "w": 168}
+WINDOW = re.compile(r"[1-9][0-9]{0,5}[hdw]")
+COUNTED = "0.05, 0.1, … 0.95, 0.98 or 0.99"
 KINDS = "application/json, text/csv or application/vnd.apache.arrow.stream"
 
 
-class Outcome(BaseModel):
+class Outcome(Strict):
     """What came true of a recorded prediction."""
 
-    model_config = ConfigDict(extra="forbid")
+    id: Any = Field(json_schema_extra={"type": "string", "minLength": 1, "maxLength": LONGEST_ID})
+    value: Any = Field(
+        description="A number, or the name of a class.", json_schema_extra={"type": ["number", "string"]}
+    )
 
-    id: str = Field(min_length=1, max_length=LONGEST_ID)
-    value: float | str = Field(description="A number, or the name of a class.")
 
-
-class OutcomesRequest(BaseModel):
+class OutcomesRequest(Strict):
     """What came true of recorded predictions of one model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     outcomes: list[Outcome] = Field(min_length=1)
 
@@ -103,31 +105,51 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
         share.resize(0)
 
 
-def _parameter(name: str, about: str, kind: str = "string") -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "description": about, "schema": {"type": kind}}
+class QualityQuery(Strict):
+    """What is asked of the quality of a model."""
+
+    window: str = Field("30d", description="How far back predictions go, in hours, days or weeks: 24h, 30d, 4w.")
+    by: str | None = Field(None, description="A feature whose groups are told apart; inputs must be recorded.")
+    coverage: float | None = Field(None, strict=False, description=f"Of a further central band: {COUNTED}.")
+    version: str | None = Field(None, description="The only version; by default all.")
+
+    @property
+    def hours(self) -> int:
+        """Hours of the window."""
+        return int(self.window[:-1]) * HOURS[self.window[-1]]
+
+    @field_validator("window")
+    @classmethod
+    def _time(cls, window: str) -> str:
+        if not WINDOW.fullmatch(window):
+            raise ValueError("Expected a number of hours, days or weeks such as 24h, 30d or 4w")
+        return window
+
+    @field_validator("coverage")
+    @classmethod
+    def _counted(cls, coverage: float | None) -> float | None:
+        if coverage is not None and (not 0.0 < coverage < 1.0 or len(set(band_ends(coverage))) < 2):
+            raise ValueError(f"Expected a share that is counted: {COUNTED}")
+        return coverage
 
 
-PARAMETERS: dict[str, Any] = {
-    "parameters": [
-        _parameter("window", "How far back predictions go, in hours, days or weeks: 24h, 30d (default), 4w."),
-        _parameter("by", "A feature whose groups are told apart; inputs must be recorded."),
-        _parameter("coverage", "Of a further central band: 0.05, 0.1, … 0.95, 0.98 or 0.99.", "number"),
-        _parameter("version", "The only version; by default all."),
-    ]
-}
+PARAMETERS = [
+    {"name": name, "in": "query", "required": False, "description": said.pop("description"), "schema": said}
+    for name, said in QualityQuery.model_json_schema()["properties"].items()
+]
 
 
 @router.get(
     "/models/{name}/quality",
     summary="How good recorded predictions were, by their outcomes",
     name="quality",
-    openapi_extra=PARAMETERS,
+    openapi_extra={"parameters": PARAMETERS},
 )
 async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONBytes:
     """Answers coverage, CRPS, bias, width and PITs, or scores of classes, of each version, and its alarm."""
-    from murho.service.outcomes.quality import QualityQuery, quality_of
+    from murho.service.outcomes.quality import quality_of
 
-    recorder, asked = _recorder(parts), QualityQuery.of(request.query_params)
+    recorder, asked = _recorder(parts), parsed(QualityQuery, dict(request.query_params))
     return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
 
 
@@ -138,10 +160,10 @@ async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  #
 
     def look() -> dict[str, Any]:
         recorder.settle()
-        for found in recorder.store.predictions(name, [id]):
-            if found.decision is not None:
-                told = orjson.loads(found.decision)
-                return {"id": found.id, "model": {"name": name, "version": found.version}, "at": found.at, **told}
+        found = recorder.store.prediction(name, id)
+        if found is not None and found.decision is not None:
+            told = orjson.loads(found.decision)
+            return {"id": id, "model": {"name": name, "version": found.version}, "at": found.at, **told}
         raise UnknownModelError(f"No decision of {shorten(name)!r} with the id {shorten(id)!r} is recorded.")
 
     return JSONBytes(await recorder.in_thread(look))
@@ -176,32 +198,17 @@ def _add(parts: Parts, name: str, media_type: str, coding: str, body: bytes) -> 
     found = recorder.store.add(name, *checked(ids, values, classes=classes, texts=media_type == "text/csv"))
     if parts.bands is not None:
         parts.bands.refresh()
-    others = recorder.store.models_of([each.id for each in found.unknown][:MAX_LISTED])
-    return {
-        "accepted": found.accepted,
-        "revised": found.revised,
-        "unknown": [
-            {"id": each.id, "why": f"It is of the model {others[each.id]!r}." if each.id in others else each.why}
-            for each in found.unknown
-        ],
-    }
+    others = recorder.store.models_of([*found.unknown][:MAX_LISTED])
+    whys = found.unknown | {key: f"It is of the model {model!r}." for key, model in others.items() if model != name}
+    unknown = [{"id": key, "why": why} for key, why in whys.items()]
+    return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 
 
 def _from_json(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
     """Returns ids and values of a document."""
-    document = load_json(body, settings.max_json_bytes)
-    outcomes = document.get("outcomes")
-    problems = [Problem(pointer(key), "There is only outcomes.") for key in document if key != "outcomes"][:MAX_LISTED]
-    if not isinstance(outcomes, list) or not outcomes:
-        problems.append(Problem("/outcomes", 'Expected a list of at least one {"id": "…", "value": …}.'))
-        outcomes = []
-    for place, each in enumerate(outcomes):
-        if not isinstance(each, dict) or each.keys() != {*COLUMNS}:
-            problems.append(Problem(pointer("outcomes", place), 'Expected {"id": "…", "value": …}, and nothing else.'))
-    if problems:
-        raise BadInputError(problems[:MAX_LISTED], len(problems))
+    outcomes = parsed(OutcomesRequest, load_json(body, settings.max_json_bytes)).outcomes
     _require_few(len(outcomes))
-    return [each["id"] for each in outcomes], [each["value"] for each in outcomes]
+    return [each.id for each in outcomes], [each.value for each in outcomes]
 
 
 def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:

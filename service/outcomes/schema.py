@@ -1,11 +1,14 @@
 """The tables of the store, in SQLite or PostgreSQL, and how a store is opened and brought up to date.
 
 Times are seconds since 1970-01-01 UTC. A prediction is known by model and id; its answer is kept in the form in which
-`model.evaluation.recorded` scores it. Rollups are sums by hour and day, so that quality needs no look at outcomes.
+`model.evaluation.recorded` scores it, with its outcome once that has come. Rollups are sums of scores by hour and day,
+so that quality needs no look at outcomes.
 """
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,13 +45,12 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
 __all__ = [
-    "METADATA",
-    "OUTCOMES",
     "PREDICTIONS",
     "REVISIONS",
     "ROLLUPS",
     "SPANS",
     "STATES",
+    "SUMS",
     "VERSIONS",
     "address_of",
     "open_engine",
@@ -90,21 +92,13 @@ PREDICTIONS = Table(
     Column("decision", String),
     # The state of adaptation that made the bands; none: the checkpoint's calibration.
     Column("state", String),
-    Index("predictions_at", "at"),
-)
-OUTCOMES = Table(
-    "outcomes",
-    METADATA,
-    Column("model", String, primary_key=True),
-    Column("id", String, primary_key=True),
-    Column("version", String, nullable=False),
-    Column("predicted", Double, nullable=False),
-    Column("at", Double, nullable=False),
-    # A number, or the name of a class.
+    # When the outcome came; none: it hasn't. It is a number, or the name of a class.
+    Column("came", Double),
     Column("value", Double),
     Column("label", String),
-    Column("pit", Double, nullable=False),
-    Index("outcomes_at", "model", "at"),
+    Column("pit", Double),
+    Index("predictions_at", "at"),
+    Index("predictions_came", "model", "came", "id"),
 )
 REVISIONS = Table(
     "revisions",
@@ -113,7 +107,7 @@ REVISIONS = Table(
     Column("model", String, nullable=False),
     Column("id", String, nullable=False),
     # When this value came, which a later one has replaced.
-    Column("at", Double, nullable=False),
+    Column("came", Double, nullable=False),
     Column("value", Double),
     Column("label", String),
     Index("revisions_id", "model", "id"),
@@ -130,24 +124,21 @@ STATES = Table(
 )
 
 
-def _rollups(name: str, sums: tuple[str, ...]) -> Table:
-    return Table(
-        name,
-        METADATA,
-        Column("model", String, primary_key=True),
-        # Empty: all predictions, in one group.
-        Column("feature", String, primary_key=True),
-        # Hours that a row sums up, and the first of them since 1970, by the time of predictions.
-        Column("span", Integer, primary_key=True),
-        Column("hour", Integer, primary_key=True),
-        Column("version", String, primary_key=True),
-        Column("group", String, primary_key=True),
-        *(Column(each, Double, nullable=False) for each in sums),
-    )
-
-
-ROLLUPS = {False: _rollups("number_rollups", NUMBER_SUMS), True: _rollups("class_rollups", CLASS_SUMS)}
-"""By whether they are of classes."""
+SUMS = tuple(f"s{place}" for place in range(max(len(NUMBER_SUMS), len(CLASS_SUMS))))
+"""Columns of sums: of `NUMBER_SUMS` or of `CLASS_SUMS`, and then zeros."""
+ROLLUPS = Table(
+    "rollups",
+    METADATA,
+    Column("model", String, primary_key=True),
+    # Empty: all predictions, in one group.
+    Column("feature", String, primary_key=True),
+    # Hours that a row sums up, and the first of them since 1970, by the time of predictions.
+    Column("span", Integer, primary_key=True),
+    Column("hour", Integer, primary_key=True),
+    Column("version", String, primary_key=True),
+    Column("group", String, primary_key=True),
+    *(Column(name, Double, nullable=False) for name in SUMS),
+)
 SPANS = (1, 24)
 """Hours of a row; each outcome is in one of each."""
 
@@ -187,8 +178,8 @@ def open_engine(url: URL) -> Engine:
         OptionError: It can't be opened.
     """
     options: dict[str, Any] = {}
-    if url.drivername != "sqlite":
-        options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+    if url.drivername != "sqlite":  # a server that is cut off says nothing: the kernel gives up after some seconds
+        options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5, "tcp_user_timeout": 10_000}}
     try:
         engine = create_engine(url, **options)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
@@ -218,8 +209,18 @@ def reason_of(error: SQLAlchemyError) -> str:
 
 def _set_up(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin with `_begin`, not where the driver guesses
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {int(1000 * BUSY_SECONDS)}"):
-        connection.execute(f"PRAGMA {pragma}").close()
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}").close()
+    connection.execute("PRAGMA synchronous = FULL").close()
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError:  # another process makes the file; SQLite itself doesn't wait for this
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _begin(connection: Connection) -> None:
@@ -274,7 +275,8 @@ def _faults(engine: Engine) -> Iterator[None]:
         ) from error
 
 
-def serialised(connection: Connection, model: str) -> None:
-    """Makes other transactions about the outcomes of a model wait for the end of this one."""
+def serialised(connection: Connection, *models: str) -> None:
+    """Makes other transactions that write about these models wait for the end of this one; SQLite does by itself."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:model))"), {"model": model})
+        for model in sorted(set(models)):
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:model))"), {"model": model})

@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.exceptions import HTTPException
 
-from murho.service.predict.spool import accepted_coding, compressed
+from murho.service.predict.memory import accepted_coding, compressed
 
 __all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "router", "web_file"]
 

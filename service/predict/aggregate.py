@@ -18,14 +18,12 @@ from murho.model.errors import OptionError, Problem
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
-from murho.service.predict.formats import reader_of
 from murho.service.predict.in_flight import InFlight
+from murho.service.predict.memory import Spool
 from murho.service.predict.options import Included, PredictRequest
 from murho.service.predict.problems import MAX_LISTED, pointer
-from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.spool import Spool
-from murho.service.tables.blocks import AskedInBlocks, TableCodec
-from murho.service.tables.large_tables import plain_body, reading_ahead
+from murho.service.predict.routes import OF_MODELS, Door, reader_of
+from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
 
 if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction
@@ -88,19 +86,17 @@ class AggregateResponse(BaseModel):
 async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
-    encoding = call.headers.get("content-encoding", "")
     if not isinstance(reader, TableCodec):
+        encoding = call.headers.get("content-encoding", "")
         whole = await parts.decoder.decode(await call.body(), encoding, reader, terms)
         blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
         return await _added_up(call, blocks)
     for name in LISTS:
         if name in call.query:
             raise BadInputError([Problem(pointer(name), "A table has no place for it. Send JSON.")])
-    with Spool(parts.spool_room) as spool:
-        await call.body(spool)
-        async with plain_body(call, spool, encoding) as body:
-            asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
-            return await _added_up(call, asked, body)
+    async with plain_body(call) as body:
+        asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
+        return await _added_up(call, asked, body)
 
 
 DOOR = Door(
@@ -207,6 +203,7 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest,
         few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
         alone = (await call.compute(few, options, most_outside=0, again=True)).prediction
     call.answered(asked.options)
+    call.parts.telemetry.record_totals(model.name, model.version, totals.rows, len(totals.groups))
     answered = await in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
     return {

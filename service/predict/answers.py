@@ -1,7 +1,7 @@
 """What is asked and what is answered; the seam of formats; answers as JSON, as columns of tables, and their facts.
 
 A `Codec` reads the bodies of one media type and writes answers in it: a new format is a file with a codec, and its
-entry in `predict.formats`.
+entry in `predict.routes.CODECS`.
 
 `/openapi.json` shows the pydantic models at the end, which are made from the tables of fields of the predictions.
 """
@@ -151,7 +151,6 @@ class Codec(ABC):
         media_type: Of the answers, and the first of those that are read.
         aliases: Other media types that are read, in lower case.
         unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
-        in_blocks: Whether bodies are read, and answers written, a block of rows at a time.
         lists: Whether a cell of an answer can be a list.
         records: Whether an answer has a place for ids.
     """
@@ -159,7 +158,6 @@ class Codec(ABC):
     media_type: ClassVar[str]
     aliases: ClassVar[frozenset[str]] = frozenset()
     unpacks = False
-    in_blocks = False
     lists = True
     records = True
 

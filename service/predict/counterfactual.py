@@ -3,7 +3,8 @@
 The search is `model.evaluation.counterfactual`; its rows are answered like those of any request.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 from fastapi import Response
@@ -18,8 +19,8 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, load_json
-from murho.service.predict.options import PredictRequest, check_options, predict_options
-from murho.service.predict.problems import Problems, pointer, refuse_unknown
+from murho.service.predict.options import options_of
+from murho.service.predict.problems import Problems, Strict, moved, parsed, pointer, refuse_unknown
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import explain_unknown, parse_inputs
 
@@ -33,12 +34,27 @@ __all__ = ["DOOR", "CounterfactualRequest"]
 MOST_FOUND = 10
 
 
-class CounterfactualRequest(PredictRequest):
-    """A row in `inputs`, and what its answer shall be."""
+class CounterfactualRequest(Strict):
+    """A row, and what its answer shall be. Null stands for an option that is not given."""
 
+    inputs: Any = Field(description="One row: an object with a value for each feature.")
     goal: Goal
     fixed: list[str] = Field([], max_length=10_000, description="Features whose cells stay as they are.")
     count: int = Field(3, ge=1, le=MOST_FOUND, description="How many rows; each changes another set of cells.")
+    samples: Annotated[int, Field(ge=0)] | None = Field(None, description="Draws behind the answers.")
+    seed: Annotated[int, Field(ge=0)] | None = Field(None, description="Seed of the draws.")
+    noise: bool | None = Field(None, description="As in a prediction.")
+    calibrated: bool | None = Field(None, description="As in a prediction.")
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
+
+
+OF_ANSWERS = ("samples", "seed", "noise", "calibrated", "timeout")
+"""Options that answers have in a prediction, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked(Asked):
+    own: CounterfactualRequest
 
 
 class Change(BaseModel):
@@ -79,10 +95,10 @@ NONE = (
 
 
 async def _answer(call: InFlight) -> Response:
-    terms = Terms(call.query, call.model.schema, call.parts.settings, CounterfactualRequest)
+    terms = Terms(call.query, call.model.schema, call.parts.settings)
     encoding = call.headers.get("content-encoding", "")
-    asked = await call.parts.decoder.decode(await call.body(), encoding, ONE_ROW, terms)
-    model, own = call.model, cast("CounterfactualRequest", asked.request)
+    asked = cast("_Asked", await call.parts.decoder.decode(await call.body(), encoding, ONE_ROW, terms))
+    model, own = call.model, asked.own
     try:
         options = own.goal.options(model.schema, call.followed(asked.options))
     except OptionError as error:
@@ -90,8 +106,8 @@ async def _answer(call: InFlight) -> Response:
         raise BadInputError([Problem("/goal", f"{said[:1].upper()}{said[1:]}.")]) from None
     call.admit(MOST_ROWS, options, own.timeout)
     row, distribution = asked.inputs.columns, model.spec.encoder.distribution
-    asking = counterfactuals(model.schema, distribution, row, own.goal, fixed=own.fixed, count=own.count)
-    found = await call.ask(asking, options)
+    asking = counterfactuals(model.schema, distribution, row, own.goal, options, fixed=own.fixed, count=own.count)
+    found = await call.ask(asking)
     call.rows = 1
     call.answered(options)
     return JSONBytes(_document(model, own.goal, asked, found))
@@ -115,20 +131,22 @@ class _OneRow(JSONCodec):
         """Returns the row and the options; see `Codec.decode`."""
         refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
         schema, settings = terms.schema, terms.settings
-        request = check_options(load_json(body, settings.max_json_bytes), terms.kind, rows=True)
+        document, known = load_json(body, settings.max_json_bytes), CounterfactualRequest.model_fields
+        unknown = [name for name in document if name not in known]
+        refuse_unknown(unknown, f"A counterfactual has no such option; there are {', '.join(known)}.")
+        own = parsed(CounterfactualRequest, document)
         problems, names = Problems(), {feature.name for feature in schema.features}
-        for place, name in enumerate(cast("CounterfactualRequest", request).fixed):
+        for place, name in enumerate(own.fixed):
             if name not in names:
                 problems.add(0, place, pointer("fixed", place), explain_unknown(name, schema, problems))
         problems.raise_any()
-        if not isinstance(request.inputs, dict):
+        if not isinstance(own.inputs, dict):
             raise BadInputError([Problem("/inputs", "Expected one row: an object with a value for each feature.")])
-        options = predict_options(request, settings, schema.target)
+        options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
         try:
-            return Asked(parse_inputs([request.inputs], schema, 1), options, request)
+            return _Asked(parse_inputs([own.inputs], schema, 1), options, request, own=own)
         except BadInputError as error:  # there is one row, and so no number of it
-            moved = [Problem(item.pointer.replace("/inputs/0", "/inputs", 1), item.message) for item in error.problems]
-            raise BadInputError(moved, error.total) from None
+            raise moved(error, lambda place: place.replace("/inputs/0", "/inputs", 1)) from None
 
 
 ONE_ROW = _OneRow()

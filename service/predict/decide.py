@@ -19,12 +19,11 @@ from murho.model.evaluation.recorded import with_grid
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWarning, ModelName, Terms
-from murho.service.predict.formats import reader_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, load_json
 from murho.service.predict.options import MAX_SEED, check_options, records
 from murho.service.predict.problems import MAX_LISTED, Problems, pointer, refuse_unknown
-from murho.service.predict.routes import OF_MODELS, Door
+from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:

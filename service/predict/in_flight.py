@@ -7,41 +7,49 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from murho.model.errors import MurhoError, Problem
+from murho.model.errors import MurhoError, OptionError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.model.evaluation.why import plain
+from murho.model.evaluation.why import missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
 from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
-from murho.service.predict.explain import Ended, further_rows, step_of
-from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share
 from murho.service.predict.options import records
 from murho.service.predict.rows import Form, Inputs
-from murho.service.predict.spool import WRITTEN_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
     from starlette.types import Receive, Scope
 
-    from murho.model.evaluation.why import Asking
+    from murho.model.evaluation.why import Asking, Why
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
-    from murho.service.engine.jobs import Answer
+    from murho.model.tables.schema import Columns
+    from murho.service.engine.jobs import Answer, ModelLike
     from murho.service.engine.queue import Admitted
     from murho.service.parts import Parts
     from murho.service.predict.answers import Asked
-    from murho.service.predict.spool import Spool
+    from murho.service.predict.memory import Spool
     from murho.service.security import Caller
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body", "wanted_within"]
+__all__ = [
+    "BYTES_PER_ROW_DRAW",
+    "Ended",
+    "Further",
+    "InFlight",
+    "further_rows",
+    "read_body",
+    "step_of",
+    "wanted_within",
+]
 
 Result = TypeVar("Result")
 
@@ -104,7 +112,8 @@ class InFlight:
             self.parts.scheduler.end(self._admitted)
         if self._share.size:
             self._share.resize(0)
-        self.parts.answer_room.taken -= self._answer_bytes
+        if self._answer_bytes:
+            self.parts.answer_room.take(-self._answer_bytes)
         if isinstance(error, MurhoError):
             seconds = self.parts.scheduler.clock() - self._begin
             self.parts.telemetry.record_failure(self.model.name, self.model.version, seconds)
@@ -145,17 +154,18 @@ class InFlight:
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
-        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=more)
+        incomplete = len(model.schema.incomplete(inputs.columns))
+        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options))
+        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options, incomplete))
         explained = {}
         for name, asking in further.askings(answer.prediction) if further else ():
-            explained[name] = await self.ask(asking, plain(options))
+            explained[name] = await self.ask(asking)
         self.answered(options, warned=bool(answer.outside))
         names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
         target, adapted = model.schema.target.name, options.adapted
@@ -171,7 +181,7 @@ class InFlight:
             DeadlineError: There were none in time.
         """
         if size > SMALL_BYTES:
-            await self.parts.answer_room.take(size, self._deadline - self.parts.scheduler.clock())
+            await self.parts.answer_room.wait(size, self._deadline - self.parts.scheduler.clock())
             self._answer_bytes = size
 
     def followed(self, options: PredictOptions) -> PredictOptions:
@@ -211,7 +221,7 @@ class InFlight:
         prediction = without_grid(answered.prediction, asked.options)
         return replace(answered, prediction=prediction, warnings=warnings, ids=found)
 
-    async def ask(self, asking: Asking[Result], options: PredictOptions) -> Result:
+    async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.
 
         Raises:
@@ -224,8 +234,8 @@ class InFlight:
             if isinstance(step, Ended):
                 result: Result = step.result
                 return result
-            rows = len(next(iter(step.values())))
-            inputs = Inputs(Form.COLUMNS, step, rows)
+            columns, options = step
+            inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
             try:
                 prediction = (await self.compute(inputs, options, most_outside=0, again=True)).prediction
             except BadInputError:
@@ -286,8 +296,8 @@ class InFlight:
             MurhoError: See `Scheduler.answer`.
         """
         model, scheduler = self.model, self.parts.scheduler
-        incomplete = len(model.schema.incomplete(inputs.columns)) if again else 0
-        work = model.cost(inputs.count, options, incomplete) if cost is None else cost
+        if (work := cost) is None:
+            work = model.cost(inputs.count, options, len(model.schema.incomplete(inputs.columns)))
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
         job = Job(
@@ -380,7 +390,8 @@ async def read_body(
                 share.resize(len(waiting) + len(part))
                 waiting += part
                 if spool is not None and (last or len(waiting) >= WRITTEN_BYTES):
-                    await asyncio.to_thread(spool.write, bytes(waiting))
+                    written = bytes(waiting)
+                    await asyncio.to_thread(spool.write, written) if size > SMALL_BYTES else spool.write(written)
                     waiting.clear()
                     share.resize(0)
     except TimeoutError:
@@ -406,3 +417,64 @@ def wanted_within(option: float | None, headers: Mapping[str, str], most: float)
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
         raise BadInputError([Problem("", message)])
     return min(wanted, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """What has to be asked for besides the rows of a request.
+
+    Attributes:
+        rows: How many further rows, at most.
+        askings: Returns, for the prediction of the request's rows, the keys of the answer and how each comes about.
+    """
+
+    rows: int
+    askings: Callable[[AnyPrediction], Iterator[tuple[str, Asking[dict[str, Any] | list[Any]]]]]
+
+
+def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> Further:
+    """Returns what the options ask for.
+
+    Raises:
+        BadInputError: This model, or these options, can't be asked.
+    """
+    from murho.model.encoding.imputation import IMPUTATIONS  # here: it imports torch, and /healthz is answered before
+
+    schema, distribution = model.schema, model.spec.encoder.distribution
+    rows = 0
+    if options.worth_asking:
+        if not options.samples:
+            raise BadInputError([Problem("/include", "worth_asking needs draws; ask for samples.")])
+        rows += IMPUTATIONS * len(missing_cells(distribution, schema, columns))
+    if options.why:
+        try:
+            rows += rows_to_ask(schema, len(next(iter(columns.values()))))
+        except OptionError as error:
+            raise BadInputError([Problem("/include", f"{str(error)[:1].upper()}{str(error)[1:]}.")]) from None
+
+    def askings(prediction: AnyPrediction) -> Iterator[tuple[str, Asking[Any]]]:
+        if options.why:
+            yield "why", _document(why(schema, columns, prediction, options))
+        if options.worth_asking:
+            yield "worth_asking", worth_asking(distribution, schema, columns, prediction, options)
+
+    return Further(rows, askings)
+
+
+def _document(asking: Asking[Why]) -> Asking[dict[str, Any]]:
+    return (yield from asking).document()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The result of what was asked."""
+
+    result: Any
+
+
+def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> tuple[Columns, PredictOptions] | Ended:
+    """Returns the next rows to ask for, with options, after the prediction for those before; or the result."""
+    try:
+        return next(asking) if prediction is None else asking.send(prediction)
+    except StopIteration as end:  # no future takes such an error
+        return Ended(end.value)

@@ -1,24 +1,72 @@
-"""The memory of one service: bytes of requests in flight within a budget, and freed memory back to the system."""
+"""Bytes of requests: budgets for all that are in flight, spools in files, compression, and freed memory given back.
+
+A *spool* is bytes that are written once and then read: large ones in a temporary file, mapped into memory where they
+are read. A service holds large bodies and large answers so. Their pages belong to the file, and the system takes them
+back when it needs memory. Where no file can be written, they stay in memory.
+
+A large answer is encoded into a spool piece by piece, and sent from there once all of it is known. So it is never in
+memory as a whole beside its arrays, a client that takes it slowly holds no memory, and what goes wrong is known before
+the status is sent. Should it go wrong afterwards, the connection ends before the announced length. Bodies and answers
+may be compressed, with gzip or deflate; the bounds hold before and after.
+
+What one request may take of the memory: its body (`max_body_bytes`, and as much again before decompression), its
+columns (8 bytes a cell, and the texts of categories), and the answer. `tables.blocks` bounds what bodies unpack to. Of
+large CSV and Arrow bodies only some blocks of rows are in memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import mmap
+import tempfile
+import threading
+import zlib
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow
+import structlog
+from starlette.responses import Response
 
+from murho.model.errors import Problem
 from murho.model.runtime import give_back
-from murho.service.errors import DeadlineError, QueueFullError
+from murho.service.errors import BadInputError, DeadlineError, MediaTypeError, QueueFullError, TooLargeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from io import RawIOBase
+    from typing import Self
+
+    from starlette.types import Receive, Scope, Send
+
     from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.scheduler import Scheduler
+    from murho.service.predict.answers import Encoded
 
-__all__ = ["SMALL_BYTES", "AnswerRoom", "RequestRoom", "Share", "keep_small"]
+__all__ = [
+    "IN_MEMORY_BYTES",
+    "SMALL_BYTES",
+    "WRITTEN_BYTES",
+    "Room",
+    "Share",
+    "Spool",
+    "SpooledResponse",
+    "accepted_coding",
+    "compressed",
+    "compressed_pieces",
+    "decompressed",
+    "decompressed_pieces",
+    "is_plain",
+    "keep_small",
+    "response_of",
+    "sent_pieces",
+    "weighted",
+]
 
 SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
@@ -35,19 +83,57 @@ QUIET_LOOKS = 5
 QUIET_SHARE = 16
 
 
-@dataclass(slots=True)
-class RequestRoom:
-    """How many bytes the bodies of all requests, and the rows that were read from them, may take together.
-
-    Not thread-safe: the event loop counts.
+class Room:
+    """How many bytes one kind of thing may take together: bodies with their rows, large answers, or spools.
 
     Attributes:
         most: Bytes.
         taken: Bytes now.
+
+    Args:
+        most: See above.
+        what: What takes them, for messages.
     """
 
-    most: int
-    taken: int = 0
+    def __init__(self, most: int, what: str = "The requests in flight") -> None:
+        self.most, self.taken = most, 0
+        self._what, self._lock, self._turn = what, threading.Lock(), asyncio.Lock()
+
+    def take(self, count: int, own: int = 0, *, share: float = 1.0) -> None:
+        """Takes so many bytes more, or gives them back where they are negative; any thread may.
+
+        Args:
+            count: Bytes.
+            own: Bytes that the same request has already: what is alone has room.
+            share: Of the room, which may be taken.
+
+        Raises:
+            QueueFullError: There is no room.
+        """
+        with self._lock:
+            if count > 0 and self.taken > own and self.taken + count > share * self.most:
+                message = f"{self._what} take {self.taken} bytes, which is all that this service has room for."
+                raise QueueFullError(f"{message} Try again later.", retry_after=1)
+            self.taken += count
+
+    async def wait(self, count: int, seconds: float) -> None:
+        """Takes bytes once there is room; what is alone has room.
+
+        Raises:
+            DeadlineError: There was none within the seconds.
+        """
+        try:
+            # The larger ones come in order, and the others need not wait behind them.
+            turn = self._turn if count > ORDERED_SHARE * self.most else nullcontext()
+            async with asyncio.timeout(seconds), turn:
+                while self.taken and self.taken + count > self.most:
+                    await asyncio.sleep(POLL_SECONDS)
+                self.take(count, self.taken)
+        except TimeoutError:
+            raise DeadlineError(
+                "There was no answer in time: the request waited for other large answers. Send fewer rows, ask for "
+                "fewer samples, or try again later."
+            ) from None
 
 
 @dataclass(slots=True)
@@ -59,60 +145,17 @@ class Share:
         size: Bytes.
     """
 
-    room: RequestRoom
+    room: Room
     size: int = 0
 
     def resize(self, size: int) -> None:
         """Takes so many bytes from now on.
 
         Raises:
-            QueueFullError: There is no room; it has what it had. What is alone has room.
+            QueueFullError: There is no room; it has what it had.
         """
-        room, more = self.room, size - self.size
-        most = room.most if size <= SMALL_BYTES else LARGE_SHARE * room.most
-        if more > 0 and room.taken + more > most and room.taken > self.size:
-            raise QueueFullError(
-                f"The requests in flight take {room.taken} bytes of memory, which is all that this service takes on. "
-                "Try again later.",
-                retry_after=1,
-            )
-        room.taken += more
+        self.room.take(size - self.size, self.size, share=1.0 if size <= SMALL_BYTES else LARGE_SHARE)
         self.size = size
-
-
-class AnswerRoom:
-    """How many bytes of large answers are computed and encoded at a time; others wait for their turn.
-
-    Attributes:
-        taken: Bytes now; whoever has taken some gives them back there.
-
-    Args:
-        most: Bytes.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.taken = 0
-        self._most = most
-        self._turn = asyncio.Lock()
-
-    async def take(self, count: int, seconds: float) -> None:
-        """Takes room, once there is enough; what is alone has room.
-
-        Raises:
-            DeadlineError: There was none within the seconds.
-        """
-        try:
-            # The larger ones come in order, and the others need not wait behind them.
-            turn = self._turn if count > ORDERED_SHARE * self._most else nullcontext()
-            async with asyncio.timeout(seconds), turn:
-                while self.taken and self.taken + count > self._most:
-                    await asyncio.sleep(POLL_SECONDS)
-                self.taken += count
-        except TimeoutError:
-            raise DeadlineError(
-                "There was no answer in time: the request waited for other large answers. Send fewer rows, ask for "
-                "fewer samples, or try again later."
-            ) from None
 
 
 async def keep_small(scheduler: Scheduler, draws: DrawRoom) -> None:
@@ -139,3 +182,289 @@ def _resident() -> int:
         return 4096 * int(Path("/proc/self/statm").read_bytes().split()[1])
     except OSError:
         return 0
+
+
+IN_MEMORY_BYTES = 2**20
+"""What is no larger stays in memory, without a file."""
+WRITTEN_BYTES = 2**20
+"""Of one write to the file."""
+SENT_BYTES = 2**18
+VARY = {"vary": "accept, accept-encoding"}
+
+
+@lru_cache(1)
+def _complain(reason: str) -> None:
+    """Says once in the log that files can't be written."""
+    structlog.get_logger("murho.spool").warning(
+        "no temporary file for a large body: it stays in memory",
+        reason=reason,
+        advice="set TMPDIR to a directory with room",
+    )
+
+
+class Spool:
+    """Some bytes: written from front to end, then read. While it is entered, it takes room.
+
+    Args:
+        room: Shared by all of a service.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self.size = 0
+        self._room = room
+        self._in_memory = bytearray()
+        self._file: RawIOBase | None = None
+        self._stays = False  # in memory, because no file can be written
+        self._in_file = 0
+        self._map: mmap.mmap | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Appends bytes. It may wait for the disk.
+
+        Raises:
+            QueueFullError: There is no room.
+        """
+        self._room.take(len(data), self.size)
+        self.size += len(data)
+        self._in_memory += data
+        if self.size > IN_MEMORY_BYTES and len(self._in_memory) >= WRITTEN_BYTES:
+            self._flush()
+
+    def view(self) -> memoryview:
+        """Returns all that was written. Nothing is written any more afterwards."""
+        if self._file is not None:
+            self._flush()
+        if self._file is None:
+            return memoryview(self._in_memory)
+        if self._map is None:
+            self._map = mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
+        return memoryview(self._map)
+
+    @property
+    def in_file(self) -> bool:
+        """Whether reading it may wait for the disk."""
+        return self._file is not None
+
+    def forget_pages(self) -> None:
+        """Lets go of the pages that were read; they are read from the file again when they are needed."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Gives the room back. Views stay good until they are let go of."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._room.take(-self.size)
+        self.size = 0
+        # Not closed: that would fail while somebody still holds a view. Its pages go with the last of them.
+        self._map = None
+        self._in_memory = bytearray()
+
+    def _flush(self) -> None:
+        """Moves what is in memory to the file; the whole back into memory if the file can't take it."""
+        count = len(self._in_memory)
+        if self._stays or not count:
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="murho-", buffering=0)  # noqa: SIM115 - closed in `close`
+            _write_all(self._file, self._in_memory)
+        except OSError as error:
+            _complain(str(error))
+            self._move_back()
+            return
+        self._in_file += count
+        self._in_memory = bytearray()
+
+    def _move_back(self) -> None:
+        self._stays = True
+        if self._file is None:
+            return
+        self._file.seek(0)
+        self._in_memory = bytearray(self._file.read(self._in_file)) + self._in_memory
+        self._file.close()
+        self._file = None
+
+
+def _write_all(file: RawIOBase, data: bytearray) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def response_of(encoded: Encoded, coding: str | None, room: Room | None) -> Response:
+    """Returns an answer; a large one is collected in a spool, in a thread.
+
+    Args:
+        encoded: Its body in pieces, its media type and its headers.
+        coding: gzip or deflate, to be compressed; None: as it is.
+        room: For a large answer; None for a small one, which stays in memory.
+
+    Raises:
+        QueueFullError: There is no room.
+    """
+    pieces, media_type = encoded.pieces, encoded.media_type
+    headers = {**encoded.headers, **VARY}
+    if room is None:
+        body = b"".join(pieces)
+        if coding is not None and (small := compressed(body, coding)) is not None:
+            body, headers["content-encoding"] = small, coding
+        return Response(body, headers=headers, media_type=media_type)
+    if coding is not None:
+        pieces, headers["content-encoding"] = compressed_pieces(pieces, coding), coding
+    spool = Spool(room)
+    try:
+        for piece in pieces:
+            spool.write(piece)
+    except BaseException:
+        spool.close()
+        raise
+    return SpooledResponse(spool, headers, media_type)
+
+
+class SpooledResponse(Response):
+    """An answer with the bytes of a spool, which it closes when it is sent.
+
+    Args:
+        spool: Has all but the ends.
+        headers: Its headers.
+        media_type: Of the body.
+        head: What comes before the spool.
+        tail: What comes after it.
+    """
+
+    def __init__(
+        self, spool: Spool, headers: Mapping[str, str], media_type: str, head: bytes = b"", tail: bytes = b""
+    ) -> None:
+        super().__init__(headers={**headers, **VARY}, media_type=media_type)
+        self._head, self._spool, self._tail = head, spool, tail
+        self.headers["content-length"] = str(len(head) + spool.size + len(tail))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+        """Sends the answer."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            pieces = chain([self._head] if self._head else [], sent_pieces(self._spool))
+            while piece := await asyncio.to_thread(next, pieces, b"") if self._spool.in_file else next(pieces, b""):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
+        finally:
+            self._spool.close()
+
+
+def sent_pieces(spool: Spool) -> Iterator[bytes]:
+    """Yields what a spool has, without keeping it in memory."""
+    view = spool.view()
+    for start in range(0, len(view), SENT_BYTES):
+        yield bytes(view[start : start + SENT_BYTES])
+        spool.forget_pages()
+
+
+PIECE_BYTES = 2**20
+LEAST_BYTES = 1024
+"""Smaller answers aren't worth it."""
+LEVEL = 1
+"""The fastest: numbers as text shrink to a third at once, and hardly further."""
+GZIP = 16 + zlib.MAX_WBITS
+WINDOWS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": zlib.MAX_WBITS}
+"""What zlib calls each coding; `deflate` is a zlib stream (RFC 9110, section 8.4.1.2)."""
+
+
+def decompressed(body: bytes, coding: str, most: int) -> bytes:
+    """Returns a body without its `Content-Encoding`.
+
+    Args:
+        body: The body as sent.
+        coding: The `Content-Encoding` header.
+        most: The most bytes of the result.
+
+    Raises:
+        MediaTypeError: The encoding is none of gzip, deflate and identity.
+        BadInputError: The body isn't whole data of this encoding.
+        TooLargeError: The result is larger than `most`.
+    """
+    if is_plain(coding):
+        return body
+    return b"".join(decompressed_pieces(memoryview(body), coding, most))
+
+
+def is_plain(coding: str) -> bool:
+    """Returns whether a `Content-Encoding` header says that the body isn't compressed."""
+    return coding.strip().lower() in {"", "identity"}
+
+
+def decompressed_pieces(body: memoryview, coding: str, most: int) -> Iterator[bytes]:
+    """Yields a compressed body without its `Content-Encoding`, at most `PIECE_BYTES` at a time; see `decompressed`."""
+    coding = coding.strip().lower()
+    if coding not in WINDOWS:
+        raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send gzip, or no compression.")
+    reader = zlib.decompressobj(WINDOWS[coding])
+    name = coding.removeprefix("x-")
+    size = 0
+    try:
+        for piece in _pieces(reader, body):
+            size += len(piece)
+            if size > most:
+                raise TooLargeError(
+                    f"The body takes more than {most} bytes, the most that this service reads. Send parts."
+                )
+            yield piece
+    except zlib.error as error:
+        raise BadInputError([Problem("", f"The body isn't {name} data: {error}.")]) from None
+    if not reader.eof or reader.unused_data:
+        raise BadInputError([Problem("", f"The {name} data in the body are cut, or go on after their end.")])
+
+
+def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        data: bytes | memoryview = body[start : start + PIECE_BYTES]
+        while piece := reader.decompress(data, PIECE_BYTES):
+            yield piece
+            data = reader.unconsumed_tail
+        if reader.unused_data:
+            return
+
+
+def weighted(header: str) -> list[tuple[str, float]]:
+    """Returns what a header of the kind of `Accept` lists, in lower case, each with its weight (RFC 9110, 12.4.2)."""
+    listed = []
+    for part in filter(str.strip, header.split(",")):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = 1.0
+        for key, _, value in (parameter.partition("=") for parameter in parameters):
+            if key.strip() == "q":
+                try:
+                    quality = min(1.0, max(0.0, float(value)))
+                except ValueError:
+                    quality = 0.0
+        listed.append((name, quality))
+    return listed
+
+
+@lru_cache(256)  # most clients send the same header with every request
+def accepted_coding(accept_encoding: str) -> str | None:
+    """Returns gzip, or else deflate, if an `Accept-Encoding` header names it with a weight above 0; else None."""
+    accepted = {name.removeprefix("x-") for name, quality in weighted(accept_encoding) if quality > 0.0}
+    return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
+
+
+def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
+    """Returns the body in a coding, gzip or deflate; None if it is too small to be worth it."""
+    if len(body) < LEAST_BYTES:
+        return None
+    return b"".join(compressed_pieces([body], coding))
+
+
+def compressed_pieces(pieces: Iterable[bytes], coding: str) -> Iterator[bytes]:
+    """Yields a body in a coding, gzip or deflate."""
+    writer = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[coding])
+    for piece in pieces:
+        yield writer.compress(piece)
+    yield writer.flush()

@@ -69,8 +69,8 @@ OF_CLASSES = {
 """Options that are for one kind of target alone, and what to do instead."""
 
 LISTS = frozenset({"percentiles", "thresholds", "include"})
-WORDS = frozenset({"by"})
-"""Lists of texts alone, of totals."""
+WORDS = frozenset({"by", "ids"})
+"""Lists of texts alone."""
 WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 TRUTH = {"true": True, "false": False}
@@ -175,7 +175,7 @@ class PredictRequest(BaseModel):
         description="true: the answer is kept in the service's store and has ids, so that outcomes can be told of it.",
     )
     ids: list[Id] | None = Field(
-        None, description="The caller's own ids, all different, one a row; they ask for a record, too. In JSON alone."
+        None, description="The caller's own ids, all different, one a row; they ask for a record, too."
     )
 
 

@@ -144,7 +144,15 @@ EXPECTED = {
     "list_type": "a list",
     "string_type": "a string",
     "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
     "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of {ge:g} or more",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of {le:g} or less",
+    "too_long": "at most {max_length} entries",
 }
 """What is expected, by the type of pydantic's error; other errors say it themselves."""
 
@@ -173,14 +181,16 @@ def parsed(kind: type[Document], document: dict[str, Any]) -> Document:
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
+        found = error.errors(include_url=False)
         raise BadInputError((_problem(document, item) for item in islice(found, MAX_LISTED)), len(found)) from None
 
 
 def _problem(document: dict[str, Any], item: Any) -> Problem:
-    place, value, message = list(item["loc"]), item["input"], item["msg"]
+    place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] in EXPECTED:
-        message = f"Expected {EXPECTED[item['type']]}, not {JSON_NAMES.get(type(value), 'this')}"
+        of_one = isinstance(value, int | float) and not isinstance(value, bool)
+        shown = shorten(repr(value)) if of_one else JSON_NAMES.get(type(value), "this")
+        message = f"Expected {EXPECTED[item['type']].format(**item.get('ctx', {}))}, not {shown}"
     elif item["type"] == "extra_forbidden":
         message = f"There is no key {shorten(place[-1])!r} here"
     elif item["type"] == "missing":

@@ -287,8 +287,8 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
             time.sleep(0)  # whoever waits for the interpreter's lock gets it now
         return np.concatenate(columns), refused
     allowed = TYPES[feature.kind]
-    if feature.reading is not None and feature.kind is FeatureKind.NUMERIC:
-        allowed |= {str}  # training has read texts as numbers
+    if feature.reading is not None:  # training has read texts as numbers, or such as 12312020 as dates
+        allowed |= {str} if feature.kind is FeatureKind.NUMERIC else {int}
     if feature.accepts_missing:
         allowed |= {NoneType}
     if set(map(type, cells)) <= allowed:
@@ -315,7 +315,7 @@ def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Seq
         parse = parse_date if feature.reading is None else feature.reading.parse
         values: dict[Any, float | None] = {None: None}
         for cell in set(cells) - {None}:
-            value = values[cell] = _read(parse, cell)
+            value = values[cell] = _read(parse, str(cell) if feature.kind is FeatureKind.DATE else cell)
             # A word for a missing cell, such as "n/a", is NaN.
             if value is None or (math.isnan(value) and isinstance(cell, str) and not feature.accepts_missing):
                 broken.add(cell)

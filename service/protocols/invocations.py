@@ -17,11 +17,10 @@ from pydantic import BaseModel, Field
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes, PartsDependency
 from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
-from murho.service.predict.formats import CODECS, reader_of, writer_of
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import options_of
 from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
-from murho.service.predict.routes import Door, answer
+from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
 from murho.service.predict.rows import Inputs, parse_inputs
 
 if TYPE_CHECKING:

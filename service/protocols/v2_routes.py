@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.registry import Snapshot
+    from murho.service.models.loader import Snapshot
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [

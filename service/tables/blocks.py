@@ -3,15 +3,20 @@
 Pointers to cells are those of JSON: of columns, `/inputs/Horsepower/3`, or of a matrix.
 Compressed bytes can stand for any amount of memory: how much a table will take is found out before it is read, from
 what the body declares, and the readers check that what they find is what was declared.
+
+CSV and Arrow streams are answered a block at a time, too, so that memory is bounded whatever the rows. For any other
+answer (`Codec.encode`), the blocks are put together first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from abc import abstractmethod
-from contextlib import contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
@@ -19,22 +24,44 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, Problem, TableError
+from murho.model.evaluation.recorded import with_grid
 from murho.model.tables.columns import canonical_column, is_missing
 from murho.model.tables.schema import FeatureKind
-from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import Asked, Codec, Encoded, Terms, fact_headers
-from murho.service.predict.options import PredictRequest, query_options
+from murho.service.errors import BadInputError, ClientGoneError, DeadlineError, TooLargeError
+from murho.service.predict.answers import (
+    MAX_WARNINGS,
+    Answered,
+    Asked,
+    Codec,
+    Encoded,
+    Terms,
+    fact_headers,
+    require_place,
+    warnings_of,
+)
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.memory import (
+    Spool,
+    SpooledResponse,
+    accepted_coding,
+    decompressed_pieces,
+    is_plain,
+    response_of,
+    sent_pieces,
+)
+from murho.service.predict.options import PredictRequest, query_options, records
 from murho.service.predict.problems import Problems, pointer, shorten
 from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, explain_cell, explain_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+    from starlette.responses import Response
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Feature, Schema
-    from murho.service.predict.answers import Answered
+    from murho.model.tables.schema import Feature, Schema, UnfamiliarValue
+    from murho.service.predict.in_flight import InFlight
     from murho.service.settings import Settings
 
 __all__ = [
@@ -44,6 +71,7 @@ __all__ = [
     "AskedInBlocks",
     "BlockCodec",
     "TableCodec",
+    "answer_in_blocks",
     "block_rows",
     "check_names",
     "check_size",
@@ -51,6 +79,8 @@ __all__ = [
     "most_columns",
     "number_column",
     "number_columns",
+    "plain_body",
+    "reading_ahead",
 ]
 
 BLOCK_BYTES = 2**20
@@ -173,8 +203,6 @@ class TableCodec(Codec):
 
 class BlockCodec(TableCodec):
     """The codec of a format whose answers are written a block of rows at a time, too."""
-
-    in_blocks = True
 
     @abstractmethod
     def encode_block(self, answered: Answered, *, first: bool) -> bytes:
@@ -346,3 +374,148 @@ def _explain_missing(feature: Feature, row: int) -> str:  # noqa: ARG001 - the s
 def _sentence(error: TableError) -> str:
     """Returns the message of an error of a table as a sentence of its own; a cell in it can be long."""
     return f"{str(error)[:1].upper()}{shorten(str(error)[1:], 1000)}."
+
+
+async def answer_in_blocks(call: InFlight, reader: TableCodec, writer: BlockCodec, terms: Terms) -> Response:
+    """Answers a request for predictions block by block.
+
+    Each block is decoded, is a job of the scheduler, and is encoded, while the next one is decoded already. The answer
+    is collected, in a file if it is large, and sent when its last block is there. So the status says the truth: what is
+    wrong in any row, and a deadline that passes at any time, are answered as such, and 200 stands for a whole answer.
+
+    Raises:
+        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
+    """
+    parts = call.parts
+    async with plain_body(call) as body:
+        asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
+        writer.require_place(asked.options)
+        require_place(asked.rows, asked.options, terms.schema, terms.settings)
+        call.admit(asked.rows, asked.options, asked.request.timeout)
+        with ExitStack() as stack:
+            answer = stack.enter_context(Spool(parts.spool_room))
+            answered = await _through(call, asked, body, writer, answer)
+            (head, tail), facts = writer.ends(answered), fact_headers(answered)
+            accepted = accepted_coding(call.headers.get("accept-encoding", ""))
+            if accepted is None:
+                stack.pop_all()  # the response closes it
+                return SpooledResponse(answer, facts, writer.media_type, head, tail)
+            encoded = Encoded(chain([head], sent_pieces(answer), [tail]), writer.media_type, facts)
+            room = parts.spool_room if answer.in_file else None
+            return await parts.decoder.in_thread(partial(response_of, encoded, accepted, room))
+
+
+@asynccontextmanager
+async def plain_body(call: InFlight) -> AsyncIterator[Spool]:
+    """Have the body of a request collected, without its compression, and charged.
+
+    Usual clients read nothing of an answer before they have sent all of their request.
+
+    Raises:
+        RateLimitError: The caller can't have it read now.
+        MurhoError: See `InFlight.body` and `decompressed_pieces`.
+    """
+    parts, encoding = call.parts, call.headers.get("content-encoding", "")
+    with Spool(parts.spool_room) as body, Spool(parts.spool_room) as unpacked:
+        await call.body(body)
+        if not is_plain(encoding):
+            pieces = decompressed_pieces(body.view(), encoding, parts.settings.max_body_bytes)
+            await parts.decoder.in_thread(partial(_write_all, unpacked, pieces))
+            body = unpacked
+        call.charge(body.size / BYTES_PER_ROW_DRAW)
+        yield body
+
+
+@asynccontextmanager
+async def reading_ahead(
+    call: InFlight, asked: AskedInBlocks, body: Spool | None = None
+) -> AsyncIterator[Callable[[], Awaitable[Inputs | None]]]:
+    """Have what awaits the next block, None after the last; the block behind it is read in a thread meanwhile.
+
+    Args:
+        call: The request, which ends where its client has gone.
+        asked: What it asks for.
+        body: Where the blocks come from; None: they are in memory.
+
+    Raises:
+        DeadlineError: There was no answer in time; it says for how many rows there was one.
+        ClientGoneError: The client has closed the connection.
+        MurhoError: What is wrong with a block.
+    """
+
+    def read() -> Inputs | None:
+        if body is not None:
+            body.forget_pages()
+        return next(asked.blocks, None)
+
+    def begin() -> asyncio.Task[Inputs | None]:
+        return asyncio.ensure_future(call.parts.decoder.in_thread(read))
+
+    reading = begin()
+    # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
+    leaving = asyncio.ensure_future(call.until_gone())
+
+    async def following() -> Inputs | None:
+        nonlocal reading
+        inputs = await reading
+        if leaving.done():
+            raise ClientGoneError("The client closed the connection before the answer.")
+        if inputs is not None:
+            reading = begin()
+        return inputs
+
+    try:
+        yield following
+    except DeadlineError:
+        raise DeadlineError(
+            f"There was no answer in time: {call.rows} of {asked.rows} rows were computed. Send fewer rows, ask for "
+            "fewer samples, or allow more time."
+        ) from None
+    finally:
+        leaving.cancel()
+        await asyncio.gather(leaving, reading, return_exceptions=True)
+
+
+def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
+    for piece in pieces:
+        spool.write(piece)
+
+
+async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: BlockCodec, answer: Spool) -> Answered:
+    """Takes all blocks through decoding, computation and encoding; at any time at most one is in each.
+
+    Returns:
+        The answer for the last block, with the warnings of all.
+    """
+    in_thread, model, target = call.parts.decoder.in_thread, call.model, call.model.schema.target
+    outside: list[UnfamiliarValue] = []
+    unrecorded: list[dict[str, str]] = []
+    followed = call.followed(asked.options)
+
+    def write(answered: Answered) -> None:
+        answer.write(writer.encode_block(answered, first=answer.size == 0))
+
+    writing: asyncio.Future[None] | None = None
+    try:
+        async with reading_ahead(call, asked, body) as following:
+            while (inputs := await following()) is not None:
+                record = records(asked.request, asked.options, call.parts.settings, inputs.count)
+                options = with_grid(followed, target) if record else followed
+                first, room = call.rows, MAX_WARNINGS + 1 - len(outside)
+                found = await call.compute(inputs, options, most_outside=room)
+                outside += [replace(value, row=value.row + first) for value in found.outside]
+                names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
+                answered = Answered(names, target.name, of_block, found.prediction, [], 0, adapted=followed.adapted)
+                if record:
+                    answered = await call.recorded(answered)
+                    unrecorded = unrecorded or answered.warnings
+                if writing is not None:
+                    await writing
+                writing = asyncio.ensure_future(in_thread(partial(write, answered)))
+            if writing is not None:
+                await writing
+    finally:
+        if writing is not None:
+            await asyncio.gather(writing, return_exceptions=True)
+    call.answered(asked.options, warned=bool(outside))
+    return replace(answered, warnings=[*warnings_of(outside, answered.asked), *unrecorded])

@@ -92,6 +92,8 @@ class Telemetry:
         )
         self.pass_seconds = seconds("murho_pass_seconds", "Seconds of one pass of the engine.")
         self.rows = counter("murho_rows_total", "Rows predicted.", OF_VERSION)
+        self.totals_rows = counter("murho_totals_rows_total", "Rows added up in totals.", OF_VERSION)
+        self.totals_groups = counter("murho_totals_groups_total", "Groups of answered totals.", OF_VERSION)
         self.warned = counter(
             "murho_warned_requests_total",
             "Predictions with warnings: rows unlike the training rows, or missing cells that are averaged over.",
@@ -236,6 +238,12 @@ class Telemetry:
         totals.queue += timing.queue
         totals.compute += timing.compute
 
+    def record_totals(self, name: str, version: str, rows: int, groups: int) -> None:
+        """Counts the rows and groups of answered totals."""
+        labels = self._of(name, version).labels
+        self.totals_rows.labels(*labels).inc(rows)
+        self.totals_groups.labels(*labels).inc(groups)
+
     def record_failure(self, name: str, version: str, seconds: float) -> None:
         """Counts a request that was refused or failed."""
         totals = self.totals_of(name, version)
@@ -291,6 +299,8 @@ class Telemetry:
     def _remove(self, name: str, version: str) -> None:
         for metric in (
             self.rows,
+            self.totals_rows,
+            self.totals_groups,
             self.warned,
             self.unlike,
             self.spread_rows,

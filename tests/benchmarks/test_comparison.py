@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import pyarrow as pa
 import pytest
 
 from benchmarks import classification, co2, comparison, live, mushroom, shift, tabular, uci
-from benchmarks.comparison import error_of, standing
+from benchmarks.comparison import standing
 from benchmarks.peers import PEERS, RESULTS
 from benchmarks.results import Kept
 
@@ -52,15 +51,6 @@ def test_the_distance_to_a_peer_has_the_error_of_pairs() -> None:
     assert standing({name: of[:1] for name, of in runs.items()}, "crps")["behind_error"] is None
 
 
-def test_errors_are_over_splits_or_else_over_the_rows_of_the_only_split() -> None:
-    one = run_of(2.0)
-    one["calibrated"]["crps_error"] = 0.25
-    assert error_of([one], "calibrated", "crps") == 0.25
-    assert error_of([run_of(2.0)], "calibrated", "crps") is None
-    assert error_of([run_of(1.0), run_of(3.0)], "calibrated", "crps") == pytest.approx(1.0)
-    assert "2 ± 0.25" in tabular.COMPARISON.render_set("yacht", {"Murho": [one]})
-
-
 def test_the_table_of_a_set_begins_with_the_lowest_and_the_summary_counts_the_sets() -> None:
     lower = {"ngboost": [run_of(2.0, raw=1.5)] * 2, "Murho": [run_of(1.0, raw=1.1)] * 2}
     lines = tabular.COMPARISON.render_set("yacht", lower).splitlines()
@@ -72,21 +62,6 @@ def test_the_table_of_a_set_begins_with_the_lowest_and_the_summary_counts_the_se
     text = tabular.COMPARISON.render_summary({"yacht": lower, "wine": higher, "bike": {"ngboost": [run_of(1.0)]}})
     assert "lowest crps on 1 of 2 sets; at worst +5.0 %" in text
     assert "yacht 1.00, wine 0.50" in text
-
-
-def test_calibration_errors_are_told_where_there_are_rows_enough() -> None:
-    def of(rows: int) -> dict[str, Any]:
-        return {"Murho": [{"rows": rows, "calibrated": {"ece": 0.01}}]}
-
-    assert "adult 0.010." in classification.calibration_errors({"adult": of(6000), "ecoli": of(60)})
-    assert classification.calibration_errors({"ecoli": of(60)}) == ""
-
-
-def test_cells_that_are_never_missing_in_training_are_filled_in_for_murho() -> None:
-    training = pa.table({"x": ["a", "b", "b"], "y": ["1", None, "2"]})
-    filled = classification.filled_in(pa.table({"x": [None, "a"], "y": [None, "1"]}), training)
-    assert filled["x"].to_pylist() == ["b", "a"]
-    assert filled["y"].to_pylist() == [None, "1"]
 
 
 def test_kept_scores_of_peers_are_shown_without_running_any(
@@ -126,9 +101,3 @@ def test_without_the_data_a_command_says_where_to_get_them(
     assert f"{tmp_path}" in said
     assert "does not exist; make it from" in said
     assert not (tmp_path / "out").exists()
-
-
-def test_unknown_peers_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tabular.main(["--data", str(tmp_path), "--peers", "oracle"])
-    assert "'oracle' is none of ngboost" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from benchmarks.results import ROOT
-from scripts.figures import FEATURE, TARGET, TRAIN, Axis, Layer, bandits_figure, chart, main, save
+from scripts.figures import FEATURE, TARGET, TRAIN, Axis, Layer, chart, main, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,13 +29,6 @@ def test_every_layer_of_a_chart_is_in_its_legend(tmp_path: Path) -> None:
         assert words in text
     save(drawn, tmp_path / "made" / "chart.png")
     assert (tmp_path / "made" / "chart.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_regrets_of_agents_are_drawn_on_logarithmic_axes() -> None:
-    runs = {"murho": [{"curve": [1.0, 3.0]}, {"curve": [2.0, 4.0]}], "linear": [{"curve": [5.0, 9.0]}]}
-    text = orjson.dumps(bandits_figure(runs, 100).to_dict()).decode()
-    assert "Murho, Thompson sampling" in text
-    assert '"type":"log"' in text
 
 
 def test_the_picture_of_an_answer_needs_a_checkpoint_of_the_weight_alone(

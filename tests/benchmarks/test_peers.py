@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import peer_runs, peers, processes
+from benchmarks import comparison, peers, processes
+from benchmarks.comparison import known_rows, measure_peer, number_scores, task_of
 from benchmarks.datasets import SETS, DataSet, Split
-from benchmarks.peer_runs import inner_rows, known_rows, measure_peer, number_scores, peer_job, task_of
 from benchmarks.peers import CALIBRATOR, PEERS, Peer
-from benchmarks.peers.tables import FITTED_LEVELS, Answer, Features, Predictive, TableTask, spread
-from benchmarks.processes import STAMP, ProcessError, SystemProcess, Turns, environment
-from benchmarks.scores import LEVELS, normal_quantiles
+from benchmarks.peers.tables import Answer, Predictive
+from benchmarks.processes import STAMP, SystemProcess, Turns, environment
+from benchmarks.scores import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,21 +40,6 @@ def test_every_script_is_of_a_peer_and_every_environment_is_pinned() -> None:
         if peer.script:
             text = (FOLDER / f"{peer.script}.py").read_text(encoding="utf-8")
             assert re.search(rf"drive\(.*\b{peer.benchmark}=", text)
-
-
-def test_the_tasks_need_numpy_alone() -> None:
-    code = f"""
-import sys
-class Nothing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] not in {{*sys.stdlib_module_names, "numpy", "benchmarks"}}:
-            raise ModuleNotFoundError(f"no {{name}} in this environment")
-sys.meta_path.insert(0, Nothing())
-for name in {SHARED!r}:
-    __import__(f"benchmarks.peers.{{name}}")
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=FOLDER.parents[1], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 class Commands:
@@ -97,17 +81,6 @@ def test_an_environment_is_made_once_and_anew_for_other_packages_or_if_it_was_no
     count = len(commands.run)
     environment("peer", ["numpy==2.0.1"], tmp_path)
     assert len(commands.run) > count
-
-
-def test_what_pip_said_last_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def no_network(words: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(words, 1, "", "first\n" * 50 + "ERROR: no route to host")
-
-    monkeypatch.setattr(subprocess, "run", no_network)
-    with pytest.raises(ProcessError, match="needs the network once") as caught:
-        environment("peer", ["numpy==2.0.0"], tmp_path)
-    assert str(caught.value).endswith("no route to host")
-    assert len(str(caught.value).splitlines()) < 20
 
 
 SCRIPT = """
@@ -171,16 +144,6 @@ def started(folder: Path, *tasks: str) -> dict[str, Any]:
     return {task: partial(SystemProcess, peer(name=task), task, cache=folder) for task in tasks}
 
 
-def test_in_every_round_each_is_asked_once_and_what_libraries_print_is_no_answer(scripts: Path) -> None:
-    with Turns(started(scripts, "one", "two")) as turns:
-        assert turns.ready == {"one": "one", "two": "two"}
-        answers = turns.ask("a", rounds=2)
-        later = turns.ask("b", rounds=1, without={"two"})
-    assert answers == {name: [(name, ["a"]), (name, ["a", "a"])] for name in ("one", "two")}
-    assert later == {"one": [("one", ["a", "a", "b"])]}
-    assert not turns.failed
-
-
 def test_one_that_fails_is_asked_no_more_and_has_no_answers(scripts: Path) -> None:
     with Turns(started(scripts, "at once", "later", "one")) as turns:
         assert list(turns.ready) == ["later", "one"]
@@ -231,16 +194,6 @@ def test_rows_of_a_class_that_no_training_row_has_are_not_asked_about(table: pa.
     assert names[truth].tolist() == [table["kind"][int(row)].as_py() for row in known.test]
 
 
-def test_inner_rows_are_15_per_cent_the_same_for_every_peer_and_leave_a_row_of_each_class() -> None:
-    none, labels = np.zeros(0, dtype=np.int64), np.array([0] * 60 + [1] * 39 + [2])
-    assert np.array_equal(inner_rows(none, 160, 0), inner_rows(none, 160, 0))
-    assert not np.array_equal(inner_rows(none, 160, 0), inner_rows(none, 160, 1))
-    for number in range(20):
-        inner = inner_rows(labels, 100, number)
-        assert inner.sum() == 15
-        assert set(labels[~inner]) == {0, 1, 2}
-
-
 def test_scores_of_normals_and_of_points() -> None:
     truth = np.random.default_rng(0).normal(10.0, 2.0, size=400)
 
@@ -261,8 +214,8 @@ def test_a_peer_is_fitted_to_the_rows_of_the_split_alone_and_scored(
     target: str, table: pa.Table, split: Split, scripts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SETS, "small", DataSet("small", "", ROWS, target, "nowhere"))
-    monkeypatch.setattr(peer_runs, "read_set", lambda *_: table)
-    monkeypatch.setattr(peer_runs, "CALIBRATOR", Peer("calibration", "own", "", "own"))
+    monkeypatch.setattr(comparison, "read_set", lambda *_: table)
+    monkeypatch.setattr(comparison, "CALIBRATOR", Peer("calibration", "own", "", "own"))
     benchmark = "table" if target == "y" else "classes"
     report = measure_peer(Peer(benchmark, "own", "", "own"), scripts, "small", split, scripts, 0)
     assert report["seconds"] >= 0.0
@@ -274,42 +227,3 @@ def test_a_peer_is_fitted_to_the_rows_of_the_split_alone_and_scored(
         assert report["rows"] == 39
         assert report["raw"]["log_loss"] == pytest.approx(np.log(3))
         assert report["calibrated"]["log_loss"] < report["raw"]["log_loss"]
-
-
-def test_a_peer_without_a_script_or_with_fewer_rows_than_a_split_has_no_job(split: Split, tmp_path: Path) -> None:
-    large = Split(np.arange(3000), np.arange(3000, 3100))
-    assert peer_job("ngboost", "yacht-00", tmp_path, "yacht", split, tmp_path) is None
-    assert peer_job("gaussian-process", "yacht-00", tmp_path, "yacht", large, tmp_path) is None
-    job = peer_job("gaussian-process", "yacht-00", tmp_path, "yacht", split, tmp_path)
-    assert job is not None
-    assert job.name == "gaussian-process-yacht-00"
-
-
-def test_codes_have_a_column_each_but_those_unseen_in_training_or_missing() -> None:
-    training = Features(np.array([[1.0], [np.nan], [3.0]]), np.array([[0, 1], [1, -1], [0, 0]]))
-    test = Features(np.array([[2.0], [5.0]]), np.array([[0, 3], [-1, 1]]))
-    np.testing.assert_array_equal(test.one_hot(training), [[1, 0, 0, 0], [0, 0, 0, 1]])
-    none = Features(np.zeros((3, 2)), np.zeros((3, 0), dtype=np.int64))
-    assert none.one_hot(none).shape == (3, 0)
-
-
-def test_spread_follows_a_normal_exactly() -> None:
-    exact = normal_quantiles(np.array([3.0, -1.0]), np.array([2.0, 0.1]))
-    places = [LEVELS.index(round(100.0 * level, 6)) for level in FITTED_LEVELS]
-    assert np.allclose(spread(FITTED_LEVELS, exact[:, places], np.array(LEVELS) / 100.0), exact)
-
-
-@pytest.mark.slow
-def test_the_deep_ensemble_learns_a_line_and_answers_in_rising_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "environment", lambda *_: Path(sys.executable))
-    numbers = np.random.default_rng(0).normal(size=(60, 1))
-    features, target = Features(numbers, np.zeros((60, 1), dtype=np.int64)), 3.0 * numbers[:, 0] + 10.0
-    training, test = (features.take(np.arange(60) // 40 == part) for part in (0, 1))
-    task = TableTask(training, target[:40], np.arange(40) < 10, test, np.array([0.05, 0.5, 0.95]), seed=0)
-    peer = next(peer for peer in PEERS if peer.name == "deep-ensemble")
-    with SystemProcess(peer, None, cache=FOLDER) as process:
-        answer = process.ask(task)["answer"]
-    assert answer.raw.quantiles.shape == (20, 3)
-    assert (np.diff(answer.raw.quantiles, axis=1) > 0.0).all()
-    assert np.sqrt(np.mean((answer.raw.mean - target[40:]) ** 2)) < 0.5 * target.std()
-    assert len(answer.inner.mean) == 10

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 
 from benchmarks import runner
 from benchmarks.datasets import Split
-from benchmarks.results import Kept
+from benchmarks.results import Kept, command, positive
 from benchmarks.runner import Job, Task, fit_job, geometric, grouped, mean, measure, reports_of
+from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from murho.model.training.train import Trained
@@ -99,17 +101,6 @@ def test_a_kept_fit_agrees_in_options_rows_and_sources_but_not_in_where_data_are
     assert len({str(job.of) for job in jobs}) == 4
 
 
-def process_of(_: int) -> dict[str, Any]:
-    return {"seconds": 2.0, "process": os.getpid()}
-
-
-@pytest.mark.slow
-def test_several_workers_are_other_processes(tmp_path: Path) -> None:
-    jobs = [Job(name, "", process_of, (0,), "") for name in ("one", "two")]
-    reports = reports_of(jobs, Kept(tmp_path / "kept"), workers=2)
-    assert os.getpid() not in {report["process"] for report in reports.values()}
-
-
 def test_a_line_has_means_over_its_reports_and_geometric_means_of_ratios() -> None:
     reports: list[dict[str, Any]] = [{"a": {"b": 1.0}, "c": 2.0}, {"a": {"b": 3.0}, "c": 1.5}, {"a": None, "c": None}]
     columns = {"b, %": mean("a.b", 100.0), "none": mean("a.d"), "ratio": geometric("a.b", "c")}
@@ -117,3 +108,54 @@ def test_a_line_has_means_over_its_reports_and_geometric_means_of_ratios() -> No
     assert text[0].split() == ["made", "up", "fits", "b,", "%", "none", "ratio"]
     assert text[2].split() == ["first", "3", "200", "±", "1e+02", "-", "1.00"]
     assert len(text) == 3
+
+
+ABOUT = "`python -m benchmarks.made_up`: nothing.\n\nNothing else."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--number", type=positive, default=3)
+
+
+def test_a_finished_command_adds_a_line_of_facts_options_and_numbers(tmp_path: Path) -> None:
+    main = command(ABOUT, add, lambda options: {"twice": 2 * options.number, "array": np.arange(4)[::2]})
+    for number in ("1", "2"):
+        assert main(["--number", number, "--output", str(tmp_path / "made")]) == 0
+    lines = [orjson.loads(line) for line in (tmp_path / "made" / "results.jsonl").read_bytes().splitlines()]
+    assert [(line["benchmark"], line["twice"], line["array"]) for line in lines] == [
+        ("made_up", 2, [0, 2]),
+        ("made_up", 4, [0, 2]),
+    ]
+    assert lines[0]["options"]["number"] == 1
+    assert lines[0]["machine"]["cores"] >= 1
+    assert "commit" in lines[0]
+
+
+def test_what_goes_wrong_is_said_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(_: argparse.Namespace) -> dict[str, Any]:
+        raise OptionError("no such luck")
+
+    assert command(ABOUT, add, run)(["--output", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "python -m benchmarks.made_up: no such luck\n"
+    file = tmp_path / "file"
+    file.write_text("")
+    assert command(ABOUT, add, lambda _: {})(["--output", str(file)]) == 1
+    assert str(file) in capsys.readouterr().err
+
+
+def test_kept_reports_count_while_they_depend_on_the_same_and_whole_lines_alone(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "kept.jsonl"
+    kept = Kept(path)
+    assert kept.get("one", ("a", 1)) is None
+    kept.put("one", ("a", 1), {"value": 1})
+    kept.put("two", None, {"value": 2})
+    kept.put("one", ("a", 2), {"value": 3})
+    for seen in (kept, Kept(path)):
+        assert seen.get("one", ("a", 2)) == {"value": 3}
+        assert seen.get("one", ("a", 1)) is None
+        assert seen.get("two", None) == {"value": 2}
+    path.write_bytes(path.read_bytes()[:-20])
+    again = Kept(path)
+    assert again.get("one", ("a", 1)) == {"value": 1}
+    again.put("three", None, {"value": 4})  # not glued to what was cut short
+    assert Kept(path).get("three", None) == {"value": 4}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
+from benchmarks.datasets import SETS, TABULAR, UCI, DataSet, read_set, splits
 from benchmarks.scores import (
     COVERAGES,
     LEVELS,
@@ -14,6 +17,10 @@ from benchmarks.scores import (
     normal_quantiles,
     quantile_scores,
 )
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
@@ -24,19 +31,6 @@ def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
     # The CRPS of N(0, 1) against itself is 1 / sqrt(pi) on average.
     assert closed == pytest.approx(std.mean() / np.sqrt(np.pi), rel=0.03)
     assert quantile_scores(normal_quantiles(mean, std), target)["crps"] == pytest.approx(closed, rel=0.01)
-
-
-def test_crps_of_a_point_is_the_absolute_error() -> None:
-    target = np.array([1.0, -2.0, 5.0])
-    points = np.zeros((3, len(LEVELS)))
-    # Over the levels 1 to 99 %, twice the pinball loss averages to the absolute error exactly.
-    assert quantile_scores(points, target)["crps"] == pytest.approx(np.abs(target).mean())
-
-
-def test_closed_form_at_the_mean() -> None:
-    # Gneiting & Raftery 2007, eq. 5 with z = 0: std (2 phi(0) - 1 / sqrt(pi)).
-    at_the_mean = crps_of_normals(np.array([3.0]), np.array([2.0]), np.array([3.0]))
-    assert at_the_mean == pytest.approx(2.0 * (2.0 / np.sqrt(2.0 * np.pi) - 1.0 / np.sqrt(np.pi)))
 
 
 def test_coverage_and_width_of_uniform_quantiles() -> None:
@@ -73,19 +67,56 @@ def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
         assert np.all(np.diff(corrected, axis=1) >= 0.0)
 
 
-def test_conformal_bands_of_points_are_order_statistics_of_the_errors() -> None:
-    errors = np.arange(1.0, 100.0)  # 99 rows: level p % is the p-th smallest, exactly
-    corrected = conformal_quantiles(np.tile(errors[:, None], len(LEVELS)), np.zeros((1, len(LEVELS))))[0]
-    for percent in (1, 25, 75, 99):
-        assert corrected[LEVELS.index(float(percent))] == percent
-    # Between ranks, the wider one.
-    assert corrected[LEVELS.index(2.5)] == 2
-    assert corrected[LEVELS.index(97.5)] == 98
-
-
 def test_scores_of_probabilities_known_by_hand() -> None:
     scores = class_report(np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 1]))
     assert scores["log_loss"] == pytest.approx(-np.log([0.8, 0.6]).mean())
     assert scores["brier"] == pytest.approx((0.2**2 + 0.4**2) / 2)
     assert scores["auc"] == scores["accuracy"] == 1.0
     assert scores["log_loss_error"] == pytest.approx(np.log(0.8 / 0.6) / 2)
+
+
+SMALL = DataSet("small", "tabular/small.csv", 3, "y", "the moon")
+
+
+def test_standard_splits_begin_with_the_known_rows() -> None:
+    # np.random.seed(1), then np.random.choice(range(n), n, replace=False) for each split.
+    first, second, *_ = splits(UCI["yacht"], 308, 20)
+    assert first.training[:6].tolist() == [73, 304, 228, 238, 259, 164]
+    assert first.test[-3:].tolist() == [72, 235, 37]
+    assert second.training[:6].tolist() == [162, 101, 114, 20, 23, 182]
+    assert splits(UCI["energy"], 768, 1)[0].training[:6].tolist() == [285, 101, 581, 352, 726, 472]
+
+
+def test_other_splits_begin_with_the_known_rows() -> None:
+    made = splits(TABULAR["autompg"], 398, 5)
+    assert made[0].training[:6].tolist() == [133, 202, 292, 88, 55, 36]
+    assert made[4].training[:6].tolist() == [203, 107, 264, 3, 41, 215]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_each_row_is_in_one_part_of_every_split(name: str) -> None:
+    dataset = SETS[name]
+    made = splits(dataset, dataset.rows, 3)
+    assert len(made) == 3
+    share = 0.9 if dataset.standard else 0.8
+    for split in made:
+        assert np.array_equal(np.sort(np.concatenate([split.training, split.test])), np.arange(dataset.rows))
+        assert abs(len(split.training) - share * dataset.rows) < 1.0
+
+
+def test_a_missing_table_says_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"yacht\.csv does not exist.*archive\.ics\.uci\.edu/dataset/243"):
+        read_set(UCI["yacht"], tmp_path)
+
+
+def test_another_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tabular").mkdir()
+    path = tmp_path / SMALL.file
+    path.write_text("x,y\n1,2\n3,4\n", encoding="utf-8")
+    with pytest.raises(OptionError, match="must have 3 rows"):
+        read_set(SMALL, tmp_path)
+    path.write_text("x,z\n1,2\n3,4\n5,6\n", encoding="utf-8")
+    with pytest.raises(OptionError, match="the column 'y'; it has 3 and x, z"):
+        read_set(SMALL, tmp_path)
+    path.write_text("x,y\n1,2\n3,4\n5,6\n", encoding="utf-8")
+    assert read_set(SMALL, tmp_path).num_rows == 3

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from benchmarks import client, scale, service
-from benchmarks.processes import ProcessError
-from benchmarks.scale import Costs, PodAutoscaler, closed_loop, costs_of, open_loop, plans
-from benchmarks.servers import load, running
-from murho.model.errors import OptionError
+from benchmarks import scale, service
+from benchmarks.scale import Costs, PodAutoscaler, open_loop, plans
+from benchmarks.servers import load
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -80,32 +77,12 @@ def test_bodies_are_sent_in_turn_and_connections_send_again_once_they_are_answer
 
 
 @needs_wrk
-def test_at_a_rate_about_as_many_are_sent_as_asked() -> None:
-    done, _ = loaded(lambda _: response(), connections=50, rate=200.0)
-    assert 120 <= done["requests"] <= 280
-
-
-@needs_wrk
 def test_refusals_and_lost_requests_are_counted_apart() -> None:
     done, _ = loaded(lambda count: response() if count % 2 else response("429 Too Many Requests"), connections=1)
     assert done["not_200"] == pytest.approx(done["requests"] / 2, abs=1)
     assert done["rate"] == pytest.approx(done["requests"] / 2 / done["seconds"], rel=0.1)
     done, _ = loaded(lambda count: response() if count < 3 else None, connections=1)
     assert done["lost"] > 0
-
-
-def test_without_wrk_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(OptionError, match="apt-get install wrk"):
-        load(1, "/", BODIES, connections=1, seconds=1)
-
-
-def test_a_server_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("raise SystemExit('out of luck')")
-    words = [sys.executable, str(script)]
-    with pytest.raises(ProcessError, match="out of luck"), running("/", words, BODIES):
-        raise AssertionError("it is not entered")
 
 
 def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
@@ -154,25 +131,8 @@ def test_the_benchmark_of_the_service_runs(cars: Path, tmp_path: Path, capsys: p
     assert "3 x overload: as fast as before after, s" in said
     measured = json.loads((tmp_path / "results.jsonl").read_text())
     assert all(done["lost"] == done["not_200"] == 0 for of in measured["rates"].values() for done in of)
-    took = measured["rates"]["Murho, 1 worker"][0]
-    assert 0.0 <= took["loop"] <= took["processor"]
     assert measured["overload"]["lost"] == 0
     assert measured["memory"]["1"] > 50 << 20
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_the_client_runs(cars: Path, tmp_path: Path) -> None:
-    words = ["--checkpoints", str(cars), "--rows", "300", "--rounds", "2", "--output", str(tmp_path)]
-    assert client.main(words) == 0
-    measured = json.loads((tmp_path / "results.jsonl").read_text())
-    assert [of["rows"] for of in measured["files"]] == [30, 300]
-    assert measured["import"] > 0.0
-    assert measured["small_call"]["murho_client"] > 0.0
-
-
-def test_a_missing_checkpoint_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert client.main(["--checkpoints", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("python -m benchmarks.client: ")
 
 
 COSTS: dict[str, Any] = {
@@ -185,13 +145,6 @@ COSTS: dict[str, Any] = {
     "model_memory": 4e6,
     "rows": 50_000.0,
 }
-
-
-def test_the_costs_give_back_the_rates_that_they_were_made_of() -> None:
-    costs = costs_of(COSTS)
-    assert 1.0 / costs.flight(1) == pytest.approx(7.0)
-    assert 32.0 / costs.flight(32) == pytest.approx(17.0)
-    assert costs.ready == 8.0
 
 
 def test_what_large_loads_take_is_printed_from_kept_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,33 +166,6 @@ def test_single_requests_wait_as_pollaczek_and_khinchine_say(share: float) -> No
     """M/D/1 with service s: the mean wait is ``load s / (2 (1 - load))``."""
     outcome = open_loop(Costs(fixed=0.004, each=0.006, largest=1), lambda _: share / 0.01, 400.0)
     assert np.mean(outcome.latencies) - 0.01 == pytest.approx(share * 0.01 / (2.0 * (1.0 - share)), rel=0.1)
-
-
-def test_one_client_gets_a_flight_of_its_own_and_many_share_the_fixed_cost() -> None:
-    assert closed_loop(Costs(fixed=0.004, each=0.006), 1) == pytest.approx(100.0)
-    costs = Costs(fixed=0.01, each=0.001)
-    rates = [closed_loop(costs, clients) for clients in (2, 32, 1_000)]
-    assert rates == sorted(rates)
-    # After the first flight all 32 come back at once, and share the next one.
-    assert rates[1] == pytest.approx(32 / costs.flight(32), rel=0.01)
-    assert rates[2] < 1.0 / costs.each
-
-
-def test_more_than_a_replica_can_do_is_refused_once_its_queue_is_full() -> None:
-    costs = Costs(fixed=0.001, each=0.001, largest=8, queue=50)
-    outcome = open_loop(costs, lambda _: 2.0 * costs.most, 20.0)
-    answered, refused = len(outcome.latencies), len(outcome.refused)
-    assert answered / 20.0 == pytest.approx(costs.most, rel=0.05)
-    assert refused / (answered + refused) == pytest.approx(0.5, abs=0.03)
-    assert max(outcome.latencies) <= (50 / 8 + 2) * costs.flight(8)
-
-
-def test_replicas_come_and_go_and_every_request_is_answered_or_refused() -> None:
-    costs = Costs(fixed=0.002, each=0.002, queue=20, ready=5.0)
-    outcome = open_loop(costs, lambda _: 400.0, 60.0, scale=PodAutoscaler(target=4.0))
-    still = open_loop(costs, lambda _: 400.0, 60.0, replicas=4)
-    assert len(outcome.latencies) + len(outcome.refused) == pytest.approx(len(still.latencies), rel=0.05)
-    assert max(outcome.replicas) > min(outcome.replicas) >= 1
 
 
 def test_the_autoscaler_follows_the_rule_of_kubernetes() -> None:

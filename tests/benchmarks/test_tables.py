@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import cars, co2, dependent, idle, live, missing, shift, spread_parts, uci
+from benchmarks import co2, dependent, idle, live, shift, uci
 from benchmarks.datasets import SETS, UCI
 from benchmarks.runner import measure
 from murho.model.training.options import make_options
@@ -56,44 +56,6 @@ def test_fresh_rows_are_others_of_the_same_idle_table(name: str) -> None:
     assert idle.make(name, 0)[0].equals(rows)
 
 
-@pytest.mark.slow
-def test_the_gaussian_process_comes_near_the_noise_where_few_inputs_matter() -> None:
-    # Of N(0, 1) the CRPS of the true distribution is 1 / sqrt(pi).
-    assert 1.0 / np.sqrt(np.pi) < idle.gaussian_process_crps(*idle.make("Friedman", 0)) < 0.75
-    assert idle.gaussian_process_crps(*idle.make("categories", 0)) < 0.9
-
-
-def test_only_the_first_five_numbers_of_a_function_matter() -> None:
-    x = np.random.default_rng(0).random((50, 10))
-    for function, features in spread_parts.FUNCTIONS.values():
-        rows = x[:, :features]
-        changed = rows.copy()
-        changed[:, 5:] = 0.0
-        np.testing.assert_array_equal(function(rows), function(changed))
-        for number in range(5):
-            moved = rows.copy()
-            moved[:, number] = 1.0 - moved[:, number] ** 2
-            assert not np.allclose(function(rows), function(moved))
-
-
-def test_a_share_of_the_cells_is_blanked_but_no_target() -> None:
-    rows = pa.table({"a": list(range(1000)), "b": ["x"] * 1000, "y": [1.0] * 1000})
-    blanked = missing.blanked(rows, "y", 20, seed=1)
-    assert blanked["y"].null_count == 0
-    assert 150 < blanked["a"].null_count < 250
-    assert 150 < blanked["b"].null_count < 250
-    assert blanked.equals(missing.blanked(rows, "y", 20, seed=1))
-    assert missing.blanked(rows, "y", 0, seed=1).equals(rows)
-
-
-def test_eighty_cars_are_held_out() -> None:
-    task = cars.task(1)
-    assert task.test.num_rows == 80
-    assert task.training.num_rows > 300
-    assert task.target == "Miles_per_Gallon"
-    assert task.options["seed"] == 1
-
-
 def test_no_feature_of_co2_is_made_from_the_series_itself() -> None:
     dates = [f"{year}-{month:02d}" for year in range(2009, 2013) for month in range(1, 13)]
     decimal = [f"{2009.0 + (index + 0.5) / 12.0:.4f}" for index in range(48)]
@@ -101,28 +63,6 @@ def test_no_feature_of_co2_is_made_from_the_series_itself() -> None:
     read = pa.table({"date": dates, "decimal_date": decimal, "average_ppm": values, "deseasonalized_ppm": values})
     features = {kind: co2.features_of(read, kind)[0].column_names[:-1] for kind in co2.FEATURES}
     assert features == {"month": ["decimal_date", "month"], "date": ["date"]}
-
-
-def test_widths_of_co2_are_of_the_training_years_and_each_year_after() -> None:
-    dates = np.array([2009.5, 2010.5, 2011.5, 2012.5])
-    truth = np.zeros(4)
-    half = np.array([0.5, 0.5, 1.0, 1.5])
-    band = np.stack([-half, half], axis=1)
-    shifted = band + np.array([[0.0], [0.0], [0.0], [5.0]])
-    report = {
-        "dates": dates,
-        "truth": truth,
-        "mean": np.array([0, 0, 3, 4]),
-        "raw_band": band,
-        "calibrated_band": shifted,
-    }
-    lines = [line.split() for line in co2.render(report).splitlines()]
-    assert lines[2:5] == [
-        ["training", "1.00", "1.00", "100", "100"],
-        ["2011", "2.00", "2.00", "100", "100"],
-        ["2012", "3.00", "3.00", "100", "0"],
-    ]
-    assert "calibrated 50.0 % (aim 85 %); RMSE 3.54 ppm" in co2.render(report)
 
 
 def test_gap_is_the_middle_third_and_tail_the_outer_sixths() -> None:
@@ -147,12 +87,6 @@ def test_a_large_set_is_cut_and_features_of_few_values_texts_and_missing_cells_a
         used = np.sort(np.concatenate([split.training, split.test]))
         assert 0.85 * shift.MOST_ROWS < len(used) < 0.95 * shift.MOST_ROWS
         assert (used % 10 != 0).all()
-
-
-def test_beside_a_peer_there_is_the_geometric_mean_and_how_many_are_behind() -> None:
-    text = shift.render_beside({"tail-a-x": (1.0, 2.0), "tail-b-x": (2.1, 2.0), "tail-c-x": (4.0, 2.0)})
-    assert [line.split()[-1] for line in text.splitlines()[2:5]] == ["0.50", "1.05", "2.00"]
-    assert "geometric mean of the ratios 1.02; Murho is more than 10 % behind on 1 of 3 splits, at worst 2.00" in text
 
 
 def test_the_protocol_has_its_network_and_members_have_fits_of_their_own(

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.cli.evaluation_report import report_lines
+from murho.cli.evaluation_report import MOST_GROUPS, report_lines
 from murho.model.evaluation.judging import evaluate_table
-from tests.model.rooms import CLASSES, rooms_table
-from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
-
-from typing import TYPE_CHECKING
-
-from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from typing import TYPE_CHECKING, Any
-
-from murho.cli.evaluation_report import MOST_GROUPS
+from murho.model.evaluation.summary import plus_minus
 from tests.model.conftest import make_table
+from tests.model.rooms import CLASSES, rooms_table
+from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from murho.model.checkpoint.posterior import Posterior
 
 
@@ -50,7 +37,7 @@ def line(lines: list[str], start: str) -> str:
 def test_it_says_units_and_every_part(report: dict[str, Any]) -> None:
     lines = report_lines(report, "EUR")
     text = "\n".join(lines)
-    assert f"RMSE {report['rmse']:.4g} EUR" in lines[0]
+    assert f"RMSE {plus_minus(report['rmse'], report['standard_errors']['rmse'])} EUR" in lines[0]
     for part in ("CRPS", "R²", "central bands (EUR)", "interval score", "calibration error", "PIT", "Spearman"):
         assert part in text
     assert line(lines, "90 % band by std (EUR)").split()[-2:] == ["raw", "calibrated"]

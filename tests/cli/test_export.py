@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +16,11 @@ from murho.model.checkpoint.posterior import Posterior, typical_rows
 from murho.model.predictive.prediction import PredictOptions
 from tests.support import ROOT, call_murho
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints"
-SCRIPT = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL)
+PYTHON, JAVASCRIPT = (
+    re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL)[0]
+    for language in ("python", "javascript")
+)
 
 
 @pytest.mark.parametrize("noise", ["rents", "heteroscedastic", "homoscedastic"])
@@ -36,9 +39,8 @@ def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
     expected = posterior.predict(columns, PredictOptions(64, (10.0, 50.0, 99.0)))
     records = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    assert SCRIPT is not None
     space: dict[str, Any] = {"FOLDER": str(tmp_path / "out"), "ROWS": records}
-    exec(SCRIPT[1], space)  # noqa: S102 - the example of docs/export.md
+    exec(PYTHON, space)  # noqa: S102 - the example of docs/export.md
     np.testing.assert_allclose(space["rows"], encoded.inputs, atol=2e-6)
     usual = ~encoded.beyond
     assert usual.any()
@@ -48,6 +50,24 @@ def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
         unit = expected.std[usual]
         assert (np.abs(found - known).T / unit).max() < 1e-4, told
     assert json.loads((tmp_path / "out" / "encoding.json").read_text())["target"] in ("rent", "Miles_per_Gallon")
+
+    if (modules := _node_modules()) is not None:
+        (tmp_path / "node_modules").symlink_to(modules)
+        (tmp_path / "reader.mjs").write_text(JAVASCRIPT)
+        cells = [{name: None if cell != cell else cell for name, cell in record.items()} for record in records]
+        command = ("node", "reader.mjs", tmp_path / "out", json.dumps(cells))
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        for told, values in json.loads(done.stdout).items():
+            known = space["answer"][told]
+            np.testing.assert_allclose(np.reshape(values, known.shape), known, rtol=1e-4)
+
+
+def _node_modules() -> Path | None:
+    """Where npm has onnxruntime-web (``npm install --global onnxruntime-web``); None: nowhere."""
+    if shutil.which("npm") is None:
+        return None
+    found = subprocess.run(("npm", "root", "--global"), capture_output=True, text=True, check=True).stdout.strip()
+    return Path(found) if (Path(found) / "onnxruntime-web").is_dir() else None
 
 
 def test_classes_are_refused(tmp_path: Path) -> None:

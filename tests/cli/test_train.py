@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.model.training.options import TrainOptions
-from tests.support import ROOT, call_murho
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 import inspect
-import runpy
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -112,27 +109,6 @@ def test_a_mistake_is_named_with_its_line_and_what_may_be_meant(text: str, said:
         read_config(path)
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
-
-
-markdown_table = runpy.run_path(str(ROOT / "scripts" / "options_table.py"))["markdown_table"]
-
-
-def test_the_page_has_what_the_command_prints() -> None:
-    (command, table) = re.findall(
-        r"<!-- options: printed by `python (\S+)` -->\n\n(.*?)\n<!-- end of options -->",
-        (ROOT / "docs" / "options.md").read_text(),
-        flags=re.DOTALL,
-    )[0]
-    done = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert table == done.stdout, f"put what `python {command}` prints into docs/options.md"
-
-
-def test_every_row_has_as_many_cells_as_the_head() -> None:
-    lines = markdown_table().splitlines()
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
-    named = re.findall(r"^\| `--([a-z0-9-]+)`", markdown_table(), flags=re.MULTILINE)
-    assert len(named) == len(set(named))
-    assert {"target", "config", "device", "hidden", "seed"} <= set(named)
 
 
 def test_the_next_commands_name_the_checkpoint_and_where_it_is() -> None:

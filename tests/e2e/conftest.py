@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.checkpoint.posterior import Posterior
-from tests.e2e.browser import Visit, started_browser, visiting
-from tests.e2e.pages import write_wide
+from tests.e2e.browser import Visit, started_browser, visiting, write_wide
 from tests.e2e.support import Service, serve
 from tests.service.classifiers import write_classifier
 from tests.support import ROOT
@@ -48,6 +47,14 @@ def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     write_classifier(root / "checkpoints", "bodies")
     write_wide(root / "checkpoints")
     with serve(root / "checkpoints", root / "log", default_model="cars") as service:
+        service.wait_for_line("(Ready: )")
+        yield service
+
+
+@pytest.fixture(scope="session")
+def of_cars(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of the example's columns, for tests that change nothing in it."""
+    with serve(quick_cars, tmp_path_factory.mktemp("of cars") / "log") as service:
         service.wait_for_line("(Ready: )")
         yield service
 

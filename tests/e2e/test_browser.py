@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import os
-import platform
 import runpy
-import subprocess
-import sys
-import threading
-import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +10,7 @@ import pytest
 from tests.support import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 SCRIPT = ROOT / "scripts" / "browser.py"
@@ -46,68 +38,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def script() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
-
-
-@pytest.fixture
-def mirror() -> Iterator[tuple[str, list[str]]]:
-    """A mirror of Playwright's builds, which are scripts here: its address, and the paths that it was asked for."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as files:
-        for name in ("chrome-linux64/chrome", "chrome-linux/chrome", "ffmpeg-linux"):
-            entry = zipfile.ZipInfo(name)
-            entry.create_system, entry.external_attr = 3, 0o100755 << 16
-            files.writestr(entry, STARTS)
-    asked: list[str] = []
-
-    class Mirror(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("content-length", str(len(packed.getvalue())))
-            self.end_headers()
-            self.wfile.write(packed.getvalue())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-
-
-@pytest.mark.skipif((sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the mirror has Linux builds")
-@pytest.mark.parametrize("place", ["home/.cache/ms-playwright", "told"])
-def test_playwrights_build_is_installed_into_a_new_home_and_found(
-    machine: Path, mirror: tuple[str, list[str]], place: str
-) -> None:
-    pytest.importorskip("playwright")
-    address, asked = mirror
-    environment = {**os.environ, "PLAYWRIGHT_DOWNLOAD_HOST": address}
-    if place == "told":
-        environment["PLAYWRIGHT_BROWSERS_PATH"] = str(machine / place)
-
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(SCRIPT), *options]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-
-    assert run("--find").returncode == 1
-    done = run()
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(machine / place / "chromium-"))
-    assert any("chrome-linux" in path for path in asked)
-    asked.clear()
-    assert (run().stdout, asked) == (done.stdout, [])
-
-
-def test_root_gets_debians_package(machine: Path, script: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    chromium, log = machine / "bin" / "chromium", machine / "log"
-    lines = ["#!/bin/sh", f'echo "$*" >> {log}', 'test "$1" = update && exit 100']
-    program(machine / "bin" / "apt-get", "\n".join([*lines, f"echo '{STARTS}' > {chromium}; /bin/chmod +x {chromium}"]))
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    script["install_browser"]()
-    assert log.read_text().split("\n") == ["update -q", "install -qy --no-install-recommends chromium", ""]
-    assert script["find_browser"]() == str(chromium)
 
 
 def test_what_does_not_start_is_passed_over_and_of_playwrights_builds_the_newest_is_taken(

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.pages import answer_of, typical_row
+from tests.e2e.browser import answer_of, typical_row
 from tests.service.classifiers import CLASSES
 
 if TYPE_CHECKING:

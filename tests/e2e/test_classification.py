@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.test_docs import block_after
 from tests.support import ROOT, call_murho
 
+pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "classification.md"
 QUICK = ("--epochs", 25, "--members", 5, "--hidden", 16, "--encoding", "standard", "--temperature", 0.1)
 """Options of the training beside those of the page, which take seconds."""

@@ -13,10 +13,12 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,32 +34,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
-
-
-QUICK = [
-    "--epochs",
-    "10",
-    "--noise",
-    "homoscedastic",
-    "--hidden",
-    "16",
-    "--members",
-    "2",
-    "--encoding",
-    "standard",
-    "--no-report",
-]
+QUICK = "--epochs 10 --noise homoscedastic --hidden 16 --members 2 --encoding standard --no-report".split()  # noqa: SIM905
 
 
 def _rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
-
-
-def test_help_answers_and_names_the_commands() -> None:
-    text = murho("--help").stdout
-    for command in ("train", "serve", "predict", "evaluate"):
-        assert command in text
-        assert f"Usage: murho {command}" in murho(command, "--help").stdout
 
 
 def test_no_help_imports_what_takes_seconds_and_that_of_train_has_every_option() -> None:
@@ -74,10 +55,6 @@ def test_no_help_imports_what_takes_seconds_and_that_of_train_has_every_option()
         assert f"  {name} " in said
     for name in ("--target", "--name", "--checkpoints", "--config", "--no-skip"):
         assert f" {name} " in said
-
-
-def test_version_is_printed() -> None:
-    assert murho("--version").stdout.startswith("murho ")
 
 
 def test_training_says_what_it_does_and_the_same_seed_writes_the_same_tensors_in_any_process(tmp_path: Path) -> None:
@@ -167,6 +144,7 @@ def test_a_service_lists_the_first_warnings_alone_which_is_said(busy: Service, t
 
 
 def test_a_mistake_ends_the_process_with_its_code_and_one_line_on_stderr(tmp_path: Path) -> None:
+    assert murho("--version").stdout.startswith("murho ")
     for arguments, code in ((("train", CARS), 2), (("predict", CARS, "--model", "boats"), 1)):
         done = murho(*arguments, cwd=tmp_path, code=code)
         assert done.stderr.startswith("error: ")
@@ -205,13 +183,9 @@ def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp
 MISTAKES = {
     ("train", "nowhere.csv", "--target", "a"): "nowhere.csv does not exist",
     ("train", "few.csv", "--target", "z", "--name", "few"): "'z' is not a column of the table",
-    ("train", "few.csv", "--target", "day", "--name", "few"): "has date cells",
-    ("train", "few.csv", "--target", "a", "--device", "gpu"): "--device must be auto, cpu or cuda",
     ("train", "few cars (1).csv", "--target", "a"): "give one, such as --name few-cars-1",
     ("predict", "few.csv", "--model", "nothing"): "has no checkpoint 'nothing'",
-    ("evaluate", "few.csv", "--model", "nothing"): "has no checkpoint 'nothing'",
     ("update", "nothing", "few.csv", "--epochs", "0"): "--epochs: Input should be greater than or equal to 1",
-    ("report", "nothing"): "has no checkpoint 'nothing'",
 }
 
 
@@ -231,3 +205,59 @@ def test_mistakes_are_answered_without_importing_torch_or_pandas(tmp_path: Path)
     for said, message in zip(done.stderr.splitlines(), MISTAKES.values(), strict=True):
         assert message in said
     assert done.stdout == "[]\n"
+
+
+CARS = ROOT / "examples" / "cars.csv"
+TRAIN = (
+    *("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--budget", 1000),
+    *("--members", 4, "--encoding", "standard", "--transform", "none", "--no-report"),
+)
+TALKATIVE = """
+from murho.command_line import app
+from murho.model.python.progress import TerminalReporter
+TerminalReporter.epoch = lambda self, _: self.say("an epoch is done")
+TerminalReporter.scored = lambda self, _: self.say("a fit is scored")
+app()
+"""
+"""The command line; its log, which has a line every ten seconds, says more."""
+
+
+def _heed_interrupts() -> None:
+    # Where the tests run in the background, signals of the keyboard are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize(
+    ("moment", "epochs"),
+    [
+        ("an epoch is done", 1_000_000),
+        pytest.param("a fit is scored", 15, marks=pytest.mark.slow),
+        pytest.param("chose ", 15, marks=pytest.mark.slow),  # it calibrates
+    ],
+)
+def test_ctrl_c_saves_the_best_so_far(tmp_path: Path, moment: str, epochs: int) -> None:
+    log = tmp_path / "log"
+    arguments = (*TRAIN, "--epochs", epochs, "--patience", epochs, "--checkpoints", tmp_path)
+    command = [sys.executable, "-c", TALKATIVE, *(str(part) for part in arguments)]
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts) as process,
+    ):
+        try:
+            while moment not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.005)
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    said = log.read_text()
+    assert process.returncode == 0, said
+    assert "(interrupted)" in output.decode()
+    assert "interrupted: " in said
+    facts = json.loads((tmp_path / "cars" / "1" / "model.json").read_text())
+    assert facts["training"]["interrupted"] is True
+    assert facts["calibration"] is not None
+    assert sorted(path.name for path in (tmp_path / "cars").iterdir()) == ["1"]
+    answers = call_murho("predict", CARS, "--model", "cars", "--checkpoints", tmp_path).stdout
+    assert len(answers.splitlines()) == 407

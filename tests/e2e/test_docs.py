@@ -35,8 +35,6 @@ README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "benchmarks" / "README.md", ROOT / "client" / "README.md", ROOT / "examples" / "README.md"]
-OPTIONS_TABLE = "<!-- options: printed"
-"""Where the generated table of docs/options.md begins, to which the limits of prose don't apply."""
 MADE = ("benchmarks/results",)
 """What commands make, and a clone has not."""
 
@@ -138,6 +136,15 @@ def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     assert answer["type"] == printed["type"]
     assert answer["title"] == printed["title"]
     assert answer["errors"] == printed["errors"]
+
+
+def test_the_readmes_total_is_that_of_its_command(workplace: Path) -> None:
+    command, printed = block_after(README, "total"), block_after(README, "totals").splitlines()
+    told = call_murho(*shlex.split(command)[1:], cwd=workplace).stdout.splitlines()
+    assert told[0] == printed[0]
+    for line, other in zip(told[1:], printed[1:], strict=True):
+        assert line.split(",")[:2] == other.split(",")[:2]
+        assert float(line.split(",")[2]) == pytest.approx(float(other.split(",")[2]), abs=3.0)
 
 
 def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> None:
@@ -258,28 +265,12 @@ def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
                 assert name in services, (path, name)
 
 
-def test_every_link_between_documents_leads_somewhere() -> None:
-    for path in PAGES:
-        for link, place in re.findall(r"\]\(([^)#]*)(#[^)]+)?\)", path.read_text()):
-            if link.startswith("http"):
-                continue
-            goal = path.parent / link if link else path
-            assert goal.exists(), (path, link)
-            if place:
-                assert place[1:] in anchors(goal), (path, link, place)
-
-
-def anchors(path: Path) -> set[str]:
-    """The names by which a page's headings are linked to, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
 def test_every_path_that_documents_name_exists() -> None:
     """Paths from the top of the repository, in code, diagrams and tables alike."""
     places = "client|model|service|tests|benchmarks|docs|examples|scripts|src"
     for path in PAGES:
         named = set(re.findall(rf"(?<![\w/.~-])((?:{places})/[\w./-]*)", path.read_text()))
+        named |= {f"benchmarks/{name}.py" for name in re.findall(r"python -m benchmarks\.(\w+)", path.read_text())}
         missing = {name for name in named if not (ROOT / name.rstrip(".")).exists()}
         # LIBRARY.py stands for a file that a reader makes.
         assert {name for name in missing if not name.startswith(MADE) and not re.search("[A-Z]{4}", name)} == set(), (
@@ -325,19 +316,13 @@ def test_every_extra_that_documents_name_exists() -> None:
 
 def test_prose_keeps_to_120_characters_and_the_readme_to_700_words() -> None:
     for path in PAGES:
-        text = path.read_text().partition(OPTIONS_TABLE)[0]
+        text = path.read_text()
         prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
         long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("![")]
         assert long == [], path
     before, _, tables = README.read_text().partition("\n## Measured\n")
     assert tables
     assert len(before.split()) <= 700
-
-
-def test_every_benchmark_that_documents_name_exists() -> None:
-    for path in PAGES:
-        for name in re.findall(r"python -m benchmarks\.(\w+)", path.read_text()):
-            assert (ROOT / "benchmarks" / f"{name}.py").is_file(), (path, name)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,16 +81,6 @@ def test_further_files_are_read_as_the_training_file_was(trained: Path, words: t
         for name in ("sales.csv.gz", "sales.xlsx", "plain.parquet")
     }
     assert len(said) == 1
-
-
-def test_an_update_reads_alike(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
-    where = ("--checkpoints", tmp_path / "checkpoints", "--version", 1, "--epochs", 1, "--json")
-    said = [
-        json.loads(call_murho("update", "sales", name, *where, cwd=trained).stdout)["metrics"]
-        for name in ("sales.csv.gz", "plain.parquet")
-    ]
-    assert said[0] == said[1]
 
 
 def test_requests_are_read_alike(trained: Path) -> None:

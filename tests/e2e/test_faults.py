@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
 import shutil
 import socket
 import struct
-import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 
-from tests.e2e.support import MURHO, Service, serve
+from benchmarks.requests import records
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
+from tests.e2e.support import Service, serve
 from tests.e2e.traffic import PROBLEM, REFUSALS, Traffic, asks, judge, wait_until
 from tests.service.support import ROW
-from tests.support import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from murho.model.checkpoint.posterior import Posterior
     from tests.e2e.traffic import Ask
 
 TIMEOUT = 1.5
-
 CODE = """
 import importlib.machinery, os, sys, time
 from pathlib import Path
@@ -187,32 +193,8 @@ def test_a_hung_engine_is_504_in_time_and_answers_again_when_it_goes_on(
     require_answers_again(faulty, requests)
 
 
-@pytest.mark.slow
-def test_healthz_tells_that_the_engine_hangs(faulty: Service, fault: EngineFault, posterior: Posterior) -> None:
-    fault.set("hang")
-    with ThreadPoolExecutor(1) as threads:
-        hung = threads.submit(ask, faulty, sampled(posterior)[0])
-        try:
-            wait_until(lambda: faulty.client.get("/healthz").status_code == 503, seconds=60.0, every=0.5)
-        finally:
-            fault.set("")
-            hung.result()
-    wait_until(lambda: faulty.client.get("/healthz").status_code == 200)
-
-
-def test_a_slow_engine_fails_nobody_who_would_wait(faulty: Service, fault: EngineFault, posterior: Posterior) -> None:
-    fault.set("slow 0.02")
-    with Traffic(faulty.port, sampled(posterior), threads=6) as traffic:
-        traffic.wait_for(20)
-    traffic.require("refused")
-
-
 NOTICED = 1.0
-
-
 """Seconds in which a service that watches its directory would notice a change."""
-
-
 PATH = "/models/cars/predict"
 
 
@@ -269,33 +251,7 @@ def test_a_disk_that_fills_up_stops_no_answer(busy: Service, posterior: Posterio
     traffic.require()
 
 
-@pytest.mark.slow
-def test_a_disk_that_is_full_at_the_start_stops_no_answer(own: Path, posterior: Posterior) -> None:
-    port = free_port()
-    command = [str(MURHO), "serve", "--checkpoints", str(own), "--port", str(port), "--device", "cpu"]
-    with Path("/dev/full").open("wb") as full, subprocess.Popen(command, stderr=full) as process:
-        try:
-
-            def ready() -> bool:
-                assert process.poll() is None, "the service has ended"
-                try:
-                    return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            wait_until(ready)
-            with Traffic(port, asks(posterior, 20), threads=3) as traffic:
-                traffic.wait_for(20)
-            process.terminate()
-            process.wait(30)
-        finally:
-            process.kill()
-    traffic.require()
-
-
 BODY: dict[str, Any] = {"inputs": [ROW], "samples": 64}
-
-
 IDLE = 10_000
 
 
@@ -337,36 +293,6 @@ def test_clients_that_vanish_leave_nothing_behind(busy: Service, posterior: Post
     wait_until(lambda: pending(busy) == 0.0)
 
 
-def test_a_request_in_single_bytes_is_answered_and_keeps_nobody_waiting(busy: Service, posterior: Posterior) -> None:
-    with Traffic(busy.port, asks(posterior, 30), threads=2) as traffic, connect(busy) as slow:
-        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in raw(BODY):
-            slow.sendall(bytes([byte]))
-            time.sleep(0.002)
-        assert slow.recv(4096).startswith(b"HTTP/1.1 200")
-        traffic.wait_for(5)
-    traffic.require()
-
-
-@pytest.mark.slow
-def test_a_client_that_sends_a_byte_a_second_is_let_go(busy: Service) -> None:
-    begin = time.monotonic()
-    with connect(busy) as slow:
-        try:
-            for byte in raw(BODY):
-                slow.sendall(bytes([byte]))
-                slow.settimeout(1.0)
-                try:
-                    said = slow.recv(4096)
-                except TimeoutError:
-                    continue
-                assert not said or said.startswith((b"HTTP/1.1 408", b"HTTP/1.1 400"))
-                break
-        except OSError:
-            pass
-    assert time.monotonic() - begin < 65.0
-
-
 @pytest.mark.slow
 def test_ten_thousand_idle_connections_keep_nobody_waiting(busy: Service, posterior: Posterior) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -387,3 +313,139 @@ def test_ten_thousand_idle_connections_keep_nobody_waiting(busy: Service, poster
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     traffic.require()
     assert httpx.post(f"{busy.address}/predict", json=BODY).status_code == 200
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "extreme levels": {"percentiles": [10.0 ** -(3 + number / 10) for number in range(100)]},
+    "extreme levels from above": {"percentiles": [100.0 - 10.0 ** -(3 + number / 10) for number in range(100)]},
+    "all samples": {"samples": 4096, "include": ["mc_error"]},
+    "all draws": {"samples": 4096, "include": ["draws"]},
+    "thresholds": {"thresholds": [float(number) for number in range(5000)]},
+    "huge thresholds": {"thresholds": [1e308, -1e308, 5e-324]},
+    "new seed": {"seed": 2**63 - 1, "samples": 4096},
+    "everything": {
+        "samples": 4096,
+        "percentiles": [0.001, 99.999],
+        "thresholds": [0.0],
+        "include": ["draws", "mc_error"],
+        "noise": False,
+    },
+}
+
+
+def interleaved(*kinds: list[Any]) -> list[Any]:
+    return list(chain.from_iterable(zip(*kinds, strict=True)))
+
+
+def test_models_options_seeds_and_bad_rows_at_once_change_no_answer(
+    busy: Service, posterior: Posterior, rents: Posterior
+) -> None:
+    mixed = interleaved(
+        asks(posterior, 60, "/models/cars/predict", bad=0.2), asks(rents, 60, "/models/rents/predict", bad=0.2, seed=1)
+    )
+    with Traffic(busy.port, mixed, threads=15) as traffic:
+        traffic.wait_for(2 * len(mixed))
+    traffic.require()
+    assert set(traffic.statuses) == {200, 422}
+
+
+@pytest.mark.slow
+def test_small_requests_are_answered_rightly_amid_hostile_ones(busy: Service, posterior: Posterior) -> None:
+    end = time.monotonic() + 20.0
+
+    def attack(number: int) -> set[int]:
+        statuses = set()
+        with httpx.Client(base_url=busy.address, timeout=120.0) as client:
+            while time.monotonic() < end:
+                for options in HOSTILE.values():
+                    number += 1000
+                    body = {"inputs": [ROW] * 20, **options, "seed": number}
+                    statuses.add(client.post("/predict", json=body).status_code)
+        return statuses
+
+    with ThreadPoolExecutor(4) as threads, Traffic(busy.port, asks(posterior, 30), threads=4) as traffic:
+        statuses = set().union(*threads.map(attack, range(4)))
+        traffic.wait_for(1)
+    traffic.require("refused")
+    assert statuses <= {200, 413, 422, 429, 503, 504}
+
+
+@pytest.mark.slow
+def test_one_row_does_not_wait_for_long_work(busy: Service, posterior: Posterior) -> None:
+    heavy = {"inputs": [ROW] * 60_000, "samples": 1024, "percentiles": [0.001, 99.999]}
+    with ThreadPoolExecutor(1) as threads:
+        long = threads.submit(httpx.post, f"{busy.address}/predict", json=heavy, timeout=300.0)
+        time.sleep(1.0)
+        waits: list[float] = []
+        while not long.done() and len(waits) < 10:
+            begin = time.monotonic()
+            assert httpx.post(f"{busy.address}/predict", json={"inputs": [ROW]}, timeout=120.0).status_code == 200
+            waits.append(time.monotonic() - begin)
+        assert long.result().status_code in {200, 504}
+    assert waits
+    assert max(waits) < 2.0
+
+
+ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
+ROWS = 600_000
+PARTS = 20
+MOST_MEMORY = 160 * 2**20
+"""Bytes beyond the idle service. Taken as a whole, these tables take 400 MiB and more."""
+
+
+def body_of(table: pa.Table, media_type: str) -> bytes:
+    sink = io.BytesIO()
+    if media_type == CSV:
+        pa.csv.write_csv(table, sink)
+    else:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("media_type", [ARROW, CSV])
+def test_a_large_table_is_answered_rightly_in_little_memory(
+    media_type: str, trained: Path, posterior: Posterior, tmp_path: Path
+) -> None:
+    few = records(posterior.schema, ROWS // PARTS)
+    part = pa.table(few)
+    body = body_of(pa.concat_tables([part] * PARTS).combine_chunks(), media_type)
+    assert len(body) > 16 * 2**20
+    exact = posterior.predict(columns_from_table(pa.table(few), posterior.schema), PredictOptions(samples=16))
+    waits: list[float] = []
+    sizes: list[int] = []
+    done = threading.Event()
+    with serve(trained.parents[1], tmp_path / "log", request_timeout="300") as service:
+        service.wait_for_line("(Ready: )")
+
+        def watch() -> None:
+            with httpx.Client(base_url=service.address) as client:
+                while not done.wait(0.02):
+                    begin = time.monotonic()
+                    assert client.get("/healthz").status_code == 200
+                    waits.append(time.monotonic() - begin)
+                    sizes.append(service.memory())
+
+        service.client.post(
+            "/predict?samples=16", content=body_of(part.slice(0, 100), CSV), headers={"content-type": CSV}
+        )
+        before = service.memory()
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            headers = {"content-type": media_type, "accept": ARROW, "accept-encoding": "identity"}
+            response = service.client.post("/predict?samples=16", content=body, headers=headers, timeout=300.0)
+        finally:
+            done.set()
+            watching.join()
+    assert response.status_code == 200, response.text[:500]
+    answer = pa.ipc.open_stream(response.content).read_all()
+    assert answer.num_rows == ROWS
+    assert exact.std is not None
+    for name, right in (("mean", exact.mean), ("std", exact.std)):
+        given = answer.column(name).to_numpy().reshape(PARTS, -1)
+        assert (np.abs(given - right) <= 1e-5 * np.maximum(np.abs(right), exact.std)).all()
+    assert waits
+    assert max(sizes) - before < MOST_MEMORY

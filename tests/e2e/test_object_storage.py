@@ -7,8 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,37 +39,6 @@ def server() -> Iterator[S3Server]:
         yield server
 
 
-class Place:
-    """A prefix of the bucket: the tests write past the proxy, the service reads through it.
-
-    Attributes:
-        url: Its URL.
-        proxy: The proxy of the service.
-        store: Its checkpoints.
-    """
-
-    def __init__(self, prefix: str, proxy: Proxy, directory: Path) -> None:
-        self.proxy, self.directory = proxy, directory
-        self.url = f"s3://{BUCKET}/{prefix}"
-        self.store = ObjectStore(self.url)
-
-    def publish(self) -> str:
-        return self.store.publish(RENTS, "rents").version
-
-    @contextmanager
-    def serve(self, name: str = "log", **settings: str) -> Iterator[Service]:
-        environment = s3_environment(self.proxy.port)
-        settings = {"watch_seconds": "0.1", **settings}
-        with serve(self.url, self.directory / name, environment, fresh=False, **settings) as service:
-            yield service
-
-
-@pytest.fixture
-def place(server: S3Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    with Proxy(server.port) as proxy:
-        yield Place(re.sub(r"\W+", "-", request.node.name), proxy, tmp_path)
-
-
 def loaded(service: Service) -> OneRow:
     """Clients that ask for a row of ``rents`` again and again."""
     mean = float(offline(Posterior.load(RENTS), {"inputs": ROWS[:1]}).mean[0])
@@ -83,60 +51,6 @@ def read_object(storage: ObjectStorage, path: str) -> bytes:
 
 def listed(service: Service) -> bool:
     return "murho_checkpoints_listed 1.0" in service.client.get("/metrics").text
-
-
-def test_slow_and_silent_objects_hold_no_request_back(place: Place) -> None:
-    place.publish()
-    with place.serve() as service:
-        service.wait_for_line("(Ready: )")
-        with loaded(service) as load:
-            place.proxy.rate = 10_000.0
-            place.proxy.mode = "slow"
-            place.publish()
-            time.sleep(1.0)
-            asked = load.slowest
-            assert version_of(service, "rents") == "1"
-            wait_until(lambda: version_of(service, "rents") == "2", 60)
-            assert max(asked, load.slowest) < 30.0  # what is slow is the storage: no request waits for it
-            place.proxy.mode = "silent"
-            place.publish()
-            wait_until(lambda: not listed(service), 120)
-            place.proxy.mode = "forwards"
-            wait_until(lambda: version_of(service, "rents") == "3", 120)
-        assert "Traceback" not in service.log()
-        assert service.stop() == 0
-
-
-def test_the_network_gone_for_a_minute_leaves_the_service_serving_what_it_has(place: Place) -> None:
-    place.publish()
-    with place.serve(watch_seconds="1") as service:
-        service.wait_for_line("(Ready: )")
-        with loaded(service) as load:
-            place.proxy.mode = "down"
-            end = time.monotonic() + 60.0
-            while time.monotonic() < end:
-                assert service.client.get("/readyz").status_code == 200
-                time.sleep(0.5)
-            assert not listed(service)
-            assert "can't be listed" in refused(service, "")[""]
-            place.publish()
-            place.proxy.mode = "forwards"
-            wait_until(lambda: "2" in load.versions, 60)
-        log = service.log()
-        assert log.count("checkpoints can't be listed") == 1
-        assert log.count("checkpoints can be listed again") == 1
-        assert "Traceback" not in log
-
-
-def test_a_service_that_starts_without_its_storage_is_ready_once_it_is_there(place: Place) -> None:
-    place.publish()
-    place.proxy.mode = "down"
-    with place.serve() as service:
-        service.wait_for_line("(Not ready: )")
-        assert "can't be listed" in service.client.get("/readyz").json()["detail"]
-        place.proxy.mode = "forwards"
-        service.wait_for_line("(Ready: )")
-        assert version_of(service, "rents") == "1"
 
 
 @pytest.mark.parametrize("kind", ["s3", *CLOUDS])

@@ -12,8 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.browser import DESKTOP, PHONE, Visit, visiting
-from tests.e2e.pages import TABS, answer_of, typical_row
+from tests.e2e.browser import DESKTOP, PHONE, TABS, Visit, answer_of, typical_row, visiting
 from tests.e2e.support import serve
 from tests.service.test_callers import KEY, stored
 

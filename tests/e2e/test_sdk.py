@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from murho_client import Client, InvalidInput, UnknownModel
 
-from tests.e2e.support import Service, serve
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.e2e.support import Service
 
 CARS = ROOT / "examples" / "cars.csv"
 CAR: dict[str, Any] = {
@@ -32,15 +33,8 @@ CAR: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def service(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(quick_cars, tmp_path_factory.mktemp("log") / "log") as service:
-        service.wait_for_line("(Ready: )")
-        yield service
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[Client]:
-    with Client(service.address) as client:
+def client(of_cars: Service) -> Iterator[Client]:
+    with Client(of_cars.address) as client:
         yield client
 
 
@@ -51,7 +45,7 @@ def snippets(path: Path) -> str:
 
 @pytest.mark.parametrize("page", ["docs/sdk.md", "client/README.md", "README.md"])
 def test_every_snippet_runs(
-    service: Service,
+    of_cars: Service,
     page: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -61,7 +55,7 @@ def test_every_snippet_runs(
     monkeypatch.chdir(tmp_path)
     code = snippets(ROOT / page)
     assert "murho_client" in code
-    code = code.replace("http://127.0.0.1:8000", service.address)
+    code = code.replace("http://127.0.0.1:8000", of_cars.address)
     exec(compile(code, page, "exec"), {"__name__": "snippets"})  # noqa: S102 - our own documents
     printed = capsys.readouterr().out
     if page == "docs/sdk.md":
@@ -70,22 +64,15 @@ def test_every_snippet_runs(
         assert "406 rows" in printed
 
 
-def test_the_answer_is_that_of_plain_http(service: Service, client: Client) -> None:
+def test_the_answer_is_that_of_plain_http(of_cars: Service, client: Client) -> None:
     body = {"inputs": [CAR], "seed": 3, "samples": 64, "thresholds": [30.0], "include": ["draws", "mc_error"]}
-    told = service.client.post("/models/cars/predict", json=body).json()
+    told = of_cars.client.post("/models/cars/predict", json=body).json()
     answer = client.predict(CAR, "cars", seed=3, samples=64, thresholds=[30.0], include=["draws", "mc_error"])
     for name in ("mean", "std", "epistemic_std", "aleatoric_std", "draws"):
         np.testing.assert_array_equal(getattr(answer, name), told[name])
     np.testing.assert_array_equal(answer.percentiles, told["percentiles"]["values"])
     np.testing.assert_array_equal(answer.exceedance(30.0), np.array(told["exceedance"]["values"])[:, 0])
     assert (answer.model, answer.version, answer.target, answer.seed) == ("cars", "1", "Miles_per_Gallon", 3)
-
-
-def test_a_column_of_mixed_types_is_sent_as_it_is(client: Client) -> None:
-    frame = pd.concat([pd.read_csv(CARS)] * 5, ignore_index=True).astype({"Origin": object})
-    frame.loc[1998, "Origin"] = 3
-    answer = client.predict(frame, "cars", samples=16)
-    assert (1998, "Origin") in {(warning.row, warning.feature) for warning in answer.warnings}
 
 
 def test_mistakes_are_named_in_the_data_as_given(client: Client) -> None:
@@ -103,11 +90,11 @@ def test_mistakes_are_named_in_the_data_as_given(client: Client) -> None:
         client.predict(CAR, "boats")
 
 
-def test_a_file_gets_the_answers_of_murho_predict(service: Service, client: Client, tmp_path: Path) -> None:
+def test_a_file_gets_the_answers_of_murho_predict(of_cars: Service, client: Client, tmp_path: Path) -> None:
     scored, printed = tmp_path / "scored.csv", tmp_path / "printed.csv"
     assert client.predict_file(CARS, scored, samples=16, rows_per_chunk=100, keep_inputs=True) == 406
     options = ("--samples", 16, "--keep-inputs", "--output", printed)
-    call_murho("predict", CARS, "--model", "cars", "--url", service.address, *options)
+    call_murho("predict", CARS, "--model", "cars", "--url", of_cars.address, *options)
     with scored.open(newline="") as ours, printed.open(newline="") as theirs:
         pairs = list(zip(csv.DictReader(ours), csv.DictReader(theirs), strict=True))
     assert len(pairs) == 406

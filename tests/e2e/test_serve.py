@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shlex
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ import httpx
 import pytest
 
 from murho.service.security import Caller, digest_of
-from tests.e2e.support import MURHO, Service, serve
+from tests.e2e.support import Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
 from tests.support import free_port
@@ -36,92 +35,62 @@ LONG: dict[str, Any] = {"inputs": [ROW] * 60_000, "samples": 1024, "include": ["
 """Many seconds of work."""
 
 
-@pytest.fixture(scope="module")
-def directory(tiny_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with one good checkpoint, one with an edited tensor file, and one of a newer format."""
-    root = tmp_path_factory.mktemp("serve")
-    shutil.copytree(tiny_cars, root / "checkpoints")
-    good = root / "checkpoints" / "cars" / "1"
-    for name in ("edited", "newer"):
-        shutil.copytree(good, root / "checkpoints" / name / "1")
-    tensors = root / "checkpoints" / "edited" / "1" / "model.safetensors"
-    content = bytearray(tensors.read_bytes())
-    content[-3] ^= 1
-    tensors.write_bytes(content)
-    facts = root / "checkpoints" / "newer" / "1" / "model.json"
-    facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": 999}))
-    return root / "checkpoints"
-
-
-@pytest.fixture(scope="module")
-def service(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(directory, tmp_path_factory.mktemp("log") / "log", fresh=True) as service:
+def test_what_the_terminal_says_to_try_works_and_a_signal_ends_it(tiny_cars: Path, tmp_path: Path) -> None:
+    with serve(tiny_cars, tmp_path / "log", fresh=True) as service:
+        line = service.wait_for_line(r"\n  (curl .*)\n")
         service.wait_for_line("(Ready: )")
-        yield service
-
-
-def test_what_the_terminal_says_to_try_works(service: Service) -> None:
-    line = service.wait_for_line(r"\n  (curl .*)\n")
-    done = subprocess.run(shlex.split(line), check=True, capture_output=True, timeout=30)
-    assert json.loads(done.stdout)["model"]["name"] == "cars"
-    assert httpx.get(service.wait_for_line(r"API documentation: (\S+)")).status_code == 200
-
-
-def test_broken_checkpoints_are_refused_by_name_and_the_others_served(service: Service) -> None:
-    listed = service.client.get("/models").json()
-    assert [model["name"] for model in listed["models"]] == ["cars"]
-    refused = {item["name"]: item["reason"] for item in listed["refused"]}
-    assert set(refused) == {"edited", "newer"}
-    assert "sha256" in refused["edited"]
-    assert "999" in refused["newer"]
-    assert "Refused edited 1" in service.log()
-    response = service.client.post("/models/edited/predict", json={"inputs": [ROW]})
-    assert response.status_code == 404
-    assert "sha256" in response.json()["detail"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_signal_ends_an_idle_service_with_exit_code_0(directory: Path, tmp_path: Path, number: int) -> None:
-    with serve(directory, tmp_path / "log") as service:
-        service.wait_for_line("(Ready: )")
-        assert service.stop(number) == 0
-        assert "Traceback" not in service.log()
+        done = subprocess.run(shlex.split(line), check=True, capture_output=True, timeout=30)
+        assert json.loads(done.stdout)["model"]["name"] == "cars"
+        assert httpx.get(service.wait_for_line(r"API documentation: (\S+)")).status_code == 200
+        assert service.stop() == 0
         assert "Stopped." in service.log()
 
 
-def test_a_signal_while_loading_ends_the_service_with_exit_code_0(directory: Path, tmp_path: Path) -> None:
-    with serve(directory, tmp_path / "log", fresh=True) as service:
-        while True:
-            try:
-                assert service.client.get("/healthz").status_code == 200
-                break
-            except httpx.TransportError:
-                time.sleep(0.01)
+def test_a_signal_while_loading_ends_the_service_with_exit_code_0(tiny_cars: Path, tmp_path: Path) -> None:
+    with serve(tiny_cars, tmp_path / "log", fresh=True) as service:
+        wait_until(lambda: answers(service))
         assert service.stop() == 0
 
 
-def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+def answers(service: Service) -> bool:
+    """Whether the process answers already; its socket listens before."""
+    with suppress(httpx.TransportError):
+        return service.client.get("/healthz").status_code == 200
+    return False
+
+
+STARTS = """
+import json, os, sys
+from murho.command_line import main
+for words, variables in json.loads(sys.argv[1]):
+    sys.argv = ["murho", "serve", *words]
+    os.environ |= variables
+    try:
+        main()
+    except SystemExit as ended:
+        print(f"exit {ended.code}", file=sys.stderr)
+"""
+
+
+def test_what_can_not_start_says_why_in_one_line(tmp_path: Path) -> None:
+    """One process tries all, which imports PyTorch once."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = subprocess.run(
-            [MURHO, "serve", "--checkpoints", tmp_path, "--port", port],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert f"Port {port} of 127.0.0.1 is in use" in done.stderr
-
-
-def test_a_gpu_that_is_not_there_is_told(tmp_path: Path) -> None:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    command: list[str | Path] = [MURHO, "serve", "--checkpoints", tmp_path, "--port", "0", "--device", "cuda"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode != 0
-    assert "--device cuda" in done.stderr
+        port, here = str(taken.getsockname()[1]), ["--checkpoints", str(tmp_path)]
+        store = str(tmp_path / "no" / "folder.db")
+        wrong: list[tuple[list[str], dict[str, str], str, int]] = [
+            ([*here, "--port", port], {}, f"Port {port} of 127.0.0.1 is in use", 1),
+            ([*here, "--port", "0", "--device", "cuda"], {"CUDA_VISIBLE_DEVICES": ""}, "--device cuda", 2),
+            ([*here, "--port", "0", "--store", store], {}, "can't be opened", 2),
+            (["--workers", "2", "--port", "0"], {"MURHO_API_KEYS": "a-key-itself"}, "'a-key-itself' isn't stored", 2),
+        ]
+        command = [sys.executable, "-c", STARTS, json.dumps([each[:2] for each in wrong])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True, cwd=tmp_path)
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "exit "))]
+    assert len(lines) == 2 * len(wrong), done.stderr
     assert "Traceback" not in done.stderr
+    for (_, _, said, code), error, ended in zip(wrong, lines[::2], lines[1::2], strict=True):
+        assert said in error
+        assert ended == f"exit {code}"
 
 
 @pytest.mark.slow
@@ -155,36 +124,6 @@ def test_sigterm_under_load_loses_no_request(tiny_cars: Path, posterior: Posteri
             assert service.stop() == 0
         assert "Traceback" not in service.log()
     traffic.require("refused", "unreachable")
-
-
-def test_a_stopped_process_goes_on_where_it_was(busy: Service, posterior: Posterior) -> None:
-    with Traffic(busy.port, asks(posterior, 30)) as traffic:
-        for _ in range(3):
-            traffic.wait_for(10)
-            busy.process.send_signal(signal.SIGSTOP)
-            time.sleep(0.3)
-            busy.process.send_signal(signal.SIGCONT)
-        traffic.wait_for(10)
-    assert busy.client.get("/healthz").status_code == 200
-    traffic.require("refused")
-
-
-@pytest.mark.slow
-def test_a_killed_service_starts_again_and_answers_the_same(own: Path, posterior: Posterior, tmp_path: Path) -> None:
-    requests = asks(posterior, 40)
-    with serve(own, tmp_path / "log") as service:
-        service.wait_for_line("(Ready: )")
-        port = service.port
-        with Traffic(port, requests) as traffic:
-            traffic.wait_for(50)
-            service.process.kill()
-            service.process.wait(30)
-        traffic.require("lost", "unreachable")
-    with serve(own, tmp_path / "log", port=str(port)) as again:
-        again.wait_for_line("(Ready: )")
-        with Traffic(again.port, requests) as traffic:
-            traffic.wait_for(50)
-    traffic.require()
 
 
 @contextmanager

@@ -25,7 +25,6 @@ import pytest
 from benchmarks.requests import records, rows_of
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
-from murho.service.protocols.infer_answers import LENGTH_HEADER, packed
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
 from tests.service.support import ROW
@@ -34,22 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from murho.model.checkpoint.posterior import Posterior
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
 GROWTH = 1.05
 """The most that memory may be at the end, to what it was after a third of the time."""
-LARGE_ROWS, LARGE_EVERY = 200_000, 50
-"""A table that is taken in blocks, and after how many odd requests it comes."""
 FLOATING = 100 * 2**20
 """Bytes that come and go with the largest requests."""
 LEFT = 300 * 2**20
 """The most bytes above those at the start that are left when the requests end."""
 TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
 """Of the tables in all formats at once, whose answers have all draws; and after how many odd requests they come."""
-JSON, CSV, NPY, TENSORS = "application/json", "text/csv", "application/x-npy", "application/octet-stream"
+JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 
 
@@ -75,26 +70,6 @@ def odd_requests(address: str, number: int) -> None:
             client.post("/predict", json={"inputs": [ROW] * 300}, timeout=0.01)
 
 
-def large_table(posterior: Posterior) -> tuple[bytes, NDArray[np.float64]]:
-    """An Arrow body that is read and answered in blocks, and the means of its rows."""
-    columns = records(posterior.schema, LARGE_ROWS)
-    table, sink = pa.table(columns), io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    exact = posterior.predict(columns_from_table(pa.table(columns), posterior.schema), PredictOptions(samples=16))
-    return sink.getvalue(), exact.mean
-
-
-def ask_large(address: str, body: bytes, mean: NDArray[np.float64]) -> None:
-    """Asks for all rows of a large table; every mean is right, or it is refused as there is no room."""
-    headers = {"content-type": ARROW, "accept": ARROW, "accept-encoding": "identity"}
-    response = httpx.post(f"{address}/predict?samples=16", content=body, headers=headers, timeout=300.0)
-    if response.status_code != 429:
-        assert response.status_code == 200, response.text[:500]
-        answered = pa.ipc.open_stream(response.content).read_all()
-        np.testing.assert_allclose(answered["mean"].to_numpy(), mean, rtol=1e-4)
-
-
 def tables(posterior: Posterior) -> list[Callable[[str], None]]:
     """Requests in all formats, to the service at an address; each checks its means and draws."""
     schema = posterior.schema
@@ -108,24 +83,10 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
     document = orjson.dumps(
         {"inputs": rows_of(columns), "samples": TABLE_SAMPLES, "include": ["draws"]}  # its options are in it
     )
-    inputs, blobs = [], []
-    for name, cells in columns.items():
-        values = np.array(cells, dtype=object if isinstance(cells[0], str) else None)
-        datatype = {"O": "BYTES", "b": "BOOL"}.get(values.dtype.kind, "FP64")
-        blobs.append(packed(values))
-        size = {"binary_data_size": len(blobs[-1])}
-        inputs.append({"name": name, "shape": [TABLE_ROWS], "datatype": datatype, "parameters": size})
-    outputs = [{"name": name, "parameters": {"binary_data": True}} for name in ("mean", "draws")]
-    head = orjson.dumps({"inputs": inputs, "outputs": outputs, "parameters": {"samples": TABLE_SAMPLES}})
-    tensors = b"".join([head, *blobs])
 
     def ask(body: bytes, sent: str, accepted: str, coding: str, address: str) -> None:
-        path = f"/predict?samples={TABLE_SAMPLES}&include=draws"
+        path = "/predict" if sent == JSON else f"/predict?samples={TABLE_SAMPLES}&include=draws"
         headers = {"content-type": sent, "accept": accepted, "accept-encoding": coding}
-        if sent == TENSORS:
-            path, headers[LENGTH_HEADER] = "/v2/models/cars/infer", str(len(head))
-        elif sent == JSON:
-            path = "/predict"
         response = httpx.post(f"{address}{path}", content=body, headers=headers, timeout=300.0)
         if response.status_code != 429:
             assert response.status_code == 200, response.text[:500]
@@ -136,11 +97,7 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
     bodies = {ARROW: arrow.getvalue(), PARQUET: parquet.getvalue(), CSV: csv.getvalue(), JSON: document}
     pairs = [(ARROW, ARROW), (PARQUET, PARQUET), (CSV, NPY), (JSON, JSON), (JSON, ARROW)]
     codings = itertools.cycle(["identity", "gzip"])
-    asked: list[Callable[[str], None]] = [
-        partial(ask, bodies[sent], sent, accepted, next(codings)) for sent, accepted in pairs
-    ]
-    asked += [partial(ask, tensors, TENSORS, TENSORS, coding) for coding in ("identity", "gzip")]
-    return asked
+    return [partial(ask, bodies[sent], sent, accepted, next(codings)) for sent, accepted in pairs]
 
 
 def read_answer(media_type: str, response: httpx.Response) -> tuple[Any, Any]:
@@ -152,11 +109,6 @@ def read_answer(media_type: str, response: httpx.Response) -> tuple[Any, Any]:
     if media_type == NPY:
         array = np.load(io.BytesIO(content))
         return array["mean"], array["draws"]
-    if media_type == TENSORS:
-        length = int(response.headers[LENGTH_HEADER])
-        assert [output["name"] for output in orjson.loads(content[:length])["outputs"]] == ["mean", "draws"]
-        numbers = np.frombuffer(content[length:], dtype="<f8")
-        return numbers[:TABLE_ROWS], numbers[TABLE_ROWS:]
     table = pa.ipc.open_stream(content).read_all() if media_type == ARROW else pq.read_table(io.BytesIO(content))
     return table["mean"].to_numpy(), table["draws"].combine_chunks().flatten().to_numpy()
 
@@ -168,8 +120,7 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
 ) -> None:
     seconds = 60.0 * MINUTES
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
-    large, formats = large_table(posterior), tables(posterior)
-    assert len(large[0]) > 4 * 2**20
+    formats = tables(posterior)
     with serve(
         trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
     ) as service:
@@ -182,8 +133,6 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
                 odd_requests(service.address, len(read))
                 if len(read) % TABLES_EVERY == 0:
                     list(pool.map(lambda ask: ask(service.address), formats))
-                if len(read) % LARGE_EVERY == 0:
-                    ask_large(service.address, *large)
                 read.append(service.memory())
                 time.sleep(0.2)
         wait_until(lambda: service.memory() <= start + LEFT)

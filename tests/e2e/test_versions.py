@@ -124,36 +124,6 @@ def test_a_hundred_new_versions_under_load_lose_no_request_and_keep_no_memory(
     assert "Traceback" not in service.log()
 
 
-def test_a_bad_version_is_refused_and_the_old_one_serves(
-    service: Service, root: Path, variants: list[Path], expected: Callable[[str], float]
-) -> None:
-    publish(root, variants, 1, "vans")
-    wait_until(lambda: version_of(service, "vans") == "1")
-    with OneRow(service.address, "vans", ROW, expected) as load:
-        wait_until(lambda: bool(load.versions))
-        good = publish(root, variants, 2, "vans")
-        wait_until(lambda: version_of(service, "vans") == "2")
-        hidden = root / "vans" / ".next"
-        shutil.copytree(good, hidden)
-        facts = hidden / "model.json"
-        edited = facts.read_text().replace('"default_seed": 0', '"default_seed": 1')
-        assert edited != facts.read_text()
-        facts.write_text(edited)
-        hidden.rename(root / "vans" / "3")
-        (root / "vans" / "4").mkdir()  # a writer that copies, and has not come far
-        wait_until(lambda: set(refused(service, "vans")) == {"3", "4"})
-        assert "damaged or edited" in refused(service, "vans")["3"]
-        (good / "model.safetensors").write_bytes(b"cut")
-        wait_until(lambda: "2" in refused(service, "vans"))
-        assert "truncated" in refused(service, "vans")["2"]
-        assert version_of(service, "vans") == "2"
-    assert load.versions == {"1", "2"}
-    response = service.client.post("/models/vans/load?version=3")
-    assert response.status_code == 422
-    assert "Version 2 is served on" in response.json()["detail"]
-    assert "Traceback" not in service.log()
-
-
 def test_load_unload_and_hangup_act_at_once(tmp_path: Path, variants: list[Path]) -> None:
     root = tmp_path / "checkpoints"
     publish(root, variants, 1)
@@ -174,27 +144,3 @@ def test_load_unload_and_hangup_act_at_once(tmp_path: Path, variants: list[Path]
         assert service.client.post("/models/cars/load").json()["version"] == "2"
         assert service.client.get("/readyz").status_code == 200
         assert service.stop() == 0
-
-
-def test_the_first_checkpoint_may_come_after_the_service(tmp_path: Path, variants: list[Path]) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    with serve(tmp_path / "checkpoints", tmp_path / "log", watch_seconds="0.1") as service:
-        service.wait_for_line("(Not ready: )")
-        publish(tmp_path / "checkpoints", variants, 1)
-        service.wait_for_line("(Ready: )")
-        assert service.client.post("/predict", json={"inputs": [ROW]}).status_code == 200
-        shutil.rmtree(tmp_path / "checkpoints" / "cars")
-        wait_until(lambda: service.client.get("/readyz").status_code == 503)
-
-
-def test_links_are_served_under_their_own_name(service: Service, root: Path, variants: list[Path]) -> None:
-    elsewhere = root.parent / "elsewhere"
-    publish(elsewhere, variants, 7, "wagons")
-    (root / "trucks").symlink_to(elsewhere / "wagons")
-    (elsewhere / "wagons" / "latest").symlink_to("7")
-    (root / "boats").symlink_to("nowhere")
-    wait_until(lambda: version_of(service, "trucks") == "7")
-    answer = service.client.post("/models/trucks/predict", json={"inputs": [ROW]}).json()
-    assert answer["model"] == {"name": "trucks", "version": "7"}
-    wait_until(lambda: "nowhere" in refused(service, "boats").get("", ""))
-    assert refused(service, "trucks") == {"latest": "a version is a whole number from 1"}

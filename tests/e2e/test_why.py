@@ -13,33 +13,29 @@ import pytest
 from murho_client import AsyncClient, Client, InvalidInput
 
 import murho
-from tests.e2e.support import Service, serve
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.e2e.support import Service
 
 ROWS: list[list[Any]] = [[8, 307, 130, 3504, 12, "1970-01-01", "USA"], [4, None, 70, None, 15, "1978-01-01", None]]
 
 FEATURES = ("Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration", "Year", "Origin")
 
 
-@pytest.fixture(scope="module")
-def service(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(quick_cars, tmp_path_factory.mktemp("log") / "log") as service:
-        service.wait_for_line("(Ready: )")
-        yield service
-
-
-def post(service: Service, path: str, document: Any, **headers: str) -> tuple[int, Any]:
-    response = httpx2.post(f"{service.address}{path}", json=document, headers=headers, timeout=60)
+def post(of_cars: Service, document: Any, **headers: str) -> tuple[int, Any]:
+    response = httpx2.post(f"{of_cars.address}/predict", json=document, headers=headers, timeout=60)
     return response.status_code, response.json()
 
 
 @pytest.mark.parametrize("options", [{}, {"calibrated": False}, {"noise": False, "seed": 3}])
-def test_shares_and_baseline_add_up_to_the_answer(service: Service, options: dict[str, Any]) -> None:
-    _, answer = post(service, "/predict", {"inputs": ROWS, "include": ["why", "worth_asking"], **options})
+def test_shares_and_baseline_add_up_to_the_answer_whatever_else_is_asked(
+    of_cars: Service, options: dict[str, Any]
+) -> None:
+    _, answer = post(of_cars, {"inputs": ROWS, "include": ["why", "worth_asking"], **options})
+    _, alone = post(of_cars, {"inputs": ROWS[1:], "include": ["why", "draws"], "percentiles": [], **options})
     why = answer["why"]
     for name, whole in (
         ("mean", answer["mean"]),
@@ -47,44 +43,32 @@ def test_shares_and_baseline_add_up_to_the_answer(service: Service, options: dic
         ("aleatoric_variance", np.square(answer["aleatoric_std"])),
     ):
         np.testing.assert_allclose(np.add(why["baseline"][name], np.sum(why[name], axis=1)), whole, rtol=1e-5)
+        np.testing.assert_allclose(alone["why"][name][0], why[name][1], rtol=1e-3, atol=1e-4)
     assert np.equal(why["mean"], 0.0).tolist()[1] == [False, True, False, True, False, False, True]
-    names = {cell["feature"] for cell in answer["worth_asking"][1]}
     assert answer["worth_asking"][0] == []
-    assert names == {"Displacement", "Weight_in_lbs", "Origin"}
+    assert {cell["feature"] for cell in answer["worth_asking"][1]} == {"Displacement", "Weight_in_lbs", "Origin"}
 
 
-def test_it_is_the_same_whatever_else_is_asked(service: Service) -> None:
-    _, both = post(service, "/predict", {"inputs": ROWS, "include": ["why"]})
-    _, alone = post(service, "/predict", {"inputs": ROWS[1:], "include": ["why", "draws"], "percentiles": []})
-    for name, shares in alone["why"].items():
-        if name not in ("features", "baseline"):
-            np.testing.assert_allclose(shares[0], both["why"][name][1], rtol=1e-3, atol=1e-4)
+def test_what_can_not_be_asked(of_cars: Service) -> None:
+    wrong: list[tuple[int, str, dict[str, Any], dict[str, str]]] = [
+        (422, "needs draws", {"samples": 0, "include": ["worth_asking"]}, {}),
+        (422, "Accept application/json", {"include": ["why"]}, {"accept": "text/csv"}),
+        (413, "cost", {"inputs": ROWS * 5_000, "include": ["why"]}, {}),
+        (504, "no answer within", {"include": ["why"], "timeout": 1e-3}, {}),
+    ]
+    for status, said, options, headers in wrong:
+        found, problem = post(of_cars, {"inputs": ROWS, **options}, **headers)
+        assert found == status
+        assert said in str(problem)
 
 
-@pytest.mark.parametrize(
-    ("options", "headers", "status", "said"),
-    [
-        ({"samples": 0, "include": ["worth_asking"]}, {}, 422, "needs draws"),
-        ({"include": ["why"]}, {"accept": "text/csv"}, 422, "Accept application/json"),
-        ({"inputs": ROWS * 5_000, "include": ["why"]}, {}, 413, "cost"),
-        ({"include": ["why"], "timeout": 1e-3}, {}, 504, "no answer within"),
-    ],
-)
-def test_what_can_not_be_asked(
-    service: Service, options: dict[str, Any], headers: dict[str, str], status: int, said: str
-) -> None:
-    found, problem = post(service, "/predict", {"inputs": ROWS, **options}, **headers)
-    assert found == status
-    assert said in str(problem)
-
-
-def test_all_doors_say_the_same(service: Service, quick_cars: Path, tmp_path: Path) -> None:
+def test_all_doors_say_the_same(of_cars: Service, quick_cars: Path, tmp_path: Path) -> None:
     file, model = tmp_path / "rows.csv", murho.load(quick_cars / "cars")
     pd.DataFrame(ROWS, columns=FEATURES).to_csv(file, index=False)
-    _, online = post(service, "/predict", {"inputs": ROWS, "include": ["why", "worth_asking"]})
+    _, online = post(of_cars, {"inputs": ROWS, "include": ["why", "worth_asking"]})
     offline = model.explain(file)
     call_murho("explain", file, "--model", "cars", "--checkpoints", quick_cars, "--output", tmp_path / "why.csv")
-    with Client(service.address) as client:
+    with Client(of_cars.address) as client:
         told = client.explain(pd.read_csv(file))
         by_eights = client.explain(pd.read_csv(file).iloc[[1] * 9], samples=16)
     assert by_eights.shares["mean"].shape == (9, 7)
@@ -110,15 +94,15 @@ def test_rows_to_label_are_named(quick_cars: Path, tmp_path: Path) -> None:
     assert 1.0 > float(left[0]) > float(left[1]) > float(left[2]) > 0.0
 
 
-def test_the_nearest_rows_reach_the_goal(service: Service) -> None:
+def test_the_nearest_rows_reach_the_goal(of_cars: Service) -> None:
     row = dict(zip(FEATURES, ROWS[0], strict=True))
     goal = {"mean": {"at_least": 18.0}}
 
     async def ask() -> Any:
-        async with AsyncClient(service.address) as client:
+        async with AsyncClient(of_cars.address) as client:
             return await client.counterfactual(row, goal, "cars", fixed=["Origin"])
 
-    with Client(service.address) as client:
+    with Client(of_cars.address) as client:
         found = client.counterfactual(row, goal, "cars", fixed=["Origin"])
         answer = client.predict([each["inputs"] for each in found.found])
         with pytest.raises(InvalidInput, match="Did you mean 'Origin'"):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.browser import DESKTOP, PHONE, visiting
-from tests.e2e.pages import LAST, LONG, TABS
+from tests.e2e.browser import DESKTOP, LAST, LONG, PHONE, TABS, visiting
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from murho.service.security import Caller, digest_of, make_key
-from tests.e2e.support import Service, murho, serve
+from tests.e2e.support import Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
 from tests.support import ROOT
@@ -116,7 +116,7 @@ def test_metrics_and_health_are_of_all_workers(pair: Service) -> None:
         assert {httpx.get(pair.address + path).status_code for _ in range(10)} == {200}
 
 
-def test_a_killed_worker_loses_its_own_requests_and_is_replaced(
+def test_a_killed_worker_loses_its_own_requests_and_is_replaced_and_sigterm_drains_all(
     trained: Path, posterior: Posterior, tmp_path: Path
 ) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
@@ -137,20 +137,7 @@ def test_a_killed_worker_loses_its_own_requests_and_is_replaced(
         assert files
         assert metric_files(service) == files  # the new one writes where the dead one did
         assert "murho_worker_deaths_total 1.0" in httpx.get(f"{service.address}/metrics").text
-        assert service.stop() == 0
-
-
-def test_keys_that_no_worker_could_use_end_the_start(tmp_path: Path) -> None:
-    done = murho("serve", "--workers", "2", "--port", "0", cwd=tmp_path, code=2, MURHO_API_KEYS="a-key-itself")
-    assert "error: The API key 'a-key-itself' isn't stored as" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_sigterm_drains_all_workers(trained: Path, posterior: Posterior, tmp_path: Path) -> None:
-    with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
-        service.wait_for_line("(Ready: )")
         workers = workers_of(service)
-        assert len(workers) == 2
         with Traffic(service.port, asks(posterior, 30)) as traffic:
             traffic.wait_for(30)
             assert service.stop() == 0

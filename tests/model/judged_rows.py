@@ -12,14 +12,13 @@ import torch
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
 from murho.model.bbb.numbers import HeteroscedasticNoise
-from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import Bands, JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
+from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
-from murho.model.predictive.torch_engine import TorchEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

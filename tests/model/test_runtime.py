@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from murho.model import runtime as runtime_module
-from murho.model.checkpoint.row_answers import NetworkOutputs
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError
+from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import (
     FEW_PRODUCTS,

@@ -30,8 +30,8 @@ import pyarrow.parquet
 
 from murho.model.errors import MurhoError
 from murho.service.predict.answers import Terms
-from murho.service.predict.formats import reader_of
-from murho.service.predict.spool import decompressed
+from murho.service.predict.memory import decompressed
+from murho.service.predict.routes import reader_of
 from murho.service.protocols.infer_requests import InferCodec
 from murho.service.protocols.invocations import ScoringCodec
 from murho.service.settings import Settings

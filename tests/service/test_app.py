@@ -12,7 +12,7 @@ from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_cl
 if TYPE_CHECKING:
     import pytest
 
-    from murho.service.models.registry import Snapshot
+    from murho.service.models.loader import Snapshot
 
 
 def test_importing_the_application_imports_no_torch() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from murho.model.errors import MurhoError
 from murho.service.predict.answers import Terms
-from murho.service.predict.formats import reader_of
+from murho.service.predict.routes import reader_of
 from tests.service.mutants import FORMS, LIMITS, Mutant, mutants, search
 from tests.service.protocols.support import NUMBERS
 from tests.service.support import SCHEMA, AppClient, FakeModel, make_client

@@ -55,6 +55,16 @@ def test_a_socket_that_is_about_to_close_resets_no_connection() -> None:
                 late.result()
 
 
+class _Sandboxed(socket.socket):
+    def setsockopt(self, *_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+
+def test_a_sandbox_that_forbids_the_filter_keeps_nobody_from_stopping() -> None:
+    with _Sandboxed() as listening:
+        open_no_more(listening)
+
+
 HANGING = """
 import os, signal, socket, threading, urllib.request
 from functools import partial

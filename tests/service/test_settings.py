@@ -170,6 +170,7 @@ def test_the_committed_example_has_every_setting_with_its_default(tmp_path: Path
     assert set(re.findall(r"^# (\w+) =", PAGES["example"](), flags=re.MULTILINE)) == set(Settings.model_fields)
 
 
-def test_the_page_on_operations_has_every_setting() -> None:
-    page = (ROOT / PAGES["PAGE"]).read_text()
-    assert page == PAGES["with_listing"](page), RENEW
+def test_pages_list_every_setting_and_every_option_of_train() -> None:
+    for name, path in PAGES["PAGES"].items():
+        page = (ROOT / path).read_text()
+        assert page == PAGES["with_listing"](page, name), RENEW

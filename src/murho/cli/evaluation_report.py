@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from murho.cli.shared import table_lines
 from murho.model.evaluation.rows import BAND, FEW_ROWS
-from murho.model.evaluation.summary import per_cent, plus_minus
+from murho.model.evaluation.summary import per_cent, plus_minus, significant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,15 +42,17 @@ def _of_numbers(report: Mapping[str, Any], kinds: Sequence[str], unit: str | Non
     suffix, in_unit = (f" {unit}", f" ({unit})") if unit else ("", "")
     explained = "" if report["r2"] is None else f"   R² {report['r2']:.3f}"
     rank = "" if report["spearman"] is None else f"   Spearman of std and |error| {report['spearman']:.2f}"
+    rmse, mae, nll, crps = (
+        plus_minus(report[key], report["standard_errors"][key]) for key in ("rmse", "mae", "nll", "crps")
+    )
     scores = [
-        f"RMSE {report['rmse']:.4g}{suffix}   MAE {report['mae']:.4g}{suffix}{explained}   "
-        f"NLL {report['nll']:.3f} nats   CRPS {report['crps']:.4g}{suffix}",
-        f"predicted std {report['sharpness']:.4g}{suffix} (rms), {per_cent(report['epistemic_share'])} of its square "
-        f"epistemic{rank}",
+        f"RMSE {rmse}{suffix}   MAE {mae}{suffix}{explained}   NLL {nll} nats   CRPS {crps}{suffix}",
+        f"predicted std {significant(report['sharpness'])}{suffix} (rms), "
+        f"{per_cent(report['epistemic_share'])} of its square epistemic{rank}",
     ]
     bands = _by_kind(
         f"central bands{in_unit}",
-        {"coverage": per_cent, "mean width": _short, "interval score": _short},
+        {"coverage": per_cent, "mean width": significant, "interval score": significant},
         {kind: [report[kind][key] for key in ("coverage", "width", "interval_score")] for kind in kinds},
     )
     errors = _by_kind(
@@ -65,7 +67,9 @@ def _of_numbers(report: Mapping[str, Any], kinds: Sequence[str], unit: str | Non
     def covered(part: Mapping[str, Any]) -> list[str]:
         return [per_cent(part[kind]) for kind in kinds]
 
-    by_std = [(f"{_short(part['std'][0])} to {_short(part['std'][1])}", part) for part in report["coverage_by_std"]]
+    by_std = [
+        (f"{significant(part['std'][0])} to {significant(part['std'][1])}", part) for part in report["coverage_by_std"]
+    ]
     return [
         scores,
         [*bands, _chance(report)],
@@ -75,7 +79,7 @@ def _of_numbers(report: Mapping[str, Any], kinds: Sequence[str], unit: str | Non
             f"{BAND} % band by std{in_unit}",
             by_std,
             ("RMSE", *kinds),
-            lambda part: [_short(part["rmse"]), *covered(part)],
+            lambda part: [significant(part["rmse"]), *covered(part)],
         ),
         *_by_category(report["coverage_by_category"], f"{BAND} % band by", kinds, covered),
     ]
@@ -194,14 +198,11 @@ def _confusions(report: Mapping[str, Any]) -> list[str]:
     names = list(report["by_class"])
     if len(names) <= MOST_CLASSES_OF_A_MATRIX:
         rows = [["class / predicted class", *names]]
-        rows += [[name, *map(_short, of_class)] for name, of_class in zip(names, report["confusion"], strict=True)]
+        rows += [[name, *map(significant, of_class)] for name, of_class in zip(names, report["confusion"], strict=True)]
     else:
         rows = [["most frequent confusions", "taken for", "rows"]]
         rows += [
-            [pair["class"], pair["prediction"], _short(pair["weight"])] for pair in report["confused"][:MOST_GROUPS]
+            [pair["class"], pair["prediction"], significant(pair["weight"])]
+            for pair in report["confused"][:MOST_GROUPS]
         ]
     return table_lines(rows)
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.evaluation.worth import Explained
+    from murho.model.evaluation.why import Explained
 
 __all__ = ["explain"]
 
@@ -85,7 +85,7 @@ def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -
     """Columns with a line for each row's baseline and each of its features, and the same as JSON data."""
     import numpy as np
 
-    from murho.model.evaluation.worth import explain
+    from murho.model.evaluation.why import explain
     from murho.model.progress import advancing
     from murho.model.tables.schema_inference import columns_from_table
 
@@ -114,7 +114,7 @@ def _to_label(
     import numpy as np
 
     from murho.model.evaluation.importance import choose_rows
-    from murho.model.evaluation.worth import rows_to_label
+    from murho.model.evaluation.why import rows_to_label
     from murho.model.tables.columns import rows_of
     from murho.model.tables.schema_inference import columns_from_table
 

@@ -33,4 +33,4 @@ def export(
     if json:
         print_json({"files": files})
     else:
-        print_lines([f"wrote {' and '.join(files)} of {to}"])
+        print_lines([f"{to}: wrote {' and '.join(files)}"])

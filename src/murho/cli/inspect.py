@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect as signatures
 import os
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from murho.cli.grammar import complete_columns
-from murho.cli.shared import JsonOption, naming, print_json, print_lines
+from murho.cli.shared import JsonOption, named, naming, print_json, print_lines
 from murho.cli.train import option_parameters, option_values
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 from murho.model.training.options import make_options
@@ -54,7 +54,7 @@ def inspect(
         print_json(report.to_json())
         return
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
-    print_lines([*report_lines(report, data.name, width or None), *notes])
+    print_lines([*report_lines(report, Path(named(data)).name, width or None), *notes])
 
 
 inspect.__signature__ = signatures.Signature(  # type: ignore[attr-defined]  # what typer reads

@@ -20,7 +20,6 @@ from murho.cli.shared import (
     find_version,
     print_json,
     print_lines,
-    require_name,
     say,
 )
 from murho.model.errors import MurhoError, OptionError
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.stores import CheckpointStore
     from murho.service.outcomes.store import Store
 
-__all__ = ["learn"]
+__all__ = ["better_version", "learn"]
 
 JUDGED_SHARE = 0.25
 """Of the outcomes: the newest ones, by which the versions are compared; the new one has not learned from them."""
@@ -61,7 +59,7 @@ def learn(
         raise OptionError(f"--every: expected a number of hours above 0, not {every:g}")
     from murho.service.outcomes.store import Store
 
-    name, opened = require_name(name), Store(store)
+    name, opened = find_version(checkpoints, name, None, device)[1].parent.name, Store(store)
     while True:
         begun = time.time()
         try:
@@ -83,41 +81,65 @@ def learn(
 def _learned(store: Store, name: str, checkpoints: str, device: str) -> dict[str, Any]:
     """Learns once; returns what became of it."""
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.runtime import resolve_device
+
+    place, source = find_version(checkpoints, name, None, device)
+    place.check_writable(name)
+    old = Posterior.load(source)
+    rows, unusable = _rows(store, old)
+    facts, better = better_version(old, [row.cells for row in rows], resolve_device(device))
+    facts = {"name": name, "from_version": old.version, "outcomes": len(rows), "unusable": unusable, **facts}
+    if better is None:
+        return facts
+    last = rows[facts["learned"] - 1]
+    records = {
+        **better.spec.records,
+        "update": {**better.spec.records["update"], "outcomes_until": [last.came, last.id]},
+    }
+    written = place.write(name, replace(better.spec, records=records), better.tensors)
+    return facts | {"version": str(written.version)}
+
+
+def better_version(
+    old: Posterior, rows: Sequence[dict[str, Any]], device: str
+) -> tuple[dict[str, Any], Posterior | None]:
+    """What a version becomes by labelled rows in time, if that is better on the newest; and what became of it.
+
+    Args:
+        old: The version.
+        rows: Cells by name, with the target.
+        device: Device of the fit.
+    """
     from murho.model.evaluation.judging import evaluate_table
     from murho.model.python.progress import TerminalReporter
-    from murho.model.runtime import resolve_device, use_threads_for_fitting
+    from murho.model.runtime import use_threads_for_fitting
     from murho.model.training.options import UpdateOptions
     from murho.model.training.revisions import labelled_rows
     from murho.model.training.updating import update
 
-    place, source = find_version(checkpoints, name, None, device)
-    place.check_writable(name)
-    old, resolved = Posterior.load(source), resolve_device(device)
-    facts: dict[str, Any] = {"name": name, "from_version": old.version}
-    rows, unusable = _rows(store, old)
     judged = max(FEWEST_JUDGED, int(JUDGED_SHARE * len(rows)))
-    facts |= {"outcomes": len(rows), "unusable": unusable}
     if len(rows) < judged + FEWEST_LEARNED:
         needed = FEWEST_JUDGED + FEWEST_LEARNED
         why = f"{len(rows)} new outcomes with recorded inputs are too few: it takes {needed}"
-        return facts | {"taken": False, "why": why}
+        return {"taken": False, "why": why}, None
     learned, newest = (_table(part, old) for part in (rows[:-judged], rows[-judged:]))
-    with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
-        revised = update(old, labelled_rows(learned, old), UpdateOptions(), reporter=reporter, device=resolved)
+    with use_threads_for_fitting(device), TerminalReporter() as reporter:
+        revised = update(old, labelled_rows(learned, old), UpdateOptions(), reporter=reporter, device=device)
     score = "crps" if old.schema.target.classes is None else "log_loss"
-    before, after = (evaluate_table(each, newest) for each in (old, revised.posterior))
-    facts |= {
+    before, after = (evaluate_table(each, newest)[score] for each in (old, revised.posterior))
+    facts = {
         "learned": len(rows) - judged,
         "judged": judged,
         "score": score,
-        "before": before[score],
-        "after": after[score],
+        "before": before,
+        "after": after,
         "kl": revised.facts["kl"],
         "moved": revised.facts["moved"],
     }
-    if not after[score] < before[score]:
-        return facts | {"taken": False, "why": f"version {old.version} is no worse on the newest {judged} outcomes"}
-    return facts | {"taken": True, "version": _written(place, name, revised.posterior, rows[-judged - 1])}
+    if after < before:
+        return facts | {"taken": True}, revised.posterior
+    why = f"version {old.version} is no worse on the newest {judged} outcomes"
+    return facts | {"taken": False, "why": why}, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +170,19 @@ def _rows(store: Store, old: Posterior) -> tuple[list[_Row], int]:
     found: list[_Row] = []
     unusable = 0
     for pair in store.pairs(old.name, since=since[0]):
-        prediction = pair.prediction
-        if (pair.came, prediction.id) <= since:
+        if (pair.came, pair.id) <= since:
             continue
-        cells = {} if prediction.inputs is None else orjson.loads(prediction.inputs)
+        cells = {} if pair.inputs is None else orjson.loads(pair.inputs)
         fits = all(each.name in cells and (each.missing or cells[each.name] is not None) for each in features)
         if fits and isinstance(pair.value, str) == (target.classes is not None):
             kept = {each.name: cells[each.name] for each in features}
-            found.append(_Row(pair.came, prediction.id, {**kept, target.name: pair.value}))
+            found.append(_Row(pair.came, pair.id, {**kept, target.name: pair.value}))
         else:
             unusable += 1
     return found, unusable
 
 
-def _table(rows: Sequence[_Row], old: Posterior) -> pa.Table:
+def _table(rows: Sequence[dict[str, Any]], old: Posterior) -> pa.Table:
     """The rows as a table; categories are texts, also where all cells of a column are missing."""
     import pyarrow as pa
 
@@ -170,13 +191,7 @@ def _table(rows: Sequence[_Row], old: Posterior) -> pa.Table:
     kinds = {FeatureKind.NUMERIC: pa.float64(), FeatureKind.BOOLEAN: pa.bool_()}
     fields = [(each.name, kinds.get(each.kind, pa.string())) for each in old.schema.features]
     fields.append((old.schema.target.name, pa.float64() if old.schema.target.classes is None else pa.string()))
-    return pa.Table.from_pylist([row.cells for row in rows], pa.schema(fields))
-
-
-def _written(place: CheckpointStore, name: str, new: Posterior, last: _Row) -> str:
-    """Writes the version, with the last outcome that it has learned from; returns its number."""
-    records = {**new.spec.records, "update": {**new.spec.records["update"], "outcomes_until": [last.came, last.id]}}
-    return str(place.write(name, replace(new.spec, records=records), new.tensors).version)
+    return pa.Table.from_pylist(list(rows), pa.schema(fields))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

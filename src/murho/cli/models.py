@@ -64,13 +64,15 @@ def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:
 
 def _score(each: CheckpointSummary) -> str:
     """``CRPS 1.49 mpg``, or ``log loss 0.0323, 98.8 % right`` for classes."""
+    from murho.model.evaluation.summary import significant
+
     seen = "" if each.held_out else " (on its own training rows)"
     if each.crps is not None:
-        return f"CRPS {each.crps:.4g}{f' {each.unit}' if each.unit else ''}{seen}"
+        return f"CRPS {significant(each.crps)}{f' {each.unit}' if each.unit else ''}{seen}"
     if each.log_loss is None:
         return ""
     right = "" if each.accuracy is None else f", {100.0 * each.accuracy:.1f} % right"
-    return f"log loss {each.log_loss:.4g}{right}{seen}"
+    return f"log loss {significant(each.log_loss)}{right}{seen}"
 
 
 def _versions(versions: Sequence[str]) -> str:

@@ -14,11 +14,14 @@ import typer
 
 from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, require_name, say, table_lines
 from murho.model.errors import InputError, MurhoError, OptionError, TableError
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from murho.service.outcomes.store import Store, Value
+    from murho_client import Outcomes
+
+    from murho.service.outcomes.store import Accepted, Store, Value
 
 __all__ = ["outcomes", "quality"]
 
@@ -44,6 +47,7 @@ def outcomes(
         list[str] | None, typer.Option(help="Id of a prediction to delete; again for several; takes --store.")
     ] = None,
     json: JsonOption = False,
+    form: FileForm = AS_IT_IS,
 ) -> None:
     """Tell what came true of recorded predictions; export them; forget some."""
     name = require_name(name)
@@ -54,11 +58,11 @@ def outcomes(
         raise OptionError("--output and --forget take the store itself: --store")
     done: dict[str, Any] = {}
     if url is not None and data is not None:
-        done = _sent(url, name, data)
+        done = _sent(url, name, data, form)
     if url is None:
         opened = _opened(str(store))
         if data is not None:
-            done = _kept(opened, name, data)
+            done = _kept(opened, name, data, form)
         if forget:
             done["forgotten"] = opened.forget(name, forget)
         if output is not None:
@@ -99,13 +103,13 @@ def quality(
         with connect(url) as client, client_errors():
             found = client.quality(name, **asked)  # type: ignore[arg-type]
     else:
-        from murho.service.outcomes.quality import QualityQuery, quality_of
+        from murho.service.outcomes.quality import quality_of
+        from murho.service.outcomes.routes import QualityQuery
+        from murho.service.predict.problems import parsed
 
         opened = _opened(str(store))
         try:
-            found = quality_of(
-                opened, name, _facts(opened, name), QualityQuery.of({k: str(v) for k, v in asked.items()})
-            )
+            found = quality_of(opened, name, _facts(opened, name), parsed(QualityQuery, asked))
         except InputError as error:
             first = error.problems[0]
             raise OptionError(f"--{first.pointer[1:]}: {first.message}") from None
@@ -138,29 +142,30 @@ def _facts(store: Store, name: str) -> dict[str, Any]:
     return dict(facts)
 
 
-def _sent(url: str, name: str, data: Path) -> dict[str, Any]:
+def _sent(url: str, name: str, data: Path, form: FileForm) -> dict[str, Any]:
     from murho.cli.service_scorer import client_errors, connect
 
     with connect(url) as client, client_errors():
-        ids, values = _checked(data, classes=client.model(name).classes is not None)
-        found = client.outcomes({"id": ids, "value": values}, name)
+        ids, values = _checked(data, form, classes=client.model(name).classes is not None)
+        return _said(client.outcomes({"id": ids, "value": values}, name))
+
+
+def _said(found: Accepted | Outcomes) -> dict[str, Any]:
     unknown = [{"id": key, "why": why} for key, why in found.unknown.items()]
     return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 
 
-def _kept(store: Store, name: str, data: Path) -> dict[str, Any]:
+def _kept(store: Store, name: str, data: Path, form: FileForm) -> dict[str, Any]:
     classes = any(each.classes is not None for each in _facts(store, name).values())
-    found = store.add(name, *_checked(data, classes=classes))
-    unknown = [{"id": each.id, "why": each.why} for each in found.unknown]
-    return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
+    return _said(store.add(name, *_checked(data, form, classes=classes)))
 
 
-def _checked(data: Path, *, classes: bool) -> tuple[list[str], list[Value]]:
+def _checked(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], list[Value]]:
     """Ids and values of a file; raises a TableError that names the row."""
     from murho.model.tables.files import read_table
     from murho.service.outcomes.routes import checked
 
-    table = read_table(data)
+    table = read_table(data, form)
     for column in ("id", "value"):
         if column not in table.column_names:
             raise TableError(f"{data}: there is no column {column!r}; it has {', '.join(table.column_names[:20])}")
@@ -187,20 +192,19 @@ def _export(store: Store, name: str, output: Path) -> int:
     with parquet_writer(output) as write:
         while part := list(islice(pairs, ROWS_PER_GROUP)):
             rows += len(part)
-            of = [pair.prediction for pair in part]
-            answers = np.array([each.answer[: len(named)] for each in of], float)
+            answers = np.array([each.answer[: len(named)] for each in part], float)
             if classes is None:
-                answers += np.array([each.mean for each in of])[:, None]
+                answers += np.array([each.mean for each in part])[:, None]
             columns = {
-                "id": [each.id for each in of],
-                "version": [each.version for each in of],
-                "predicted": pa.array([int(1e6 * each.at) for each in of], pa.timestamp("us", "UTC")),
-                "mean": pa.array([each.mean for each in of], pa.float64()),
+                "id": [each.id for each in part],
+                "version": [each.version for each in part],
+                "predicted": pa.array([int(1e6 * each.at) for each in part], pa.timestamp("us", "UTC")),
+                "mean": pa.array([each.mean for each in part], pa.float64()),
                 **dict(zip(named, answers.T, strict=True)),
-                "inputs": pa.array([each.inputs for each in of], pa.string()),
-                "value": [pair.value for pair in part],
-                "came": pa.array([int(1e6 * pair.came) for pair in part], pa.timestamp("us", "UTC")),
-                "pit": [pair.pit for pair in part],
+                "inputs": pa.array([each.inputs for each in part], pa.string()),
+                "value": [each.value for each in part],
+                "came": pa.array([int(1e6 * each.came) for each in part], pa.timestamp("us", "UTC")),
+                "pit": [each.pit for each in part],
             }
             write(pa.table(columns))
     return rows
@@ -236,5 +240,7 @@ def _cells(title: str, quality: Mapping[str, Any]) -> list[str]:
         ]
         return [title, str(quality["n"]), *(f"{number:.3f}" for number in numbers)]
     shares = [f"{100.0 * each['share']:.1f} %" for each in quality["coverage"].values()]
+    from murho.model.evaluation.summary import significant
+
     numbers = [quality["crps"], quality["bias"], quality["width"]["90"]]
-    return [title, str(quality["n"]), *shares, *(f"{number:.4g}" for number in numbers)]
+    return [title, str(quality["n"]), *shares, *map(significant, numbers)]

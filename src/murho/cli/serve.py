@@ -13,7 +13,7 @@ from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.registry import Snapshot
+    from murho.service.models.loader import Snapshot
     from murho.service.settings import Configuration, Settings
 
 __all__ = ["configuration_of", "key", "serve"]
@@ -109,7 +109,7 @@ def configuration_of(options: dict[str, Any], file: Path | None = None) -> "Conf
 
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Prints the served and refused checkpoints, and a request to try."""
-    from murho.service.models.registry import first_of
+    from murho.service.models.loader import first_of
     from murho.service.predict.rows import example_row
     from murho.service.telemetry.log import escaped
 

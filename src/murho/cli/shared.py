@@ -38,6 +38,7 @@ __all__ = [
     "check_engine",
     "find_version",
     "load_posterior",
+    "named",
     "naming",
     "numbers_of",
     "open_rows",
@@ -170,7 +171,12 @@ def naming(data: Path) -> Iterator[None]:
     try:
         yield
     except TableError as error:
-        raise TableError(f"{data}: {error}") from error
+        raise TableError(f"{named(data)}: {error}") from error
+
+
+def named(data: Path) -> str:
+    """The path of a file, for people."""
+    return "stdin" if str(data) == "-" else str(data)
 
 
 Number = TypeVar("Number", int, float)

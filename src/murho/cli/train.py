@@ -13,7 +13,7 @@ import sys
 import time
 import tomllib
 import unicodedata
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +24,7 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
+    named,
     naming,
     numbers_of,
     print_lines,
@@ -202,7 +203,7 @@ def train(
         prepared = prepare_table(table, column, options)
         described = prepared.report()
     width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
-    say("\n".join(report_lines(described, data.name, width or None)))
+    say("\n".join(report_lines(described, Path(named(data)).name, width or None)))
     prepared = rows_for_budget(prepared)
     del table  # a large one takes memory that the fits need
     release_memory()
@@ -271,7 +272,8 @@ def _name_of(data: Path) -> str:
     """
     from murho.model.checkpoint.directories import validate_name
 
-    name = data.name.split(".")[0] or data.name
+    file = Path(named(data)).name
+    name = file.split(".")[0] or file
     try:
         return validate_name(name)
     except CheckpointError as error:
@@ -302,5 +304,5 @@ def _outcome(trained: Trained) -> list[str]:
         *(f"  {line}" for line in summary(spec.metrics, spec.schema.target.unit)),
     ]
     if spec.training["options"]["quick"]:
-        lines.append("quick: one candidate, nothing searched; without --quick answers are better")
+        lines.append("quick: a first look, nothing searched; without --quick answers are mostly better")
     return lines

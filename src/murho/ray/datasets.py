@@ -76,7 +76,7 @@ class Worker:
 
 
 class TotalsWorker:
-    """A loaded checkpoint that adds up the rows of each block; see `model.python.table_totals.add_table`."""
+    """A loaded checkpoint that adds up the rows of each block; see `model.python.table_totals.added_up`."""
 
     def __init__(
         self, checkpoint: Path, device: str, options: TotalsOptions, by: Sequence[str], weights: str | None

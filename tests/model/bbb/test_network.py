@@ -20,7 +20,7 @@ from murho.model.bbb.network import (
 from murho.model.bbb.priors import EmpiricalBayesPrior
 from murho.model.bbb.registry import make_likelihood
 from murho.model.predictive.draws import make_draws
-from murho.model.predictive.torch_engine import forward
+from murho.model.predictive.forward import forward
 from tests.model.gradient_checks import INPUTS, assert_gradient_is_of_the_free_energy
 
 

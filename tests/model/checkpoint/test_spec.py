@@ -106,57 +106,34 @@ def _with(*path: Any, value: object) -> dict[str, Any]:
     return facts
 
 
-def _without(*path: str) -> dict[str, Any]:
-    """`FACTS` without a field."""
-    facts = copy.deepcopy(FACTS)
-    part = facts
-    for step in path[:-1]:
-        part = part[step]
-    del part[path[-1]]
-    return facts
-
-
 def test_every_part_is_read() -> None:
     spec = ModelSpec.from_json(FACTS)
     assert spec.architecture == Architecture(2, (8,), 1, "relu", 2, skip=False)
     assert spec.prior == GaussianPrior(0.5)
     assert spec.likelihood == LikelihoodSpec("homoscedastic", wide=WideRule(0.01, 2.0))
     assert (spec.target.transform, spec.target.location, spec.target.scale) == (Identity(), 900.0, 200.0)
-    assert spec.schema.target.name == "rent"
-    assert spec.encoder.width == 2
-    assert spec.target_range == (100.0, 2000.0)
+    assert (spec.schema.target.name, spec.encoder.width, spec.target_range) == ("rent", 2, (100.0, 2000.0))
     assert spec.calibration == odd_map((1.0, 2.0), (1.1, 2.5), 60)
     assert (spec.default_seed, spec.rows_learned, spec.temperature) == (7, 200, 0.3)
-    assert (spec.created, spec.murho) == (FACTS["created"], "0.1.0")
-
-
-def test_the_shapes_of_all_tensors_follow() -> None:
-    assert ModelSpec.from_json(FACTS).tensor_shapes() == {
-        "layers.0.weight.mu": (2, 2, 8),
-        "layers.0.weight.rho": (2, 2, 8),
-        "layers.0.bias.mu": (2, 1, 8),
-        "layers.0.bias.rho": (2, 1, 8),
-        "layers.1.weight.mu": (2, 8, 1),
-        "layers.1.weight.rho": (2, 8, 1),
-        "layers.1.bias.mu": (2, 1, 1),
-        "layers.1.bias.rho": (2, 1, 1),
-        "noise.rho": (2, 1),
-    }
+    sizes = {"layers.0.weight": (2, 2, 8), "layers.0.bias": (2, 1, 8), "layers.1.weight": (2, 8, 1)}
+    shapes = {f"{name}.{kind}": size for name, size in sizes.items() for kind in ("mu", "rho")}
+    last = {"layers.1.bias.mu": (2, 1, 1), "layers.1.bias.rho": (2, 1, 1), "noise.rho": (2, 1)}
+    assert spec.tensor_shapes() == shapes | last
+    assert ModelSpec.from_json(_with("records", "update", value={"total_rows": 250})).rows_learned == 250
+    bare = ModelSpec.from_json(_with("training", value={}))
+    assert (bare.rows_learned, bare.temperature) == (0, 1.0)
 
 
 KEPT = [
-    FACTS,
     _with("calibration", value=None),
     _with("likelihood", "wide", value=None),
     _with("target", "transform", value={"kind": "log", "shift": 0.5, "top": 7.0}),
-    _with("prior", value={"kind": "scale-mixture", "pi": 0.5, "sigma1": 1.0, "sigma2": 0.1}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
     _with("encoder", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0, "furthest": None}}),
     _with("target_range", value=None),
     _with("prior", value=None),
     _with("target", "limits", value={"minimum": None, "maximum": 2000.0}),
     _with("records", "update", value={"total_rows": 250, "before": {"nll": 1.0}}),
-    _with("training", "weather", value=["fine", {"tomorrow": None}]),
 ]
 
 
@@ -171,16 +148,8 @@ def test_what_was_read_is_written_as_it_was(facts: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"members": 2, "noise": "heteroscedastic"},
-        {"members": 3},
-        {"noise": "fixed", "noise_sigma": 40.0, "prior": "scale-mixture"},
-        {
-            "noise": "mixture",
-            "transform": "log",
-            "encoding": "piecewise",
-            "whiten": "yes",
-            "prior": "gaussian",
-        },
+        {"members": 3, "noise": "fixed", "noise_sigma": 40.0, "prior": "scale-mixture"},
+        {"noise": "mixture", "transform": "log", "encoding": "piecewise", "whiten": "yes", "prior": "gaussian"},
     ],
 )
 def test_a_fit_is_read_and_written_key_for_key(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -192,10 +161,10 @@ def test_a_fit_is_read_and_written_key_for_key(tmp_path: Path, changes: dict[str
     assert written == orjson.dumps({key: value for key, value in stored.items() if key not in FILE_FIELDS})
 
 
-@pytest.mark.parametrize("name", list(FACTS))
-def test_a_file_that_does_not_say_it_all_is_refused(name: str) -> None:
-    with pytest.raises(CheckpointError, match=f"^{name}: the field is missing"):
-        ModelSpec.from_json(_without(name))
+def test_a_file_that_does_not_say_it_all_is_refused() -> None:
+    for name in FACTS:
+        with pytest.raises(CheckpointError, match=f"^{name}: the field is missing"):
+            ModelSpec.from_json({key: value for key, value in FACTS.items() if key != name})
 
 
 def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) -> None:
@@ -208,88 +177,42 @@ def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) ->
     assert pruned.murho is not None
 
 
-def test_rows_of_updates_count() -> None:
-    assert ModelSpec.from_json(_with("records", "update", value={"total_rows": 250})).rows_learned == 250
-    assert ModelSpec.from_json(_with("training", value={})).rows_learned == 0
-    assert ModelSpec.from_json(_with("training", value={})).temperature == 1.0
+SCALE_MIXTURE = {"kind": "scale-mixture", "pi": 1.0, "sigma1": 1.5, "sigma2": 0.1}
 
 
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        (_with("created", value=5), "created: expected a valid string, found 5"),
         (_with("architecture", value=None), "architecture: expected an object, found null"),
         (_with("architecture", "width", value=1), "architecture.width: the field is not known"),
         (_with("architecture", "inputs", value=True), "architecture.inputs: expected a valid integer, found true"),
         (_with("architecture", "inputs", value=0), "architecture.inputs: expected greater than or equal to 1, found 0"),
-        (
-            _with("architecture", "inputs", value=3),
-            "architecture.inputs: expected 2, the number of encoded features",
-        ),
-        (
-            _with("architecture", "outputs", value=2),
-            "architecture.outputs: expected 1, the number of outputs of homo",
-        ),
-        (
-            _with("architecture", "hidden", value=[8, "x"]),
-            'architecture.hidden[1]: expected a valid integer, found "x"',
-        ),
-        (
-            _with("architecture", "hidden", value=[10**9]),
-            "architecture.hidden[0]: expected less than or equal",
-        ),
-        (
-            _with("architecture", "activation", value="step"),
-            "architecture.activation: expected 'relu', 'silu'",
-        ),
-        (_with("architecture", "members", value=65), "architecture.members: expected less than or equal to 64"),
+        (_with("architecture", "inputs", value=3), "architecture.inputs: expected 2, the number of encoded features"),
+        (_with("architecture", "outputs", value=2), "architecture.outputs: expected 1, the number of outputs of homo"),
+        (_with("architecture", "hidden", value=[8, "x"]), "architecture.hidden[1]: expected a valid integer, found"),
+        (_with("architecture", "hidden", value=[5] * 17), "architecture.hidden: Tuple should have at most 16"),
+        (_with("architecture", "activation", value="step"), "architecture.activation: expected 'relu', 'silu'"),
         (_with("prior", value={"kind": "horseshoe"}), "prior: "),
-        (_with("prior", "sigma", value=-1.0), "prior.sigma: expected greater than 0"),
-        (_with("likelihood", "kind", value="poisson"), "likelihood.kind: expected 'fixed',"),
+        (_with("prior", value=SCALE_MIXTURE), "prior.pi: expected less"),
         (_with("likelihood", "kind", value=["fixed"]), "likelihood.kind: expected 'fixed',"),
         (_with("likelihood", "kind", value="fixed"), "likelihood: fixed noise needs a positive standard deviation"),
-        (_with("likelihood", "sigma", value="1"), "likelihood.sigma: expected a valid number"),
         (_with("likelihood", "wide", value={"weight": 0.1}), "likelihood.wide.widening: the field is missing"),
+        (_with("likelihood", "shares", value={"values": [0.5, 0.6], "weight": 0.1}), "likelihood.shares.values: "),
         (_with("target", "location", value=float("nan")), "target.location: expected a finite number"),
         (_with("target", "limits", value={"minimum": 2.0, "maximum": 1.0}), "target.limits: the target's minimum"),
-        (_with("target", "transform", value={"kind": "cube"}), "target.transform: "),
         (_with("target", "transform", value={"kind": ["log"]}), "target.transform: "),
-        (
-            _with("target", "transform", value={"kind": "log", "shift": 0}),
-            "target.transform.top: the field is missing",
-        ),
         (_with("schema", "features", 0, "kind", value="text"), "schema.features[0].kind: expected 'numeric'"),
-        (_with("encoder", "parts", 0, "scale", "std", value=0.0), "encoder.parts[0].scale.std: expected greater than"),
         (_with("encoder", "parts", 0, "feature", value="area"), "encoder.parts[0].feature: expected an object"),
         (_with("encoder", "parts", 0, value={"feature": "size", "kind": "unread"}), "encoder.parts: expected at least"),
-        (
-            _with("encoder", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
-            "encoder.continuations.size.share: expected less than or equal to 1",
-        ),
-        (_with("target_range", value=[1.0]), "target_range[1]: the field is missing"),
         (_with("target_range", value=[2.0, 1.0]), "target_range: expected the least and the largest"),
         (_with("calibration", "method", value="isotonic"), "calibration: "),
         (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected rising"),
-        (
-            _with("calibration", "observed", value=[2.0]),
-            "calibration.observed: expected as many numbers as nominal, 5",
-        ),
-        (_with("default_seed", value="7"), "default_seed: expected a valid integer"),
-        (_with("training", value=[]), "training: expected an object"),
+        (_with("calibration", "observed", value=[2.0]), "calibration.observed: expected as many numbers as nominal, 5"),
+        (_with("calibration", "nominal", value=[1.0, 2.0, 3.0, 4.0, 5.0]), "calibration.nominal: "),
         (_with("training", "rows", value=-1), "training.rows: expected a whole number from 0"),
         (_with("training", "temperature", value=None), "training.temperature: expected a number"),
-        (_with("weather", value=3), "weather: the field is not known"),
         (_with("records", "weather", value={}), "records.weather: expected 'update',"),
         (_with("records", "update", value={"total_rows": "3"}), "records.update.total_rows: expected a whole number"),
-        (_with("architecture", "hidden", value=[5] * 17), "architecture.hidden: Tuple should have at most 16"),
-        (
-            _with("prior", value={"kind": "scale-mixture", "pi": 1.0, "sigma1": 1.5, "sigma2": 0.1}),
-            "prior.pi: expected less",
-        ),
-        (_with("likelihood", "shares", value={"values": [0.5, 0.6], "weight": 0.1}), "likelihood.shares.values: "),
-        (_with("calibration", "nominal", value=[1.0, 2.0, 3.0, 4.0, 5.0]), "calibration.nominal: "),
-        (_with("calibration", "observed", 2, value=1.2), "calibration."),
-        (_with("calibration", "observed", 4, value=float("inf")), "calibration.observed[4]: expected a finite number"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_path(facts: dict[str, Any], message: str) -> None:

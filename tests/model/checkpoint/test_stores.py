@@ -53,14 +53,15 @@ def test_what_was_published_is_listed_and_found(store: ObjectStore) -> None:
 
 def test_what_was_written_is_read(store: ObjectStore) -> None:
     stored = read_stored(RENTS)
-    spec, tensors = stored.spec, stored.tensors
     store.check_writable("rents")
-    written = store.write("rents", spec, tensors, extras={"report.html": b"page", "report/facts.json": b"{}"})
+    written = store.write(
+        "rents", stored.spec, stored.tensors, extras={"report.html": b"page", "report/facts.json": b"{}"}
+    )
     assert written.report == f"{store.place}/rents/1/report.html"
     found = store.find("rents")
     assert (found / "report" / "facts.json").read_bytes() == b"{}"
     again = read_stored(found).spec
-    assert again.to_json() == spec.to_json()
+    assert again.to_json() == stored.spec.to_json()
 
 
 def test_a_copy_stays_as_long_as_its_store(memory: ObjectStore) -> None:
@@ -84,7 +85,7 @@ def test_a_version_without_its_manifest_is_not_there_yet(store: ObjectStore) -> 
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # of aiohttp, to gcsfs and adlfs
-@pytest.mark.parametrize("lie", ["cut", "changed", "missing", "manifest cut", "manifest empty", "manifest changed"])
+@pytest.mark.parametrize("lie", ["cut", "changed", "missing", "manifest cut", "manifest changed"])
 def test_a_version_that_is_not_as_its_manifest_says_is_refused(store: ObjectStore, lie: str) -> None:
     store.publish(RENTS, "rents")
     content, manifest = (RENTS / "model.safetensors").read_bytes(), (RENTS / "model.json").read_bytes()
@@ -92,7 +93,7 @@ def test_a_version_that_is_not_as_its_manifest_says_is_refused(store: ObjectStor
         store.storage.remove(TENSORS)
     elif lie.startswith("manifest"):
         other = manifest.replace(b'"seed":', b'"sead":', 1)
-        changed = {"cut": manifest[:-9], "empty": b"", "changed": other}[lie.split()[1]]
+        changed = {"cut": manifest[:-9], "changed": other}[lie.split()[1]]
         store.storage.write(FACTS, changed)
     else:
         store.storage.write(TENSORS, content[:-1] if lie == "cut" else b"x" + content[1:])
@@ -108,14 +109,6 @@ def test_a_version_that_is_not_as_its_manifest_says_is_refused(store: ObjectStor
     (reference,) = store.list()
     assert store.stamp(reference) != stamp
     store.fetch(reference)
-
-
-def test_an_object_that_changes_after_the_listing_is_refused_by_its_hash(store: ObjectStore) -> None:
-    store.publish(RENTS, "rents")
-    (reference,) = store.list()
-    store.storage.write(TENSORS, b"short")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        store.fetch(reference)
 
 
 def test_a_version_that_is_no_longer_listed_is_told(memory: ObjectStore) -> None:
@@ -199,21 +192,14 @@ def test_a_silent_storage_ends_at_the_time_limit_and_works_again_later(
         store.fetch(reference)
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/models", "memory://here", "gs://b", "abfs://c@account.example/x"])
-def test_a_url_stays_a_text_without_a_slash_at_its_end(url: str) -> None:
-    assert is_url(url)
-    assert place_of(f"{url}/") == url
-    assert shown_place(url) == url
-
-
-@pytest.mark.parametrize("path", ["checkpoints", "/a/b", "c://x", "s3:/bucket", "./s3", "a b://c"])
-def test_anything_else_is_a_path(path: str) -> None:
-    assert not is_url(path)
-    assert place_of(path) == Path(path)
-    assert isinstance(store_at(path), DirectoryStore)
-
-
-def test_a_file_url_is_the_directory_that_it_names() -> None:
+def test_a_url_stays_a_text_without_a_slash_at_its_end_and_anything_else_is_a_path() -> None:
+    for url in ("s3://bucket/models", "memory://here", "abfs://c@account.example/x"):
+        assert is_url(url)
+        assert place_of(f"{url}/") == shown_place(url) == url
+    for path in ("checkpoints", "/a/b", "c://x", "s3:/bucket", "a b://c"):
+        assert not is_url(path)
+        assert place_of(path) == Path(path)
+        assert isinstance(store_at(path), DirectoryStore)
     assert place_of("file:///tmp/my%20models") == Path("/tmp/my models")  # noqa: S108 - nothing is written
 
 
@@ -322,16 +308,15 @@ def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_
     memory: ObjectStore, caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = read_stored(RENTS)
-    spec, tensors = stored.spec, stored.tensors
     with monkeypatch.context() as broken:
         broken.setattr(memory.storage, "upload", _raise)
         with pytest.raises(CheckpointError, match="tries again") as said:
-            memory.write("rents", spec, tensors)
+            memory.write("rents", stored.spec, stored.tensors)
     kept = str(said.value).partition("`murho publish ")[2].split()[0]
     assert Path(kept).is_relative_to(caches)
     read_stored(Path(kept))
     assert memory.list() == []
-    written = memory.write("rents", spec, tensors)
+    written = memory.write("rents", stored.spec, stored.tensors)
     assert (written.address, written.version) == (f"{memory.place}/rents/1", "1")
 
 

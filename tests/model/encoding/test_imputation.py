@@ -65,13 +65,6 @@ def test_levels_are_drawn_as_likely_as_the_rows_other_cells_make_them() -> None:
     assert likely.mean() == pytest.approx((truth == "C").mean(), abs=0.03)
 
 
-def test_cells_that_are_missing_together_fit_each_other() -> None:
-    completed = copies(blanked(200, "first", "second", "kind"))
-    assert np.corrcoef(completed["first"].ravel(), np.log(completed["second"]).ravel())[0, 1] > 0.95
-    assert completed["first"][completed["kind"] == "C"].mean() > 2.0
-    assert completed["first"][completed["kind"] == "A"].mean() < 1.0
-
-
 def test_copies_of_a_row_are_the_same_alone_and_in_any_batch() -> None:
     columns = mixed_columns(60, seed=2)
     generator = np.random.default_rng(0)
@@ -94,11 +87,3 @@ def test_cells_of_a_feature_with_missing_cells_in_training_stay_missing() -> Non
     completed = imputed_columns(distribution, schema, rows)
     assert np.isnan(completed["second"]).all()
     assert not np.isnan(completed["lift"]).any()
-
-
-def test_incomplete_rows_are_those_with_a_missing_cell_in_an_imputed_feature() -> None:
-    columns = mixed_columns(4)
-    columns["kind"][1] = None
-    columns["day"][3] = np.nan
-    assert SCHEMA.incomplete(columns).tolist() == [1, 3]
-    assert schema_of(COLUMNS, imputed=False).incomplete(columns).tolist() == []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, MOST_LANDMARKS, Landmarks
+from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, Landmarks
 
 
 def two_clusters(rows: int = 400) -> np.ndarray:
@@ -27,23 +26,10 @@ def fitted() -> Landmarks:
     return landmarks
 
 
-def brute_force(landmarks: Landmarks, values: np.ndarray) -> np.ndarray:
-    rows = (values - landmarks.means) / landmarks.stds
-    squares = np.nansum(np.square(rows[:, None] - landmarks.points), axis=2)
-    return np.asarray((np.sqrt(squares) / landmarks.spacings).min(axis=1))
-
-
 def test_a_row_between_two_clusters_is_far_and_rows_of_both_are_near() -> None:
     between = np.array([[5.0, 20_000.0, 0.0]])
     typical = np.quantile(fitted().distances(VALUES), 0.99)
     assert fitted().distances(between)[0] > 1.2 * typical
-
-
-def test_distances_are_those_of_a_search_through_all_landmarks() -> None:
-    asked = VALUES[:50] + np.random.default_rng(1).normal(size=(50, 3)) * STDS
-    asked[::3, 1] = np.nan
-    asked[::5, 2] = np.nan
-    np.testing.assert_allclose(fitted().distances(asked), brute_force(fitted(), asked), rtol=1e-9)
 
 
 def test_differences_lead_to_a_landmark_and_a_missing_cell_has_none() -> None:
@@ -70,13 +56,6 @@ def test_a_row_has_the_same_differences_to_the_bit_alone_and_in_a_batch_also_in_
 
 def test_wild_numbers_have_finite_distances() -> None:
     assert np.isfinite(fitted().distances(np.array([[1e300, -1e300, 1e300]]))).all()
-
-
-@pytest.mark.parametrize("rows", [4 * LANDMARKS_OF_A_COLUMN, 300, 2000])
-def test_there_are_at_most_half_as_many_landmarks_as_rows(rows: int) -> None:
-    landmarks = Landmarks.fit(np.random.default_rng(0).normal(size=(rows, 2)), np.ones(2))
-    assert landmarks is not None
-    assert len(landmarks.points) == min(rows // 2, MOST_LANDMARKS)
 
 
 def test_wide_tables_have_fewer_and_few_rows_none() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murho.model.encoding.piecewise import bin_edges
+from murho.model.encoding.transforms import bin_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,12 +30,6 @@ def test_an_empty_bin_wider_than_its_neighbours_is_one_with_them() -> None:
     np.testing.assert_array_equal(bin_edges(one_end, 16), [0.1, 0.9, 1.0])
 
 
-def test_a_wide_bin_with_rows_is_no_gap() -> None:
-    numbers = np.concatenate([np.linspace(0.0, 1.0, 400), np.geomspace(1.1, 1e3, 30)])
-    quantiles = np.unique(np.quantile(numbers, np.linspace(0, 1, 17), method="lower"))
-    np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
-
-
 def test_zeros_in_most_rows_leave_the_bins_to_the_other_values() -> None:
     rng = np.random.default_rng(0)
     amounts = np.concatenate([np.zeros(9_000), rng.uniform(100, 200, 1_000)])
@@ -44,17 +38,6 @@ def test_zeros_in_most_rows_leave_the_bins_to_the_other_values() -> None:
     assert len(edges) == 17
     rows, _ = np.histogram(amounts[amounts > 0], edges[1:])
     assert rows.min() > 60  # of 1,000 in 15 bins
-
-
-def test_where_quantiles_make_several_bins_they_stay_the_edges() -> None:
-    numbers = np.concatenate([np.zeros(500), np.random.default_rng(0).standard_normal(500)])
-    quantiles = np.unique(np.quantile(numbers, np.linspace(0, 1, 17), method="lower"))
-    np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
-
-
-def test_few_values_are_all_edges() -> None:
-    grades = np.repeat([3.0, 4.0, 5.0, 6.0], [2, 50, 400, 300])
-    np.testing.assert_array_equal(bin_edges(grades, 16), [3, 4, 5, 6])
 
 
 def test_few_rows_beside_a_shared_value_get_few_bins() -> None:

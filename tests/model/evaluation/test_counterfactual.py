@@ -47,11 +47,11 @@ def test_of_a_plane_the_steepest_feature_moves_just_far_enough(seed: int, rise: 
         return Prediction(1, 0, False, np.stack([columns[name] for name in "abc"], axis=1) @ weights)
 
     goal = Goal.model_validate({"mean": {"at_least": float(start @ weights + rise)}})
-    asking = counterfactuals(PLANE, None, row, goal)
+    asking = counterfactuals(PLANE, None, row, goal, goal.options(PLANE))
     try:
-        columns = next(asking)
+        columns, _ = next(asking)
         while True:
-            columns = asking.send(plane(columns))
+            columns, _ = asking.send(plane(columns))
     except StopIteration as end:
         found = end.value
     assert (plane(found.columns).mean >= start @ weights + rise).all()
@@ -66,14 +66,14 @@ def test_a_class_becomes_likely_within_the_training_rows(rooms: Posterior) -> No
     options = goal.options(rooms.schema)
     far = rooms.predict(columns, options).probabilities[:, 0].argmin()
     row = {name: column[far : far + 1] for name, column in columns.items()}
-    asking = counterfactuals(rooms.schema, rooms.encoder.distribution, row, goal, fixed=["lift"], count=2)
-    found = answered(asking, rooms, options)
+    asking = counterfactuals(rooms.schema, rooms.encoder.distribution, row, goal, options, fixed=["lift"], count=2)
+    found = answered(asking, rooms)
     again = rooms.predict(found.columns, options)
     assert (again.probabilities[:, 0] >= 0.8).all()
     assert not again.unlike.any()
     assert (found.columns["lift"] == row["lift"]).all()
-    nothing = counterfactuals(rooms.schema, None, row, goal, fixed=list(columns))
-    assert not len(answered(nothing, rooms, options).distances)
+    nothing = counterfactuals(rooms.schema, None, row, goal, options, fixed=list(columns))
+    assert not len(answered(nothing, rooms).distances)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,15 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.bbb.numbers import HeteroscedasticNoise
 from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
-from murho.model.evaluation import judging
 from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
 from murho.model.evaluation.summary import summary
+from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
-from murho.model.predictive.torch_engine import TorchEngine
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
 from tests.model.conftest import make_table, train_quickly
@@ -100,16 +98,6 @@ def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
     first = cast("Predictive", rent.drawn(rows, 64, 0, members=[0]).predictive()).means
     both = cast("Predictive", rent.drawn(rows, 128, 0).predictive()).means
     torch.testing.assert_close(first, both[::2])
-
-
-def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded, targets = labelled(rent, 60)
-    groups = split_rows(60, 0, members=2).held_out(2)
-    _, whole = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
-    monkeypatch.setattr(judging, "MOST_ROWS_PER_PASS", 7)
-    _, parts = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
-    assert parts["nll"] == pytest.approx(whole["nll"], rel=1e-6)
-    assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]
 
 
 def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Posterior) -> None:
@@ -267,13 +255,6 @@ def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
     assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)
 
 
-def test_without_calibration_there_are_raw_bands_alone() -> None:
-    trained = train_quickly(make_table(30))
-    assert trained.spec.calibration is None
-    assert isinstance(trained.evidence.held_out, JudgedNumbers)
-    assert list(trained.evidence.held_out.bands) == ["raw"]
-
-
 def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> NumbersByJudges:
     """Rows of which only the sizes of normal scores are known: under single judges ``[n]``, and under all of them."""
     rows = len(together)
@@ -313,16 +294,3 @@ def test_narrowed_bands_cover_nearly_as_promised(rows: int, least: float, most: 
     covered_by_pairs = np.mean(everybody <= reach)
     covered = np.mean(everybody <= factor * reach)
     assert least <= (covered - 0.9) / (covered_by_pairs - 0.9) < most
-
-
-def test_members_that_agree_leave_no_room_to_narrow() -> None:
-    sizes = np.abs(np.random.default_rng(0).standard_normal(100))
-    assert _judged(sizes, sizes, 2, 10).narrowing(RowWeights.of(100)) == 1.0
-
-
-@pytest.mark.parametrize("judges", [1, 2])
-def test_where_the_judges_alone_are_described_nothing_is_extrapolated(judges: int) -> None:
-    sizes = np.abs(np.random.default_rng(0).standard_normal(100))
-    judged = _judged(2.0 * sizes, sizes, judges, judges)
-    assert judged.narrowing(RowWeights.of(100)) is None
-    np.testing.assert_array_equal(judged.extrapolated()["reach"], sizes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from murho.model.evaluation.summary import per_cent, summary, verdict
+from murho.model.evaluation.summary import per_cent, plus_minus, significant, summary, verdict
 
 SETS = {"coverage": {"90": 0.912}, "size": {"90": 1.234}}
 SCORES: dict[str, Any] = {
@@ -67,3 +67,9 @@ def test_the_verdict_compares_with_one_answer_for_all_rows(crps: float, said: st
 
 def test_shares_in_per_cent() -> None:
     assert (per_cent(1.0), per_cent(0.98837, 0.00579), per_cent(0.5, 0.0)) == ("100.0 %", "98.84 ± 0.58 %", "50.0 %")
+
+
+def test_numbers_have_as_many_digits_as_their_error_tells() -> None:
+    assert plus_minus(57_743_382.1, 28_863_163.0) == "58,000,000 ± 29,000,000"
+    assert (plus_minus(2.6912, 0.1134), plus_minus(1234.5678, None)) == ("2.69 ± 0.11", "1,235")
+    assert [significant(value, 3) for value in (3_836_063.0, 999.9, 0.01234)] == ["3,840,000", "1,000", "0.0123"]

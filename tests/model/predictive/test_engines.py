@@ -17,9 +17,9 @@ from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
 from murho.model.predictive.compiled_engine import CompiledClassEngine, CompiledEngine, Kernels, load, select_engine
+from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.torch_engine import TorchEngine
 from tests.model.predictive.engine_contract import (
     CPU,
     EVERYTHING,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from murho.model.bbb.network import ACTIVATIONS
 from murho.model.predictive import compiled_engine as compiled_engine_module
-from murho.model.predictive import torch_engine as forward_module
+from murho.model.predictive import forward as forward_module
 from murho.model.predictive.compiled_engine import CompiledEngine, load
 from murho.model.predictive.draws import Draws
 from tests.model.predictive.engine_contract import target_model

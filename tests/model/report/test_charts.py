@@ -15,7 +15,7 @@ from murho.model.report.charts import charts
 from murho.model.report.page import draw
 from murho.model.training.pruning import HISTOGRAM_EDGES, Cut
 
-ALL = ["predicted", "reliability", "coverage", "doubt", "importance", "curves"]
+ALL = ["predicted", "reliability", "coverage", "doubt", "importance", "shares", "curves"]
 
 
 def test_every_chart_has_a_title_and_a_caption_of_at_most_three_sentences(

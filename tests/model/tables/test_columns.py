@@ -13,8 +13,6 @@ from murho.model.tables.columns import (
     float_array,
     floats,
     plain,
-    stored_kind,
-    text_array,
 )
 from murho.model.tables.schema import FeatureKind
 
@@ -52,14 +50,6 @@ def test_a_longer_text_than_a_cell_holds_is_refused_with_its_row(kind: pa.DataTy
     assert len(canonical_column(column[:2], FeatureKind.CATEGORICAL, "x")[1]) == LONGEST_TEXT
 
 
-@pytest.mark.parametrize("values", [[["a"]], [{"a": "b"}], [b"a"]])
-def test_dictionaries_of_what_no_cell_is_stay_as_they_are(values: list[object]) -> None:
-    column = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array(values))])
-    assert stored_kind(plain(column, "x")) is None
-    with pytest.raises(TableError, match="'x': cells of the type dictionary"):
-        canonical_column(column, FeatureKind.CATEGORICAL, "x")
-
-
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
 @pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
 def test_a_float_array_is_pyarrows_own(count: int, missing: float) -> None:
@@ -70,10 +60,3 @@ def test_a_float_array_is_pyarrows_own(count: int, missing: float) -> None:
     assert made.equals(pa.array(numbers, from_pandas=True))
     assert made.null_count == np.isnan(numbers).sum()
     np.testing.assert_array_equal(floats(made), numbers)
-
-
-@pytest.mark.parametrize("texts", [[], ["a"], [None], ["é", None, "", "bcd"] * 5])
-def test_texts_are_pyarrows_own(texts: list[str | None]) -> None:
-    made = text_array(texts)
-    made.validate(full=True)
-    assert made.equals(pa.array(texts, pa.string()))

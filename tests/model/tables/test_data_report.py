@@ -52,7 +52,6 @@ def suspects(target: str = "y", **columns: Any) -> dict[str, str]:
     [
         (TARGETS, "is the target, maybe in another unit"),
         (np.where(np.arange(N) == 7, 0.0, TARGETS), "equals the target in 99.75 % of the rows that have it"),
-        (TARGETS * 2.0 - 3.0, "is the target, maybe in another unit"),
         (np.log(TARGETS) * 3.0, "alone tells 99."),
         (TARGETS + 1e-3 * GENERATOR.normal(size=N), "alone tells 99."),
         (np.where(np.arange(N) % 3 == 0, np.nan, TARGETS), "equals the target in 100 % of the rows that have it"),
@@ -88,13 +87,9 @@ def test_honest_features_are_no_suspects() -> None:
     [
         ("final_outcome", "sales", True),
         ("predictedSales", "sales", True),
-        ("log_sales", "sales", True),
         ("SalesPerDay", "sales", True),
         ("sales_lag_1", "sales", False),
-        ("previous_sales", "sales", False),
         ("salesman", "sales", False),
-        ("residual_sugar", "quality", False),
-        ("postcode", "price", False),
         ("y_position", "y", False),
     ],
 )
@@ -107,12 +102,6 @@ def test_time_is_no_suspect() -> None:
     columns = {"day": days, "year": 1950.0 + days, "other": OTHER}
     kinds = {"day": FeatureKind.DATE, "year": FeatureKind.NUMERIC, "other": FeatureKind.NUMERIC}
     assert leak_suspects(columns, schema_of("y", **kinds), np.sin(6.0 * days)) == []
-
-
-def test_few_rows_are_suspected_by_name_alone() -> None:
-    columns = {"c": TARGETS[:20], "actual": OTHER[:20]}
-    found = leak_suspects(columns, schema_of("y", **dict.fromkeys(columns, FeatureKind.NUMERIC)), TARGETS[:20])
-    assert [suspect.column for suspect in found] == ["actual"]
 
 
 def test_the_share_told_is_that_of_a_smooth_relation() -> None:

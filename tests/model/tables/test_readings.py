@@ -24,18 +24,13 @@ from murho.model.tables.readings import (
     ("text", "iso"),
     [
         ("31/12/2020", "2020-12-31"),
-        ("3.4.2020", "2020-04-03"),
         ("31.12.20", "2020-12-31"),
         ("1-Jan-70", "1970-01-01"),
         ("2020-12-31", "2020-12-31"),
-        ("2020/12/31", "2020-12-31"),
         ("2020-12", "2020-12-01"),
-        ("Dec 31, 2020", "2020-12-31"),
         ("31st December 2020", "2020-12-31"),
-        ("Jan 2020", "2020-01-01"),
         ("31/12/2020 2:30 PM", "2020-12-31T14:30:00Z"),
         ("Mon, 05 Oct 2020 10:00:00 GMT", "2020-10-05T10:00:00Z"),
-        ("2020-12-31 10:00:00 UTC", "2020-12-31T10:00:00Z"),
         ("2020/12/31 10:00:00 +02:00", "2020-12-31T08:00:00Z"),
         ("Jul-75", "1975-07-01"),
         ("20201231", "2020-12-31"),
@@ -54,17 +49,7 @@ def test_the_order_decides_what_is_open() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "31/13/2020",
-            "05/13/2020",
-            "30/02/2020",
-            "soon",
-            "31/12/2020 25:00",
-            "31/12/2020 10:00 XYZ",
-            "1/2/3",
-            "2020",
-        ),
-        *("May", "Mon 2020", "12:30", "1 May", "\x00", "2020-12-31" + " " * 100),
+        *("31/13/2020", "30/02/2020", "soon", "31/12/2020 10:00 XYZ", "2020", "1 May", "2020-12-31" + " " * 100),
     ],
 )
 def test_what_is_no_date_is_said(text: str) -> None:
@@ -80,11 +65,6 @@ def test_a_column_of_other_dates_refuses_what_is_open() -> None:
         reading.parse("03/04/2020")
 
 
-def test_words_for_a_missing_cell_are_missing() -> None:
-    assert math.isnan(DateReading().parse("unknown"))
-    assert math.isnan(DateReading("day-first").parse("-"))
-
-
 @given(st.one_of(st.text(max_size=64), st.from_regex(r"[0-9]{1,4}[-/. T:]?[a-zA-Z0-9+\-/:. ]{0,20}", fullmatch=True)))
 def test_any_text_is_a_date_or_refused(text: str) -> None:
     with suppress(ValueError):
@@ -95,18 +75,14 @@ def test_any_text_is_a_date_or_refused(text: str) -> None:
     ("text", "decimal", "unit", "value"),
     [
         ("$3,504.00", ".", "$", 3504.0),
-        ("-$5", ".", "$", -5.0),
         ("$-5", ".", "$", -5.0),
         ("($1,234.50)", ".", "$", -1234.5),
         ("\u22125 \u20ac", ".", "\u20ac", -5.0),
         ("EUR 3.504,00", ",", "EUR", 3504.0),
         ("1 234,5 \u20ac", ",", "\u20ac", 1234.5),
         ("1\u202f234,5", ",", None, 1234.5),
-        ("1'234.5 CHF", ".", "CHF", 1234.5),
         ("1,23,456", ".", None, 123456.0),
         ("$1.5M", ".", "$", 1.5e6),
-        ("12.0%", ".", "%", 12.0),
-        ("3504", ".", "$", 3504.0),
         ("1e3 usd", ".", "USD", 1000.0),
     ],
 )
@@ -119,13 +95,7 @@ def test_numbers_are_read_as_people_write_them(text: str, decimal: DecimalMark, 
     [
         "5 kg",
         "5M",
-        "5 ft 3 in",
-        "3-4",
         "1.2.3",
-        "A1",
-        "3 x 4",
-        "<5",
-        "10+ years",
         "$",
         "1,23 $ 4",
         "(5",
@@ -138,9 +108,10 @@ def test_other_texts_are_no_numbers(text: str) -> None:
     assert number_parts(text) is None
 
 
-@pytest.mark.parametrize("text", ["-", "n/a", "Unknown", "#DIV/0!", " . "])
+@pytest.mark.parametrize("text", ["-", "#DIV/0!", " . "])
 def test_words_for_a_missing_cell_are_missing_in_a_column_of_numbers(text: str) -> None:
     assert math.isnan(NumberReading(".", "$").parse(text))
+    assert math.isnan(DateReading().parse(text))
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from murho.model.errors import CheckpointError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
@@ -38,34 +35,6 @@ def columns(weight: list[float], year: list[float], origin: list[str | None], tu
     }
 
 
-names = st.text(min_size=1, max_size=8)
-
-
-@st.composite
-def features(draw: st.DrawFn, name: str) -> Feature:
-    kind = draw(st.sampled_from(FeatureKind))
-    bounds: tuple[float | None, ...] = (None, None)
-    categories: tuple[str, ...] = ()
-    if kind is FeatureKind.CATEGORICAL:
-        categories = tuple(sorted(draw(st.sets(st.text()))))
-    elif draw(st.booleans()):
-        number = st.floats(allow_nan=False, allow_infinity=False)
-        bounds = tuple(sorted(draw(st.tuples(number, number))))
-    return Feature(name, kind, draw(st.none() | names), draw(st.booleans()), bounds[0], bounds[1], categories)
-
-
-@st.composite
-def schemas(draw: st.DrawFn) -> Schema:
-    target, *others = draw(st.lists(names, min_size=2, max_size=5, unique=True))
-    listed = tuple(draw(features(name)) for name in others)
-    return Schema(listed, Target(target, draw(st.none() | names)), draw(st.dictionaries(names, names, max_size=2)))
-
-
-@given(schemas())
-def test_a_schema_survives_json(schema: Schema) -> None:
-    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
-
-
 def edited(path: list[str | int], value: object) -> dict[str, Any]:
     data = copy.deepcopy(SCHEMA.to_json())
     place: Any = data
@@ -79,21 +48,15 @@ def edited(path: list[str | int], value: object) -> dict[str, Any]:
     ("path", "value", "message"),
     [
         (["features"], [], r"schema\.features: Tuple should have at least 1 item"),
-        (["features"], "x", r"schema\.features"),
         (["more"], 1, r"schema\.more: the field is not known"),
         (["features", 0, "kind"], "number", r"schema\.features\[0\]\.kind: expected 'numeric', 'cat"),
-        (["features", 0, "kind"], [], r"schema\.features\[0\]\.kind"),
-        (["features", 0, "name"], "", r"schema\.features\[0\]\.name"),
         (["features", 0, "name"], "Year", "schema: expected features with names that differ"),
-        (["features", 0, "name"], "mpg", "schema: expected features with names that differ"),
-        (["features", 0, "unit"], 3, r"schema\.features\[0\]\.unit"),
         (["features", 0, "missing"], 1, r"schema\.features\[0\]\.missing: expected a valid boolean, found 1"),
         (
             ["features", 0, "minimum"],
             float("nan"),
             r"schema\.features\[0\]\.minimum: expected a finite number",
         ),
-        (["features", 0, "minimum"], True, r"schema\.features\[0\]\.minimum"),
         (["features", 0, "minimum"], 6000.0, r"schema\.features\[0\]: expected a minimum that is not above"),
         (["features", 0, "minimum"], None, r"schema\.features\[0\]: expected a minimum"),
         (["features", 0, "categories"], ["a"], "a minimum and a maximum, as a numeric feature has"),
@@ -102,12 +65,8 @@ def edited(path: list[str | int], value: object) -> dict[str, Any]:
             ["USA", "Japan"],
             r"features\[2\]: expected categories that differ, sorted",
         ),
-        (["features", 2, "categories"], ["a", "a"], "categories that differ"),
-        (["features", 2, "categories"], [1], r"categories\[0\]: expected a valid string"),
-        (["features", 2, "maximum"], 1.0, "categorical"),
-        (["target", "name"], None, r"schema\.target\.name"),
-        (["target"], None, r"schema\.target: expected an object"),
-        (["left_out"], [], r"schema\.left_out"),
+        (["target", "classes"], ["b", "a"], "at least two classes that differ, sorted"),
+        (["features", 1, "reading"], {"decimal": ".", "unit": None, "form": "number"}, "expected a reading"),
         (["left_out", "Name"], 3, r"schema\.left_out"),
     ],
 )
@@ -116,13 +75,10 @@ def test_an_edited_schema_is_refused_with_its_field(path: list[str | int], value
         Schema.from_json(edited(path, value), "schema")
 
 
-def test_rows_within_the_training_range_are_not_outside() -> None:
-    inside = columns([1613.0, 5140.0, np.nan], [0.0, 4383.0, 1.5], ["USA", "Japan", None], [0.0, 1.0, 1.0])
-    assert SCHEMA.outside(inside) == []
-
-
 def test_values_outside_are_listed_by_row_then_feature() -> None:
     outside = SCHEMA.outside(columns([1612.0, 2000.0, 10512.0], [1.0, 4384.0, -0.5], ["USA", "Mars", "USA"], [1.0] * 3))
+    inside = columns([1613.0, 5140.0, np.nan], [0.0, 4383.0, 1.5], ["USA", "Japan", None], [0.0, 1.0, 1.0])
+    assert SCHEMA.outside(inside) == []
     assert outside == [
         UnfamiliarValue(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
         UnfamiliarValue(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),
@@ -175,10 +131,3 @@ def outside(feature: Feature, cells: list[object]) -> list[tuple[int, str]]:
 def test_a_value_where_training_had_none_is_outside() -> None:
     empty = Feature("x", FeatureKind.NUMERIC, None, missing=True, minimum=None, maximum=None, categories=())
     assert outside(empty, [np.nan, 2.0]) == [(1, "2 can't be compared: no training row has a value")]
-
-
-def test_long_lists_of_categories_are_cut_short() -> None:
-    many = Feature("x", FeatureKind.CATEGORICAL, None, False, None, None, tuple(f"c{index:02}" for index in range(30)))
-    ((row, message),) = outside(many, ["c01", "?"])
-    assert row == 1
-    assert message.endswith("'c09' and 20 more)")

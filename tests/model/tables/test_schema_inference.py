@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from murho.model.encoding.encoder import Encoder, with_schema
-from murho.model.errors import MurhoError, OptionError, TableError
+from murho.model.errors import OptionError, TableError
 from murho.model.tables.files import read_table
 from murho.model.tables.inference import hints_of_table, infer_column
 from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
@@ -20,13 +20,11 @@ from murho.model.tables.schema_inference import (
     class_codes,
     classes_of,
     columns_from_table,
-    holds_classes,
     labels_from_table,
     make_schema,
     plan_columns,
     read_targets,
     row_weights,
-    target_from_table,
 )
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
@@ -68,70 +66,32 @@ def refusal(cells: Any, rows: int = 40, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_the_plan_of_the_cars() -> None:
-    plan = plan_columns(
-        read_table(CARS),
-        "Miles_per_Gallon",
-        overrides={"Miles_per_Gallon": ColumnOverride(unit="mpg"), "Horsepower": ColumnOverride(unit="hp")},
-    )
-    numeric = ["Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration"]
-    assert kinds_of(plan) == {
-        **dict.fromkeys(numeric, FeatureKind.NUMERIC),
-        "Year": FeatureKind.DATE,
-        "Origin": FeatureKind.CATEGORICAL,
-    }
-    assert list(kinds_of(plan))[-2:] == ["Year", "Origin"]
-    assert [feature.name for feature in plan.schema.features if feature.missing] == ["Horsepower"]
-    assert plan.schema.target == Target("Miles_per_Gallon", "mpg")
-    assert [feature.name for feature in plan.schema.features if feature.unit] == ["Horsepower"]
-    assert plan.schema.left_out == {}
-
-
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
         (["1", "2.5", None, "-3e2"], "numeric"),
-        (["1", "0"], "numeric"),
         (["true", "FALSE", None], "boolean"),
         (["1970-01-01", "1971-01-01T10:00:00Z"], "date"),
-        (["a", "b"], "categorical"),
-        (["yes", "no"], "categorical"),
         (["1", "2", "a"], "categorical"),
         (["2020-01-01", "soon"], "categorical"),
-        (["3,5", "x", "y"], "categorical"),
-        ([1, 2], "numeric"),
         ([1.5, float("nan")], "numeric"),
         ([Decimal("1.5"), Decimal(2)], "numeric"),
         ([True, False], "boolean"),
         ([date(1970, 1, 1), date(1971, 1, 1)], "date"),
         ([datetime(1970, 1, 1, tzinfo=UTC), datetime(1971, 1, 1, tzinfo=UTC)], "date"),
         ([None, "  "], "every cell is missing"),
-        ([None], "every cell is missing"),
-        (["a"], "every cell is the same"),
-        ([3.0], "every cell is the same"),
         (["4", "4.0"], "every cell is the same"),
         (["a", None], "categorical"),
-        ([3.0, None], "numeric"),
         ([[1], [2]], "cells of the type list<item: int64> can't be used"),
-        ([b"a", b"b"], "cells of the type binary can't be used"),
-        ([f"car {row}" for row in range(40)], "it identifies rows: 40 of its 40 texts are different"),
+        ([f"car {row}" for row in range(40)], "it identifies rows: its 40 texts are all different"),
         ([f"car {row}" for row in range(20)], "categorical"),
         (range(40), "it identifies rows: it numbers them from 0"),
         ([str(row) for row in range(40, 0, -1)], "it identifies rows: it numbers them from 1"),
         (range(2, 42), "numeric"),
-        ([*range(39), 5], "numeric"),
-        ([row + 0.5 for row in range(40)], "numeric"),
     ],
 )
 def test_kinds_are_inferred_from_the_whole_column(cells: Any, kind: str) -> None:
     assert kind_of(cells) == kind
-
-
-def test_a_declared_kind_overrules_the_inferred_one() -> None:
-    assert kind_of(range(40), overrides={"c": ColumnOverride(FeatureKind.NUMERIC)}) == "numeric"
-    assert kind_of(["4", "6.0", "8"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
-    assert kind_of(["0", "1"], overrides={"c": ColumnOverride(FeatureKind.BOOLEAN)}) == "boolean"
-    assert kind_of(["1"] * 9 + ["x"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
 
 
 @pytest.mark.parametrize(
@@ -143,9 +103,7 @@ def test_a_declared_kind_overrules_the_inferred_one() -> None:
         ),
         (["1970-01-01"] * 9 + ["1970-13-01"], ["column 'c', row 10", "'1970-13-01' among dates"]),
         (["$1", "$2", "$3"] * 10 + ["4 lb"], ["column 'c', row 31", "'4 lb' among numbers with currency '$'"]),
-        (["1", "2", "inf"], ["column 'c', row 3", "not finite"]),
         (["1", "-1e999"], ["column 'c', row 2", "not finite"]),
-        ([1.0, float("inf")], ["column 'c', row 2", "not finite"]),
     ],
 )
 def test_a_cell_that_looks_like_a_mistake_is_named(cells: Any, parts: list[str]) -> None:
@@ -159,7 +117,6 @@ def test_a_cell_that_looks_like_a_mistake_is_named(cells: Any, parts: list[str])
         (FeatureKind.NUMERIC, ["1", "a"], "row 2: 'a' is not a number"),
         (FeatureKind.BOOLEAN, [1, 2], "row 2: '2' is neither true nor false"),
         (FeatureKind.DATE, ["1970-01-01", "1970"], "row 2: '1970' is not an ISO 8601 date"),
-        (FeatureKind.DATE, [1970, 1971], "row 1: '1970' is not an ISO 8601 date"),
         (FeatureKind.NUMERIC, [date(1970, 1, 1), date(1970, 1, 2)], "expected numbers, found dates"),
     ],
 )
@@ -174,32 +131,14 @@ class TestTarget:
             ([None, ""], "missing in every row"),
             (["3", None], "is 3 in every row"),
             (["3", "x", "4"], "has categorical cells, and a number must be predicted"),
-            (
-                [*["3", "4"] * 8, "x"],
-                r"'x' among numbers \(95% of the cells are numbers\): correct the cell, leave it empty",
-            ),
-            (["a", "b", None], "has categorical cells"),
-            (["true", "false"], "has boolean cells"),
             (["2020-01-01", "2020-01-02"], "has date cells, .* with the days from a known date"),
-            (["3", "inf", "4"], "row 2: inf is not finite"),
-            ([True, False], "has boolean cells"),
-            ([date(1970, 1, 1)], "has date cells"),
         ],
     )
     def test_a_target_that_can_not_be_learned_is_refused(self, cells: Any, message: str) -> None:
         with pytest.raises(TableError, match=message):
             plan_columns(table_of(c=cells), "c")
-
-    @pytest.mark.parametrize(("rows", "message"), [(0, "no rows"), (1, "one row")])
-    def test_a_table_without_two_rows_is_refused(self, rows: int, message: str) -> None:
-        with pytest.raises(TableError, match=message):
-            plan_columns(table_of(3).slice(0, rows), "y")
-
-    def test_an_unknown_target_is_refused_with_a_close_name(self) -> None:
-        with pytest.raises(TableError, match=r"'Miles_per_Galon'.*did you mean 'Miles_per_Gallon'.*Origin"):
-            plan_columns(read_table(CARS), "Miles_per_Galon")
-        with pytest.raises(TableError, match=r"'zzz' is not a column of the table\. Its columns are: y, x, c"):
-            target_from_table(table_of(c=["a"]), "zzz")
+        with pytest.raises(TableError, match="one row"):
+            plan_columns(table_of(1), "y")
 
 
 class TestOptions:
@@ -263,28 +202,11 @@ class TestColumns:
         assert columns["numbers"].tolist() == ["4", None, "6.5"]
         assert list(columns) == list(kinds)
 
-    @pytest.mark.parametrize("kind", [FeatureKind.DATE, FeatureKind.CATEGORICAL])
     @pytest.mark.parametrize("unit", ["s", "us"])
-    def test_dates_beyond_the_calendar_are_refused(self, kind: FeatureKind, unit: str) -> None:
+    def test_dates_beyond_the_calendar_are_refused(self, unit: str) -> None:
         table = pa.table({"c": pa.array([0, 10**18], pa.timestamp(unit))})
         with pytest.raises(TableError, match="column 'c': it holds dates beyond the years 1 to 9999"):
-            columns_from_table(table, schema_of(c=kind))
-
-    def test_no_rows_are_no_error(self) -> None:
-        table = read_table(CARS)
-        plan = plan_columns(table, "Miles_per_Gallon")
-        columns = columns_from_table(
-            table.slice(0, 0), make_schema(plan.schema, columns_from_table(table, plan.schema))
-        )
-        assert {column.shape for column in columns.values()} == {(0,)}
-
-    def test_a_schema_refuses_missing_cells_that_training_had_not(self) -> None:
-        table = table_of(4, c=["a", "b"])
-        plan = plan_columns(table, "y")
-        schema = make_schema(plan.schema, columns_from_table(table, plan.schema))
-        holes = pa.table({"x": [1.0, 2.0], "c": ["a", None]})
-        with pytest.raises(TableError, match="column 'c', row 2: the cell is missing"):
-            columns_from_table(holes, schema)
+            columns_from_table(table, schema_of(c=FeatureKind.DATE))
 
     def test_a_missing_feature_is_named_and_other_columns_are_not_looked_at(self) -> None:
         table = table_of(4, c=["a", "b"])
@@ -314,20 +236,6 @@ class TestMakeSchema:
             == encoder.zero_in_training
         )
 
-    def test_ranges_and_categories_are_those_of_the_rows_given(self) -> None:
-        table = read_table(CARS)
-        plan = plan_columns(table, "Miles_per_Gallon", overrides={"Weight_in_lbs": ColumnOverride(unit="lb")})
-        columns = columns_from_table(table, plan.schema)
-        schema = make_schema(plan.schema, {name: column[:12] for name, column in columns.items()}, fewest=1)
-        features = {feature.name: feature for feature in schema.features}
-        assert list(features) == list(kinds_of(plan))
-        assert (features["Weight_in_lbs"].minimum, features["Weight_in_lbs"].maximum) == (3090.0, 4425.0)
-        assert features["Weight_in_lbs"].unit == "lb"
-        assert features["Horsepower"].missing
-        assert features["Origin"].categories == ("Europe", "USA")
-        assert (features["Year"].minimum, features["Year"].maximum) == (0.0, 0.0)
-        assert schema.target == plan.schema.target
-
     def test_a_feature_with_no_value_in_the_training_rows_has_no_range(self) -> None:
         schema = schema_of(number=FeatureKind.NUMERIC, category=FeatureKind.CATEGORICAL)
         columns = {"number": np.array([np.nan]), "category": np.array([None], dtype=object)}
@@ -353,22 +261,6 @@ def table(cells: Any) -> pa.Table:
     return pa.table({"y": cells})
 
 
-@pytest.mark.parametrize(
-    ("cells", "classes"),
-    [
-        (["yes", "no", "yes"], True),
-        ([True, False, None], True),
-        (["true", "false", "TRUE"], True),
-        (["1", "2.5", "3"], False),
-        ([1, 2, 3], False),
-        ([0.0, 1.0, 1.0], False),
-        (["2020-01-01", "2020-01-02", "2020-01-03"], False),
-    ],
-)
-def test_text_and_truth_values_are_classes_and_numbers_are_not(cells: list[Any], classes: bool) -> None:
-    assert holds_classes(table(cells), "y") is classes
-
-
 def test_labels_are_canonical_and_classes_sorted() -> None:
     labels = labels_from_table(table([" b", "a", None, "b", ""]), "y")
     assert labels.tolist() == ["b", "a", None, "b", None]
@@ -383,21 +275,14 @@ def test_targets_without_two_classes_or_with_too_many_are_refused() -> None:
         classes_of(labels_from_table(table(["a", "a", None]), "y"), "y")
     with pytest.raises(TableError, match="missing in every row"):
         classes_of(labels_from_table(table(["", None]), "y"), "y")
+    with pytest.raises(TableError, match=r"row 2: 'c' is none of the 2 classes .*'a', 'b'"):
+        read_targets(table(["a", "c"]), Target("y", None, ("a", "b")))
     with pytest.raises(TableError, match=r"1,001 different values .* at most 1,000"):
         classes_of(labels_from_table(table([f"name {number}" for number in range(1001)]), "y"), "y")
 
 
-def test_an_unknown_class_is_named_with_its_row() -> None:
-    with pytest.raises(TableError, match=r"row 2: 'c' is none of the 2 classes .*'a', 'b'"):
-        read_targets(table(["a", "c"]), Target("y", None, ("a", "b")))
-
-
 def _table(weights: list[object]) -> pa.Table:
     return pa.table({"y": [1.0, 2.0, 3.0], "w": weights})
-
-
-def test_numbers_from_zero_on_are_read_as_they_are() -> None:
-    np.testing.assert_array_equal(row_weights(_table([0, 2, 5]), "w", target="y"), [0.0, 2.0, 5.0])
 
 
 @pytest.mark.parametrize(
@@ -405,20 +290,14 @@ def test_numbers_from_zero_on_are_read_as_they_are() -> None:
     [
         ([1.0, -0.5, 1.0], "column 'w', row 2: the weight .-0.5. is negative"),
         ([1.0, 1.0, None], "column 'w', row 3: the weight is missing"),
-        ([1.0, float("inf"), 1.0], "column 'w', row 2: inf is not finite"),
-        (["1", "two", "3"], "column 'w', row 2"),
         ([0.0, 0.0, 0.0], "all weights are zero"),
     ],
 )
 def test_other_weights_are_refused_by_column_and_row(weights: list[object], message: str) -> None:
     with pytest.raises(TableError, match=message):
         row_weights(_table(weights), "w", target="y")
-
-
-@pytest.mark.parametrize(("column", "error", "message"), [("v", TableError, "'v'"), ("y", OptionError, "target")])
-def test_the_column_must_exist_and_not_be_the_target(column: str, error: type[MurhoError], message: str) -> None:
-    with pytest.raises(error, match=message):
-        row_weights(_table([1.0, 1.0, 1.0]), column, target="y")
+    with pytest.raises(OptionError, match="target"):
+        row_weights(_table(weights), "y", target="y")
 
 
 def _schema(table: pa.Table) -> Schema:

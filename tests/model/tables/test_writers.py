@@ -57,15 +57,6 @@ def _write(path: Path, table: pa.Table = NESTED) -> None:
             write(table.slice(start, 1))
 
 
-def test_parts_of_one_group_make_the_bytes_that_the_whole_table_makes(tmp_path: Path) -> None:
-    _write(tmp_path / "parts.parquet")
-    write_table(
-        tmp_path / "whole.parquet",
-        dict(zip(NESTED.column_names, NESTED.columns, strict=True)),
-    )
-    assert (tmp_path / "parts.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-
-
 def test_groups_are_written_while_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "ROWS_PER_GROUP", 3)
     _write(tmp_path / "groups.parquet")

@@ -15,7 +15,7 @@ from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.predictive.draws import make_draws
-from murho.model.predictive.torch_engine import forward
+from murho.model.predictive.forward import forward
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.training.extrapolation import (
     FOLLOWED,

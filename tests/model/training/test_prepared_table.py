@@ -72,7 +72,7 @@ def test_the_report_has_every_column_with_its_kind_range_and_example() -> None:
     }
     assert columns["sold"]["range"] == ("2020-01-01", "2020-03-04")
     assert (columns["origin"]["categories"], columns["origin"]["different"]) == (("USA", "Japan"), 2)
-    assert columns["name"]["left_out"] == "it identifies rows: 60 of its 60 texts are different"
+    assert columns["name"]["left_out"] == "it identifies rows: its 60 texts are all different"
     assert columns["group"]["left_out"] == "it names the groups that are held out"
     assert "as in other columns; if that is wrong, give --no-day-first" in columns["open"]["remarks"][0]
     assert orjson.loads(orjson.dumps(data))["rows"] == ROWS

@@ -19,8 +19,8 @@ from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.predictive.draws import Draws, make_draws
+from murho.model.predictive.forward import forward
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.torch_engine import forward
 from murho.model.training.pruning import PRUNED_RHO, cut, extrapolation_inputs, prune
 from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table, present, train_quickly

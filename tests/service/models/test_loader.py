@@ -11,15 +11,13 @@ import pytest
 
 from murho.model.errors import CheckpointError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
-from murho.service.models.loader import Change, Loader
-from murho.service.models.registry import Registry
+from murho.service.models.loader import Change, Loader, Registry
 from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.service.models.loader import Outcome
-    from murho.service.models.registry import LoadedModel
+    from murho.service.models.loader import LoadedModel, Outcome
 
 
 class Bench:

@@ -6,8 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from murho.service.errors import NotReadyError, UnknownModelError
-from murho.service.models.loader import Loader
-from murho.service.models.registry import Registry, Snapshot
+from murho.service.models.loader import Loader, Registry, Snapshot
 from murho.service.settings import Settings, VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 

@@ -9,8 +9,7 @@ import pytest
 from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.errors import CheckpointError
 from murho.service.errors import NotReadyError
-from murho.service.models.loader import Loader
-from murho.service.models.registry import Registry
+from murho.service.models.loader import Loader, Registry
 from murho.service.models.watcher import StoreSource
 from tests.rents import RENTS
 from tests.service.support import FakeModel

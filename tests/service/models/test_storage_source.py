@@ -12,8 +12,7 @@ import pytest
 from murho.model.checkpoint.object_store import ObjectStore
 from murho.model.errors import StorageError
 from murho.service.app import create_app
-from murho.service.models.loader import Change, Loader
-from murho.service.models.registry import Registry
+from murho.service.models.loader import Change, Loader, Registry
 from murho.service.models.watcher import StoreSource, seconds_between_looks, source_of
 from murho.service.settings import Settings
 from tests.service.support import AppClient

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.service.errors import NotReadyError
-from murho.service.models.loader import Change, Loader, Swap
-from murho.service.models.registry import Registry
+from murho.service.models.loader import Change, Loader, Registry, Swap
 from murho.service.models.watcher import Watcher
 from tests.service.support import FakeModel, FakeSource
 

@@ -4,18 +4,25 @@ import errno
 import os
 import sqlite3
 import time
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
+
+from murho.model.evaluation.recorded import with_grid
+from murho.model.predictive.prediction import PredictOptions
+from murho.service.outcomes.recorder import Recorder, _Journal
+from murho.service.outcomes.store import Store
 from tests.service.outcomes.conftest import ADDRESS, in_postgres, start_postgres
 from tests.service.support import ROW, FakeModel, make_client
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.service.support import AppClient
 
 OUTCOMES = "/models/cars/outcomes"
+CELLS = {"Weight": 3000.0, "Horsepower": 100.0, "Automatic": 1.0, "Year": 2000.0, "Origin/plant": "USA"}
 
 
 def predicted(client: AppClient) -> str:
@@ -82,6 +89,63 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert (answer["ids"], answer["warnings"][-1]["pointer"]) == ([None], "/record")
         monkeypatch.undo()
         assert [client.post(OUTCOMES, outcome(key)).json()["accepted"] for key in (first, predicted(client))] == [1, 1]
+
+
+def _killed(address: str, step: str, told: Any) -> None:
+    """Records until it is killed at a step."""
+    model, patch, written = FakeModel(), pytest.MonkeyPatch(), os.write
+
+    def die(*_: object) -> None:
+        os._exit(9)
+
+    if step == "before the store has it":
+        patch.setattr(Store, "record", die)
+    elif step == "before the journal goes":
+        patch.setattr(_Journal, "remove", die)
+    recorder = Recorder(Store(address), 2**20)
+    columns = {name: np.array([cell, cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
+    answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
+    told.send(recorder.record(model, answer, ["a", "b"]))
+    if step == "while the journal is written":
+        patch.setattr(os, "write", lambda file, data: die(written(file, data[:9])))
+        recorder.record(model, answer, ["never", "told"])
+    recorder.start()
+    time.sleep(30.0)
+
+
+@pytest.mark.parametrize("step", ["while the journal is written", "before the store has it", "before the journal goes"])
+def test_a_kill_at_any_step_keeps_what_was_told_once(tmp_path: Path, step: str) -> None:
+    address, context = str(tmp_path / "murho.db"), get_context("fork")
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_killed, args=(address, step, send))
+    process.start()
+    assert receive.recv() == ["a", "b"]
+    process.join(30)
+    assert process.exitcode == 9
+    recorder = Recorder(Store(address), 2**20)
+    recorder.start()
+    recorder.settle()
+    assert recorder.store.add("cars", ["a", "b", "never"], [1.0, 2.0, 3.0]).unknown.keys() == {"never"}
+    assert len(list(recorder.store.pairs("cars"))) == 2
+    assert not list((tmp_path / "murho.db-recording").iterdir())
+    recorder.close(5.0)
+
+
+def test_a_store_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
+    with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
+        client.wait_until_loaded()
+        predicted(client)
+        with sqlite3.connect(tmp_path / "murho.db") as other:
+            other.execute("ALTER TABLE predictions RENAME TO gone")  # neither full nor locked: somebody's mistake
+        key = predicted(client)
+        assert client.post(OUTCOMES, outcome(key)).status_code == 503
+        with sqlite3.connect(tmp_path / "murho.db") as other:
+            other.execute("ALTER TABLE gone RENAME TO predictions")
+        for _ in range(100):
+            if client.post(OUTCOMES, outcome(key)).json().get("accepted"):
+                return
+            time.sleep(0.1)
+        raise AssertionError("what was told is gone")
 
 
 def test_outcomes_of_what_another_worker_predicted(tmp_path: Path) -> None:

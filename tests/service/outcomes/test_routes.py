@@ -54,6 +54,10 @@ def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
     assert len(set(ids)) == 3
     text = recording.post("/predict?record=true", content=body, headers={"content-type": "text/csv"}).text
     assert text.startswith("id,mean,")
+    own = recording.post("/predict?ids=a,7,c", content=body, headers={"content-type": "text/csv"}).text
+    assert [line.split(",")[0] for line in own.splitlines()] == ["id", "a", "7", "c"]
+    wrong = recording.post("/predict?ids=a,b", content=body, headers={"content-type": "text/csv"})
+    assert pointers(wrong) == ["/ids"]
     sent = recording.post(OUTCOMES, content=f"value,id\n130,{ids[0]}\n", headers={"content-type": "text/csv"})
     assert sent.json()["accepted"] == 1
     stream = io.BytesIO()
@@ -72,7 +76,7 @@ def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
         ({"outcomes": [{"id": "a", "value": 1.0}], "more": 1}, ["/more"]),
         (told(("a", "3"), ("b", None), ("c", True), ("d", 1e999)), [f"/outcomes/{row}/value" for row in range(3)]),
         (told(("", 1.0), (3, 1.0), ("x\n", 1.0), ("y" * 201, 1.0)), [f"/outcomes/{row}/id" for row in range(4)]),
-        ({"outcomes": [{"id": "a"}, 3]}, ["/outcomes/0", "/outcomes/1"]),
+        ({"outcomes": [{"id": "a"}, 3]}, ["/outcomes/0/value", "/outcomes/1"]),
     ],
 )
 def test_outcomes_that_cannot_be_used_are_refused_as_a_whole(
@@ -98,7 +102,7 @@ def test_other_requests_are_refused(recording: AppClient, client: AppClient) -> 
         writer.write_table(table)
     kind = {"content-type": "application/vnd.apache.arrow.stream"}
     assert pointers(recording.post(OUTCOMES, content=stream.getvalue(), headers=kind)) == ["/id"]
-    assert pointers(recording.get(f"{QUALITY}?window=1y&coverage=0.333&what=1")) == ["/what", "/window", "/coverage"]
+    assert pointers(recording.get(f"{QUALITY}?window=1y&coverage=0.333&what=1")) == ["/window", "/coverage", "/what"]
     assert pointers(recording.post("/predict", {"inputs": [ROW], "record": True, "samples": 0})) == ["/record"]
     assert pointers(recording.post("/predict", {"inputs": [ROW, ROW], "ids": ["a", "a"]})) == ["/ids/1"]
     assert pointers(recording.post("/predict", {"inputs": [ROW], "ids": ["a", "b"]})) == ["/ids"]

@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
-from murho.service.predict.spool import accepted_coding, compressed, decompressed
+from murho.service.predict.memory import accepted_coding, compressed, decompressed
 
 BODY = b"3000,100,true\n" * 200
 

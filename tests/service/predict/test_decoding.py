@@ -10,8 +10,8 @@ import pytest
 
 from murho.service.errors import MediaTypeError, TooLargeError
 from murho.service.predict.answers import Terms
-from murho.service.predict.formats import CODECS, SMALL_BODY_BYTES, Decoder
 from murho.service.predict.json_requests import JSONCodec
+from murho.service.predict.routes import CODECS, SMALL_BODY_BYTES, Decoder
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
 

@@ -13,7 +13,7 @@ import pytest
 
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.errors import MediaTypeError, NotAcceptableError
-from murho.service.predict.formats import CODECS, MEDIA_TYPES, reader_of, writer_of
+from murho.service.predict.routes import CODECS, MEDIA_TYPES, reader_of, writer_of
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 
 if TYPE_CHECKING:

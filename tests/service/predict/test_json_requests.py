@@ -18,9 +18,9 @@ from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict import json_requests
 from murho.service.predict.answers import Terms
-from murho.service.predict.formats import reader_of
 from murho.service.predict.json_requests import MOST_CONTAINERS, JSONCodec, load_json
 from murho.service.predict.problems import foreign_form
+from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
 from tests.service.support import NAMES, ROW, SCHEMA
 

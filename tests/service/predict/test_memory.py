@@ -14,7 +14,7 @@ from murho.model.predictive.draw_room import DrawRoom
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import DeadlineError, QueueFullError
 from murho.service.predict import memory
-from murho.service.predict.memory import SMALL_BYTES, AnswerRoom, RequestRoom, Share, keep_small
+from murho.service.predict.memory import SMALL_BYTES, Room, Share, keep_small
 from tests.service.support import ROW, FakeModel, make_client
 from tests.service.wire import served, wait_until
 
@@ -26,7 +26,7 @@ PIECES = 48
 
 
 def test_small_requests_have_a_quarter_for_themselves() -> None:
-    room = RequestRoom(16 * SMALL_BYTES)
+    room = Room(16 * SMALL_BYTES)
     large, small, more = Share(room), Share(room), Share(room)
     large.resize(12 * SMALL_BYTES)
     with pytest.raises(QueueFullError) as refused:
@@ -42,7 +42,7 @@ def test_small_requests_have_a_quarter_for_themselves() -> None:
 
 
 def test_what_is_alone_has_room() -> None:
-    room = RequestRoom(10)
+    room = Room(10)
     share = Share(room)
     share.resize(5)
     share.resize(105)
@@ -58,11 +58,11 @@ def test_large_answers_wait_for_their_turn() -> None:
 
 
 async def _waiting() -> None:
-    room = AnswerRoom(10)
-    await room.take(30, 1.0)
-    waiting = [asyncio.ensure_future(room.take(6, 30.0)) for _ in range(2)]
+    room = Room(10)
+    await room.wait(30, 1.0)
+    waiting = [asyncio.ensure_future(room.wait(6, 30.0)) for _ in range(2)]
     with pytest.raises(DeadlineError):
-        await room.take(1, 0.02)
+        await room.wait(1, 0.02)
     assert not any(task.done() for task in waiting)
     room.taken -= 30
     await waiting[0]
@@ -171,7 +171,7 @@ def test_no_room_for_an_answer_is_told_before_its_status() -> None:
     with make_client(FakeModel(), spool_bytes=2**20) as client:
         client.wait_until_loaded()
         room = client.state["parts"].spool_room
-        room.take(2**20, 0)
+        room.take(2**20)
         response = client.post("/predict", {"inputs": [ROW] * 300, "samples": 500, "include": ["draws"]})
         assert response.status_code == 429
         assert room.taken == 2**20

@@ -15,7 +15,7 @@ import pytest
 from murho.model.tables.cells import LONGEST_TEXT
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answers import Terms
-from murho.service.predict.formats import reader_of
+from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
 from murho.service.tables import blocks as table_blocks
 from murho.service.tables.arrow_tables import TEXT_BYTES, ArrowCodec, stream_size, text_bytes

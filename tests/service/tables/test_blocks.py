@@ -9,7 +9,7 @@ ANSWERS = """
 import io, itertools, sys
 import numpy as np
 import pyarrow as pa
-from murho.service.predict.formats import CODECS, PARQUET
+from murho.service.predict.routes import CODECS, PARQUET
 from murho.service.tables.blocks import BlockCodec
 from murho.service.predict.answers import Answered, Terms
 from murho.service.settings import Settings

@@ -17,7 +17,7 @@ from murho.model.errors import TableError
 from murho.model.tables.csv_reader import Header, parse_csv
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answers import Terms
-from murho.service.predict.formats import reader_of
+from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
 from murho.service.tables import blocks as table_blocks
 from murho.service.tables import csv_tables

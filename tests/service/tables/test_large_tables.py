@@ -1,4 +1,4 @@
-"""Tests of `service.tables.large_tables`: what is taken in blocks is answered as what is taken as a whole."""
+"""Tests of `service.tables.blocks`: what is taken in several blocks is answered as what is taken in one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 
 from murho.service.predict.in_flight import InFlight
 from murho.service.tables import blocks as table_blocks
-from murho.service.tables import large_tables
 from murho.service.tables.arrow_tables import FACTS
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
@@ -34,7 +33,6 @@ BLOCK = 5
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes every table in blocks of five rows."""
-    monkeypatch.setattr(large_tables, "LARGE_BYTES", 0)
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", BLOCK)
 
 
@@ -107,7 +105,6 @@ def test_the_answer_is_that_of_the_whole_table(
     headers = {"content-type": media_type, "accept": accept, "accept-encoding": "identity"}
     whole = client.post(url, content=body, headers=headers)
     assert model.passes == 1
-    monkeypatch.setattr(large_tables, "LARGE_BYTES", 0)
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", BLOCK)
     inside = client.post(url, content=body, headers=headers)
     assert model.passes >= 1 + -(-ROWS // BLOCK)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.service.errors import QueueFullError
-from murho.service.predict.spool import IN_MEMORY_BYTES, Spool, SpoolRoom
+from murho.service.predict.memory import IN_MEMORY_BYTES, Room, Spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,20 +18,20 @@ MUCH = 2**40
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=3), st.integers(0, 900_000)), max_size=12))
 def test_what_was_written_is_read(parts: list[tuple[bytes, int]]) -> None:
-    room = SpoolRoom(MUCH)
+    room = Room(MUCH)
     with Spool(room) as spool:
         for part, times in parts:
             spool.write(part * times)
         written = b"".join(part * times for part, times in parts)
         assert room.taken == spool.size == len(written)
-        assert spool.view() == spool.whole() == written
+        assert spool.view() == written
         spool.forget_pages()
         assert spool.view() == written
     assert room.taken == 0
 
 
 def test_a_large_one_is_in_a_file_and_a_small_one_is_not() -> None:
-    room = SpoolRoom(MUCH)
+    room = Room(MUCH)
     with Spool(room) as small, Spool(room) as large:
         small.write(b"x" * IN_MEMORY_BYTES)
         assert not small.in_file
@@ -41,7 +41,7 @@ def test_a_large_one_is_in_a_file_and_a_small_one_is_not() -> None:
 
 
 def test_all_spools_share_the_room_and_one_alone_always_has_some() -> None:
-    room = SpoolRoom(100)
+    room = Room(100)
     with Spool(room) as alone:
         alone.write(b"x" * 101)
         with Spool(room) as other, pytest.raises(QueueFullError) as refused:
@@ -57,7 +57,7 @@ def test_all_spools_share_the_room_and_one_alone_always_has_some() -> None:
 
 
 def test_a_view_outlives_the_spool() -> None:
-    with Spool(SpoolRoom(MUCH)) as spool:
+    with Spool(Room(MUCH)) as spool:
         spool.write(b"abcd" * IN_MEMORY_BYTES)
         view = spool.view()
     assert bytes(view[-4:]) == b"abcd"
@@ -89,7 +89,7 @@ def test_without_a_disk_to_write_to_it_stays_in_memory(
     make: Callable[..., Full], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", make)
-    room, block = SpoolRoom(MUCH), bytes(range(256)) * 4096
+    room, block = Room(MUCH), bytes(range(256)) * 4096
     with Spool(room) as spool:
         for _ in range(16):
             spool.write(block)
