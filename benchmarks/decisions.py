@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet
-from murho.model.python.decisions import decide_about_table
 from murho_client import Client
 
 from benchmarks.mushroom import PROBLEMS, murho, problem_of, uniform
@@ -29,7 +28,7 @@ from benchmarks.servers import murho as serving
 from benchmarks.servers import running
 from murho.cli.learn import better_version
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.predictive.decisions import DecideOptions
+from murho.model.python.interface import TrainedModel
 from murho.model.runtime import use_threads_for_fitting
 
 if TYPE_CHECKING:
@@ -64,13 +63,18 @@ class Rounds:
         self._draws = random.integers(SAMPLES, size=len(problem.rewards))
         arms = [f"arm {arm}" for arm in range(problem.rewards.shape[1])]
         self._actions = [{"id": str(number), "inputs": {"arm": name}} for number, name in enumerate(arms)]
+        self._features = [f"x{place}" for place in range(problem.contexts.shape[1])]
         rows = pa.Table.from_pylist(self._labelled(slice(0, first), self._random))
         pa.parquet.write_table(rows, directory / "first.parquet")
         given = ("--quick", "--seed", str(seed))
         train(directory / "first.parquet", "reward", directory / "checkpoints", NAME, *given)
+        self._model = Posterior.load(directory / "checkpoints" / NAME / "1")
+        known = {feature.name for feature in self._model.schema.features}
+        self._features = [name for name in self._features if name in known]  # others were the same in all first rows
 
     def _contexts(self, part: slice) -> list[dict[str, float]]:
-        return [{f"x{place}": float(cell) for place, cell in enumerate(row)} for row in self.problem.contexts[part]]
+        rows = self.problem.contexts[part].tolist()
+        return [{name: row[int(name[1:])] for name in self._features} for row in rows]
 
     def _labelled(self, part: slice, arms: NDArray[np.int64]) -> list[dict[str, Any]]:
         rewards = self.problem.rewards[part][np.arange(len(arms)), arms].tolist()
@@ -79,10 +83,10 @@ class Rounds:
 
     def in_process(self) -> NDArray[np.int64]:
         """The arms that the model chooses and learns from in this process, ``[T]``."""
-        model, chosen, waiting = Posterior.load(self._directory / "checkpoints" / NAME / "1"), [self._random], []
+        model, chosen, waiting = self._model, [self._random], list[dict[str, Any]]()
         for end, part in self._parts():
             rows = pa.Table.from_pylist(self._contexts(part))
-            found = decide_about_table(model, rows, self._actions, DecideOptions(), self._draws[part].tolist())
+            found = TrainedModel(model).decide(rows, self._actions, draw=self._draws[part].tolist())
             chosen.append(found.choice)
             waiting += self._labelled(part, found.choice)
             facts, better = better_version(model, waiting, "cpu")

@@ -1,11 +1,13 @@
-"""`python -m benchmarks.why`: shares against a known truth and against enumeration, times, and what would help.
+"""`python -m benchmarks.why --data DIR`: shares beside known truth and enumeration, times, and what would help.
 
 *known*: of a made-up table whose function is known, the mean |share| of each feature in the mean and in both variances.
 *enumeration*: of 12 features, the sampled shares against those of all 4,096 sets: the root mean square of the
-differences, per cent of that of the shares, and how many standard errors it is. *times*: processor time of a row.
-*cells*: two cells of held-out rows are blanked; of each row one is revealed. The forecast fall of the variance against
+differences, per cent of that of the shares, and how many standard errors it is. *times*: processor time of the shares
+of a row, and of a counterfactual, whose goal is a mean one standard deviation of the target higher.
+
+*cells*: two cells of each of many held-out rows are blanked; one is revealed. The forecast fall of the variance against
 the real one, for the cell that was named and for one by chance. *labels*: 60 labelled rows, and 20 more in each of
-three turns: those named, those of the largest epistemic std, or some by chance; RMSE on test rows.
+three turns: those named, those of the largest std, or some by chance; RMSE on test rows, in that of chance at the end.
 """
 
 from __future__ import annotations
@@ -17,28 +19,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.datasets import TABULAR, add_data, read_set
 from benchmarks.results import Report, add_counts, add_names, command, shown, table
-from murho.model.evaluation import why as module
-from murho.model.evaluation.why import Why, answered, explain, rows_to_label, why, worth_asking
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.evaluation.counterfactual import Goal, counterfactuals
+from murho.model.evaluation.why import PAIRS, Why, answered, explain, rows_to_label, why, worth_asking
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.columns import select_rows
-from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from murho.model.checkpoint.posterior import Posterior
     from murho.model.tables.schema import Columns
 
 __all__ = ["main"]
 
 PARTS = ("known", "enumeration", "times", "cells", "labels")
-QUICK: dict[str, Any] = {"budget": 20.0}
+QUICK: dict[str, Any] = {"quick": True}
+REAL = ("abalone", "bike", "california")
+FIRST, MORE, TURNS, POOL = 60, 20, 3, 600
+LEARNED = 2_000
 
 
 def made_up(rows: int, features: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -50,45 +57,42 @@ def made_up(rows: int, features: int, seed: int) -> tuple[NDArray[np.float64], N
     return x, 1.5 * x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * (x[:, 4] + x[:, 5]) + noise
 
 
-def _fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> Posterior:
-    return train(_table(x, y), "y", make_options(QUICK), reporter=Reporter()).posterior
+def _fitted(rows: pa.Table, target: str = "y", seed: int = 0) -> Posterior:
+    """The posterior of a quick fit, as it is served."""
+    posterior = train(rows, target, make_options({**QUICK, "seed": seed}), reporter=Reporter()).posterior
+    return Posterior(posterior.spec, posterior.tensors)
 
 
 def _table(x: NDArray[np.float64], y: NDArray[np.float64]) -> pa.Table:
     return pa.table({**{f"x{place}": column for place, column in enumerate(x.T)}, "y": y})
 
 
-def _shares(posterior: Posterior, columns: Columns, options: PredictOptions) -> Why:
-    return answered(why(posterior.schema, columns, posterior.predict(columns, options), options), posterior)
+def _shares(posterior: Posterior, columns: Columns, pairs: int = PAIRS) -> Why:
+    options = PredictOptions()
+    answer: Any = posterior.predict(columns, options)
+    return answered(why(posterior.schema, columns, answer, options, pairs=pairs), posterior)
 
 
 def known(options: argparse.Namespace) -> Report:
     """Mean |share| by feature; and the epistemic share of a value far from the training rows."""
     x, y = made_up(1_500, 8, 0)
-    posterior = _fitted(x, y)
-    columns = columns_from_table(_table(*made_up(options.rows, 8, 1)), posterior.schema)
+    posterior = _fitted(_table(x, y))
+    columns = columns_from_table(_table(*made_up(options.explained, 8, 1)), posterior.schema)
     found = explain(posterior, columns, PredictOptions()).why
     overall = {name: np.abs(of).mean(axis=0) for name, of in found.shares.items()}
     far = {**select_rows(columns, np.arange(20)), "x0": np.full(20, 9.0)}
-    beyond = _shares(posterior, far, PredictOptions()).shares["epistemic_variance"].mean(axis=0)
+    beyond = _shares(posterior, far).shares["epistemic_variance"].mean(axis=0)
     lines = [[name, *(shown(float(of)) for of in values)] for name, values in overall.items()]
     lines.append(["epistemic, x0 = 9", *(shown(float(of)) for of in beyond)])
     print(table(["mean |share|", *found.features], lines))
     return {"overall": overall, "beyond": beyond}
 
 
-def enumeration(options: argparse.Namespace) -> Report:
+def enumeration(_options: argparse.Namespace) -> Report:
     """Sampled shares against those of all sets."""
-    posterior = _fitted(*made_up(1_500, 12, 0))
-    columns = columns_from_table(_table(*made_up(min(options.rows, 20), 12, 1)), posterior.schema)
-    sampled, pairs = _shares(posterior, columns, PredictOptions()), module.PAIRS
-    try:
-        module.PAIRS = 2**11 - 1
-        module._sets.cache_clear()
-        exact = _shares(posterior, columns, PredictOptions())
-    finally:
-        module.PAIRS = pairs
-        module._sets.cache_clear()
+    posterior = _fitted(_table(*made_up(1_500, 12, 0)))
+    columns = columns_from_table(_table(*made_up(20, 12, 1)), posterior.schema)
+    sampled, exact = _shares(posterior, columns), _shares(posterior, columns, 2**11 - 1)
     found, lines = {}, []
     for name, shares in exact.shares.items():
         off = sampled.shares[name] - shares
@@ -100,76 +104,129 @@ def enumeration(options: argparse.Namespace) -> Report:
 
 
 def times(options: argparse.Namespace) -> Report:
-    """Processor time of shares, milliseconds a row."""
+    """Processor time of shares and counterfactuals, milliseconds a row."""
     found = {}
     for features in options.features:
-        posterior = _fitted(*made_up(1_500, features, 0))
+        x, y = made_up(1_500, features, 0)
+        posterior = _fitted(_table(x, y))
         columns = columns_from_table(_table(*made_up(4, features, 1)), posterior.schema)
-        answer, spent = posterior.predict(columns, PredictOptions()), []
-        for _ in range(3):
-            begin = time.process_time()
-            answered(why(posterior.schema, columns, answer, PredictOptions()), posterior)
-            spent.append(1_000.0 * (time.process_time() - begin) / 4)
-        found[str(features)] = min(spent)
-    print(table(["features", "ms a row"], [[name, shown(of)] for name, of in found.items()]))
+        answer: Any = posterior.predict(columns, PredictOptions())
+        reached = 0
+
+        def changed() -> None:
+            nonlocal reached
+            for row in range(4):
+                goal = Goal.model_validate({"mean": {"at_least": float(answer.mean[row] + y.std())}})  # noqa: B023
+                given = select_rows(columns, np.array([row]))  # noqa: B023
+                distribution, asked = posterior.encoder.distribution, goal.options(posterior.schema)  # noqa: B023
+                asking = counterfactuals(posterior.schema, distribution, given, goal, asked)  # noqa: B023
+                reached += len(answered(asking, posterior).distances) > 0  # noqa: B023
+
+        found[str(features)] = [_milliseconds(lambda: _shares(posterior, columns)), _milliseconds(changed), reached / 3]  # noqa: B023
+    lines = [[name, *map(shown, of)] for name, of in found.items()]
+    print(table(["features", "shares, ms a row", "counterfactual, ms", "reached, of 4"], lines))
     return found
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    """Processor time of a quarter of some work, the least of three times."""
+    spent = []
+    for _ in range(3):
+        begin = time.process_time()
+        work()
+        spent.append(250.0 * (time.process_time() - begin))
+    return min(spent)
 
 
 def cells(options: argparse.Namespace) -> Report:
-    """The fall of the variance when a blanked cell is revealed."""
-    x, y = made_up(1_500, 8, 0)
-    posterior = _fitted(x, y)
-    asked, generator = PredictOptions(percentiles=()), np.random.default_rng(0)
-    whole = columns_from_table(_table(*made_up(options.rows, 8, 1)), posterior.schema)
-    names, count = list(whole), options.rows
-    gone = np.stack([generator.permutation(8)[:2] for _ in range(count)])
-    blanked = {name: np.where((gone == place).any(axis=1), np.nan, whole[name]) for place, name in enumerate(names)}
-    before = posterior.predict(blanked, asked)
-    worth = answered(worth_asking(posterior.encoder.distribution, posterior.schema, blanked, before, asked), posterior)
-    forecast = {(row, cell["feature"]): cell["fall"] for row, of_row in enumerate(worth) for cell in of_row}
-    named = [names.index(of_row[0]["feature"]) for of_row in worth]
-    found, lines = {}, []
-    for how, chosen in (("named", np.array(named)), ("by chance", gone[:, 0])):
-        revealed = {name: np.where(chosen == place, whole[name], blanked[name]) for place, name in enumerate(names)}
-        real = float((before.std**2 - posterior.predict(revealed, asked).std ** 2).mean())
-        expected = float(np.mean([forecast[row, names[place]] for row, place in enumerate(chosen)]))
-        found[how] = [expected, real]
-        lines.append([how, shown(expected), shown(real)])
-    print(table(["revealed cell", "forecast fall", "real fall"], lines))
+    """The fall of the variance when a blanked cell is revealed, as a share of the variance before."""
+    found, lines = dict[str, dict[str, list[float]]](), []
+    for name in options.sets:
+        rows, target, generator = read_set(TABULAR[name], options.data), TABULAR[name].target, np.random.default_rng(0)
+        order = generator.permutation(rows.num_rows)
+        posterior = _fitted(rows.take(order[:LEARNED]), target)
+        whole = columns_from_table(rows.take(order[LEARNED : LEARNED + options.rows]), posterior.schema)
+        asked, names, count = PredictOptions(percentiles=()), list(whole), len(order[LEARNED : LEARNED + options.rows])
+        gone = np.stack([generator.permutation(len(names))[:2] for _ in range(count)])
+        blanked = _with(whole, {of: (gone == place).any(axis=1) for place, of in enumerate(names)})
+        before: Any = posterior.predict(blanked, asked)
+        asking = worth_asking(posterior.encoder.distribution, posterior.schema, blanked, before, asked)
+        worth = answered(asking, posterior)
+        forecast = {(row, cell["feature"]): cell["fall"] for row, of_row in enumerate(worth) for cell in of_row}
+        named = np.array([names.index(of_row[0]["feature"]) for of_row in worth])
+        square, found[name] = float(np.mean(before.std**2)), {}
+        for how, chosen in (("named", named), ("by chance", gone[:, 0])):
+            still = {of: (gone == place).any(axis=1) & (chosen != place) for place, of in enumerate(names)}
+            after: Any = posterior.predict(_with(whole, still), asked)
+            real = float(np.mean(before.std**2 - after.std**2)) / square
+            expected = float(np.mean([forecast[row, names[place]] for row, place in enumerate(chosen)])) / square
+            found[name][how] = [expected, real]
+            lines.append([name, how, shown(expected), shown(real)])
+    print(table(["table", "revealed cell", "forecast fall", "real fall"], lines))
     return found
+
+
+def _with(columns: Columns, gone: dict[str, NDArray[np.bool_]]) -> dict[str, NDArray[Any]]:
+    """Columns without some cells."""
+    nothing = {name: np.array(None if of.dtype == object else np.nan) for name, of in columns.items()}
+    return {name: np.where(gone[name], nothing[name], of) for name, of in columns.items()}
 
 
 def labels(options: argparse.Namespace) -> Report:
     """RMSE on test rows after each turn of labelling, mean over seeds."""
-    curves: dict[str, list[list[float]]] = {"named": [], "largest std": [], "by chance": []}
-    for seed in range(options.seeds):
-        x, y = made_up(600, 8, seed)
-        test, truth = made_up(1_000, 8, 100 + seed)
+    found, lines = {}, []
+    for name in options.sets:
+        rows, target = read_set(TABULAR[name], options.data), TABULAR[name].target
+        curves: dict[str, list[list[float]]] = {"named": [], "largest std": [], "by chance": []}
+        for seed in range(options.seeds):
+            order = np.random.default_rng(seed).permutation(rows.num_rows)
+            pool, test = rows.take(order[:POOL]), rows.take(order[POOL : POOL + 1_000])
+            begin = _fitted(pool.slice(0, FIRST), target, seed)
+            for how, kept in curves.items():
+                generator, labelled, posterior = np.random.default_rng(seed), list(range(FIRST)), begin
+                curve = [_rmse(posterior, test)]
+                for _ in range(TURNS):
+                    others = np.setdiff1d(np.arange(POOL), labelled)
+                    best = _chosen(how, posterior, pool.take(others), generator)
+                    labelled += others[best].tolist()
+                    posterior = _fitted(pool.take(labelled), target, seed)
+                    curve.append(_rmse(posterior, test))
+                kept.append(curve)
+        found[name] = curves
+        unit = float(np.mean([curve[-1] for curve in curves["by chance"]]))
         for how, kept in curves.items():
-            generator, labelled, curve = np.random.default_rng(seed), list(range(60)), list[float]()
-            for _ in range(4):
-                posterior = _fitted(x[labelled], y[labelled])
-                answer = posterior.predict(columns_from_table(_table(test, truth), posterior.schema), PredictOptions())
-                curve.append(float(np.sqrt(np.mean((answer.mean - truth) ** 2))))
-                pool = np.setdiff1d(np.arange(600), labelled)
-                of_pool = columns_from_table(_table(x[pool], y[pool]), posterior.schema)
-                told = posterior.predict(of_pool, PredictOptions(percentiles=(), calibrated=False, draws=True))
-                best = generator.permutation(len(pool))[:20]
-                if how == "named":
-                    best = np.array(rows_to_label(told.draws, told.aleatoric_std**2, 20)[0])
-                elif how == "largest std":
-                    best = np.argsort(-told.std)[:20]
-                labelled += pool[best].tolist()
-            kept.append(curve)
-    means = {how: np.mean(kept, axis=0).tolist() for how, kept in curves.items()}
-    print(table(["rows labelled", "60", "80", "100", "120"], [[how, *map(shown, of)] for how, of in means.items()]))
-    return {"curves": curves}
+            means, error = np.mean(kept, axis=0) / unit, np.std(kept, axis=0, ddof=1)[-1] / unit / len(kept) ** 0.5
+            lines.append([name, how, *(f"{mean:.3f}" for mean in means), f"{error:.3f}"])
+    turns = [str(FIRST + turn * MORE) for turn in range(TURNS + 1)]
+    print(table(["table", "rows labelled", *turns, "±"], lines))
+    return {"curves": found}
+
+
+def _chosen(how: str, posterior: Posterior, rows: pa.Table, generator: np.random.Generator) -> NDArray[np.int64]:
+    options = PredictOptions(percentiles=(), calibrated=False, draws=True)
+    told: Any = posterior.predict(columns_from_table(rows, posterior.schema), options)
+    if how == "named":
+        return np.array(rows_to_label(told.draws, told.aleatoric_std**2, MORE)[0])
+    if how == "largest std":
+        return np.argsort(-told.std)[:MORE]
+    return generator.permutation(rows.num_rows)[:MORE]
+
+
+def _rmse(posterior: Posterior, rows: pa.Table) -> float:
+    answer: Any = posterior.predict(columns_from_table(rows, posterior.schema), PredictOptions(percentiles=()))
+    return float(np.sqrt(np.mean((answer.mean - target_from_table(rows, posterior.schema.target)) ** 2)))
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     add_names(parser, parts=PARTS)
-    add_counts(parser, rows=(200, "rows that are explained, or whose cells are blanked"), seeds=(2, "of the labels"))
+    add_data(parser, TABULAR, REAL)
+    add_counts(
+        parser,
+        explained=(200, "rows whose shares are told"),
+        rows=(1_000, "rows whose cells are blanked"),
+        seeds=(3, "of the labels"),
+    )
     parser.set_defaults(features=(10, 60))
 
 

@@ -134,7 +134,8 @@ def _blocks(
     elif units is not None:
         orders = [np.argsort(rng.permutation(int(units.max()) + 1)[units], kind="stable")]
     else:
-        varied = sorted((each for each in features if np.ptp(each)), key=lambda each: -each.var(axis=0).sum())
+        spread = [float(each.var(axis=0).sum()) for each in features]
+        varied = [features[place] for place in np.argsort(spread)[::-1] if spread[place] > 0.0]
         orders = [rng.permutation(count), np.argsort(predicted, kind="stable")]
         orders += [np.lexsort((rng.random(count), *each.T)) for each in varied[:MOST_FEATURES]]
     for order in orders:

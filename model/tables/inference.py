@@ -103,7 +103,7 @@ def hints_of_table(
         texts = [text for text in distinct(plain(column, name)).values if not text.isdigit()]  # 12102020 proves nothing
         for question, answers in proven.items():
             found = proofs(parts_of(texts, question), question)
-            answers |= {answer for answer, found in zip(question.answers, found, strict=True) if texts}
+            answers |= {answer for answer, proving in zip(question.answers, found, strict=True) if proving}
     decided = {
         question: (answers.pop(), ", as in other columns") for question, answers in proven.items() if len(answers) == 1
     }

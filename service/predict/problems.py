@@ -148,10 +148,10 @@ EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
     "finite_number": "a finite number",
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of {ge} or more",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of {le} or less",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of {ge:g} or more",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of {le:g} or less",
     "too_long": "at most {max_length} entries",
 }
 """What is expected, by the type of pydantic's error; other errors say it themselves."""

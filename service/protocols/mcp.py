@@ -1,4 +1,4 @@
-"""The Model Context Protocol: tools by which an agent lists and describes models, predicts and adds up predictions.
+"""The Model Context Protocol: tools by which an agent describes models, predicts, explains, adds up and decides.
 
 A tool is a question of the HTTP service in other words (`TOOLS`): its answer is made shorter, and has units and
 warnings. So keys, limits and the queue are those of HTTP. `POST /mcp` asks the service that it belongs to; `murho mcp`
@@ -13,13 +13,16 @@ import json
 import re
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
 from murho.model.checkpoint.directories import NAME_PATTERN
+from murho.service.outcomes.routes import QualityQuery
+from murho.service.predict.aggregate import AggregateRequest
+from murho.service.predict.decide import DecideRequest
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.problems import MAX_LISTED
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     import httpx2
     import mcp_types as types
     from mcp.server.lowlevel import Server
+    from pydantic import BaseModel
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from murho.service.parts import Parts
@@ -43,6 +47,8 @@ INSTRUCTIONS = (
 )
 MOST_ROWS = 200
 """Of one prediction, whose answer an agent reads; totals take more."""
+MOST_EXPLAINED, MOST_SHARES = 20, 5
+"""Rows of one explanation, and cells that are named of each."""
 MOST_MODELS = 20
 """With more models, a schema does not list the features of each."""
 MOST_EXAMPLES = 25
@@ -56,31 +62,8 @@ ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
 """The request to `/mcp` whose tool is being called."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One tool.
-
-    Attributes:
-        description: What it does, for the agent.
-        path: What is asked.
-        answer: Makes the answer of the document and the arguments; these have `about` too, what is told of the model.
-        body: Makes the body of the request of the arguments; None: it is a GET.
-        properties: JSON Schemas of its arguments beside `model` and `rows`.
-        query: Names of the arguments that are query parameters.
-        rows: Whether it takes rows.
-        model: Whether it takes a model.
-    """
-
-    description: str
-    path: str
-    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
-    body: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    properties: Mapping[str, Any] | None = None
-    query: tuple[str, ...] = ()
-    rows: bool = False
-    model: bool = True
-
-
+ROWS: dict[str, Any] = {"type": "array", "minItems": 1, "description": "null: not known."}
+"""Becomes the schema of the rows of the models that there are."""
 INTERVAL = {
     "type": "number",
     "exclusiveMinimum": 0,
@@ -88,39 +71,62 @@ INTERVAL = {
     "default": 0.9,
     "description": "Probability of the interval, or of the set of classes.",
 }
-STATISTICS = {
-    "type": "string",
-    "enum": ["sum", "mean", "count_above", "count"],
-    "description": "sum (default), mean, or count_above with a threshold; of a classifier count, of each class.",
-}
 
 
-def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
-    share = arguments.get("interval", 0.9)
-    if not isinstance(share, int | float) or not 0.0 < share < 1.0:
-        raise ValueError("interval: a probability between 0 and 1")
-    return {"inputs": arguments.get("rows"), "percentiles": [50.0 - 50.0 * share, 50.0, 50.0 + 50.0 * share]}
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool.
+
+    Attributes:
+        description: What it does, for the agent.
+        path: What is asked; with `{model}` it takes a model.
+        answer: Makes the answer of the document and the arguments; these have `about` too, what is told of the model.
+        properties: JSON Schemas of its arguments beside `model`; of a GET they are query parameters.
+        more: What the body of the request has beside arguments; None: it is a GET.
+        most: The most rows, if it predicts rows.
+    """
+
+    description: str
+    path: str
+    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] | None = None
+    most: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All its arguments, with their schemas."""
+        model = {"model": {"type": "string"}} if "{model}" in self.path else {}
+        return {**model, **self.properties}
 
 
-def _asks_rows(arguments: dict[str, Any]) -> dict[str, Any]:
-    rows = arguments.get("rows")
-    if not isinstance(rows, list) or len(rows) > MOST_ROWS:
-        raise ValueError(f"rows: a list of at most {MOST_ROWS}; aggregate takes more")
-    body = _levels(arguments)
-    if arguments["classes"]:
-        body["coverage"] = arguments.get("interval", 0.9)
-    if "threshold" in arguments:
-        body["thresholds"] = [arguments["threshold"]]
+def _fields(kind: type[BaseModel], *names: str) -> dict[str, Any]:
+    """Returns the schemas of some keys of a request."""
+    found = kind.model_json_schema()["properties"]
+    return {name: {key: found[name][key] for key in found[name] if key not in ("default", "title")} for name in names}
+
+
+def _body(tool: Tool, arguments: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Returns the body of a tool's request.
+
+    Raises:
+        ValueError: An argument can't be used.
+    """
+    body = {name: value for name, value in arguments.items() if name != "model"} | dict(tool.more or {})
+    if "rows" in tool.properties:
+        rows = body["inputs"] = body.pop("rows", None)
+        if tool.most and not (isinstance(rows, list) and len(rows) <= tool.most):
+            raise ValueError(f"rows: a list of at most {tool.most}; aggregate takes more")
+    if "interval" in tool.properties:
+        share = body.pop("interval", 0.9)
+        if not isinstance(share, int | float) or not 0.0 < share < 1.0:
+            raise ValueError("interval: a probability between 0 and 1")
+        body["percentiles"] = [50.0 - 50.0 * share, 50.0, 50.0 + 50.0 * share]
+        if tool.most and about["target"].get("classes"):
+            body["coverage"] = share
+    if tool.most and "threshold" in body:
+        body["thresholds"] = [body.pop("threshold")]
     return body
-
-
-def _asks_decision(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: arguments[name] for name in ("contexts", "actions", "policy", "goal") if name in arguments}
-
-
-def _asks_totals(arguments: dict[str, Any]) -> dict[str, Any]:
-    names = ("by", "statistic", "threshold", "weights")
-    return _levels(arguments) | {name: arguments[name] for name in names if name in arguments}
 
 
 def _tells_models(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +147,7 @@ def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    head = _head(document, arguments)
+    head = _head(document) | {"interval_probability": arguments.get("interval", 0.9)}
     because, general = dict[int, list[str]](), list[str]()
     for warning in document["warnings"]:
         if found := OF_ROW.match(warning["pointer"]):
@@ -169,6 +175,38 @@ def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str
     return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})
 
 
+def _tells_why(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Says of each row what its cells do to the answer and to its spread, the strongest first."""
+    why, unit, rows = document["why"], arguments["about"]["target"].get("unit"), []
+    what, spread, parts = "probability", "entropy", ["entropy"]
+    if "mean" in document:
+        what, spread, parts = "mean", "variance", ["epistemic_variance", "aleatoric_variance"]
+    for row, cells in enumerate(arguments["rows"]):
+        before = sum(why["baseline"][part][row] for part in parts)
+        found = []
+        for place, (name, share, *doubts) in enumerate(
+            zip(why["features"], why[what][row], *(why[part][row] for part in parts), strict=True)
+        ):
+            doubt, cell = sum(doubts) / before, json.dumps(cells[name] if isinstance(cells, dict) else cells[place])
+            words = f"{name} = {cell}: {what} {share:+.3g}{f' {unit}' if unit else ''}, {spread} {doubt:+.0%}"
+            found.append((abs(share) / (before**0.5 if what == "mean" else 1.0) + abs(doubt), words))
+        answer = document["mean"] if what == "mean" else document["prediction"]
+        baseline = why["baseline"][what][row]
+        strongest = [words for _, words in sorted(found, reverse=True)[:MOST_SHARES]]
+        rows.append(
+            {
+                what if what == "mean" else "prediction": answer[row],
+                f"{what}_without_cells": baseline,
+                "cells": strongest,
+            }
+        )
+    return _head(document) | {"rows": rows, "warnings": _messages(document)}
+
+
+def _messages(document: dict[str, Any]) -> list[str]:
+    return [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
+
+
 def _tells_decisions(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
     decisions = []
     for context, action in enumerate(document["action"]):
@@ -178,10 +216,8 @@ def _tells_decisions(document: dict[str, Any], _: dict[str, Any]) -> dict[str, A
         ]
         told = {"action": action, "propensity": document["propensity"][context], "actions": of_actions}
         decisions.append(told)
-    messages = [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
-    head = {name: document[name] for name in ("target", "policy", "goal")}
-    name = f"{document['model']['name']} {document['model']['version']}"
-    return {"model": name, **head, "decisions": decisions, "warnings": messages}
+    how = {name: document[name] for name in ("policy", "goal")}
+    return _head(document) | how | {"decisions": decisions, "warnings": _messages(document)}
 
 
 def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -192,10 +228,9 @@ def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[s
         several = isinstance(of_group[0], list)
         told["interval"] = [[each[0], each[-1]] for each in of_group] if several else [of_group[0], of_group[-1]]
         groups.append(told)
-    messages = [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
-    classes = {"classes": document["classes"]} if "classes" in document else {}
-    told = {"statistic": document["statistic"], "by": document["by"], **classes, "groups": groups, "warnings": messages}
-    return _head(document, arguments) | told
+    kept = {name: document[name] for name in ("statistic", "by", "classes") if name in document}
+    share = {"interval_probability": arguments.get("interval", 0.9)}
+    return _head(document) | share | kept | {"groups": groups, "warnings": _messages(document)}
 
 
 def _tells_quality(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
@@ -205,16 +240,14 @@ def _tells_quality(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any
     return document | {"versions": versions}
 
 
-def _head(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _head(document: dict[str, Any]) -> dict[str, Any]:
     if not document["samples"]:
         raise ValueError("this service answers without draws (its setting samples is 0), so without error bars")
-    model = document["model"]
-    share = arguments.get("interval", 0.9)
-    return {"model": f"{model['name']} {model['version']}", "target": document["target"], "interval_probability": share}
+    return {"model": f"{document['model']['name']} {document['model']['version']}", "target": document["target"]}
 
 
 TOOLS: Mapping[str, Tool] = {
-    "list_models": Tool("The models that are served, and what each predicts.", "/models", _tells_models, model=False),
+    "list_models": Tool("The models that are served, and what each predicts.", "/models", _tells_models),
     "describe_model": Tool(
         "A model: its target with unit, its features with kinds, units, ranges and categories, and how good it is.",
         "/models/{model}",
@@ -225,73 +258,52 @@ TOOLS: Mapping[str, Tool] = {
         "probabilities; `unsure` where the model does not know, and why.",
         "/models/{model}/predict",
         _tells_rows,
-        _asks_rows,
         {
+            "rows": ROWS,
             "interval": INTERVAL,
             "threshold": {"type": "number", "description": "Also tell how likely the target exceeds it."},
         },
-        rows=True,
+        {},
+        MOST_ROWS,
+    ),
+    "explain": Tool(
+        "Say what the cells of a row do to its prediction and to its spread, beside a row of which nothing is known. "
+        "It describes the model, and claims no cause.",
+        "/models/{model}/predict",
+        _tells_why,
+        {"rows": ROWS},
+        {"percentiles": [50.0], "include": ["why"]},
+        MOST_EXPLAINED,
     ),
     "aggregate": Tool(
         "Add up predictions over rows, in all or by group: a sum, a mean or a count, with its interval. Never add up "
         "intervals of rows instead.",
         "/models/{model}/aggregate",
         _tells_totals,
-        _asks_totals,
-        {
-            "interval": INTERVAL,
-            "by": {"type": "array", "items": {"type": "string"}, "description": "Features that make groups."},
-            "statistic": STATISTICS,
-            "threshold": {"type": "number", "description": "Of count_above, in the target's unit."},
-            "weights": {"type": "array", "items": {"type": "number"}, "description": "One a row, such as a quantity."},
-        },
-        rows=True,
+        {"rows": ROWS, "interval": INTERVAL, **_fields(AggregateRequest, "by", "statistic", "threshold", "weights")},
+        {},
     ),
     "decide": Tool(
         "Choose one of several actions for each context, by what the model expects of them and how sure it is of that.",
         "/models/{model}/decide",
         _tells_decisions,
-        _asks_decision,
         {
+            **_fields(DecideRequest, "contexts", "actions", "policy", "goal", "threshold", "at_least"),
             "contexts": {
                 "type": "array",
                 "minItems": 1,
                 "items": {"type": "object"},
                 "description": "Rows, with all features that no action sets.",
             },
-            "actions": {
-                "type": "array",
-                "minItems": 1,
-                "description": "Of a classifier they may be left out: its classes are the actions then.",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string"},
-                        "inputs": {"type": "object", "description": "The features that it sets, the same for all."},
-                        "cost": {"type": "number", "description": "In the target's unit."},
-                        "utility": {"type": "object", "description": "Of a classifier: a number for each class."},
-                    },
-                    "required": ["id"],
-                },
-            },
-            "policy": {
-                "type": "string",
-                "enum": ["thompson", "greedy", "ucb"],
-                "description": "thompson (default) tries what is little known, greedy takes the best mean.",
-            },
-            "goal": {"type": "string", "enum": ["max", "min"], "description": "Of the target; max by default."},
         },
+        {},
     ),
     "quality": Tool(
         "How good the model's recorded predictions were, by what came true: coverage, errors, and since when it is "
         "wrong, if it is.",
         "/models/{model}/quality",
         _tells_quality,
-        properties={
-            "window": {"type": "string", "description": "Hours, days or weeks until now: 24h, 30d (default), 4w."},
-            "by": {"type": "string", "description": "A feature whose groups are told apart."},
-        },
-        query=("window", "by"),
+        _fields(QualityQuery, "window", "by"),
     ),
 }
 
@@ -323,15 +335,14 @@ def _row_schema(about: dict[str, Any]) -> dict[str, Any]:
 
 def _input_schema(tool: Tool, models: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
     """The JSON Schema of a tool's arguments."""
-    properties: dict[str, Any] = {}
-    if tool.model:
-        properties["model"] = {"type": "string", "enum": names} if names else {"type": "string"}
-    if tool.rows:
+    properties = tool.arguments
+    if "model" in properties and names:
+        properties["model"] = {"type": "string", "enum": names}
+    if "rows" in properties:
         schemas = [_row_schema(about) for about in models]
         items = schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else {"type": "object"}
-        properties["rows"] = {"type": "array", "minItems": 1, "items": items, "description": "null: not known."}
-    properties |= tool.properties or {}
-    needed = [name for name in ("model", "rows") if name in properties]
+        properties["rows"] = ROWS | {"items": items}
+    needed = [name for name in ("model", "rows", "contexts") if name in properties]
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
@@ -367,18 +378,17 @@ async def _called(client: httpx2.AsyncClient, name: str, arguments: dict[str, An
     """
     if (tool := TOOLS.get(name)) is None:
         raise _RefusedError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
-    known = {*(("model",) if tool.model else ()), *(("rows",) if tool.rows else ()), *(tool.properties or ())}
+    known = tool.arguments
     if unknown := arguments.keys() - known:
         raise ValueError(f"{', '.join(sorted(unknown))}: no argument of {name}, which takes {', '.join(sorted(known))}")
     given = dict(arguments)
-    if tool.model and not NAME_PATTERN.fullmatch(str(given.get("model"))):
+    if "model" in known and not NAME_PATTERN.fullmatch(str(given.get("model"))):
         raise ValueError(f"model: the name of a model, as list_models tells, not {given.get('model')!r}")
-    if tool.body is None:
-        query = {name: str(given[name]) for name in tool.query if name in given}
+    if tool.more is None:
+        query = {name: str(given[name]) for name in tool.properties if name in given}
         return tool.answer(await _asked(client, tool.path.format_map(given), query=query or None), given)
-    about = await _asked(client, f"/models/{given['model']}")
-    given |= {"about": about, "classes": about["target"].get("classes")}
-    return tool.answer(await _asked(client, tool.path.format_map(given), tool.body(given)), given)
+    given["about"] = await _asked(client, f"/models/{given['model']}")
+    return tool.answer(await _asked(client, tool.path.format_map(given), _body(tool, arguments, given["about"])), given)
 
 
 def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]) -> Server[Any]:

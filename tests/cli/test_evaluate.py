@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.cli.evaluation_report import report_lines
+from murho.cli.evaluation_report import MOST_GROUPS, report_lines
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.summary import plus_minus
-from tests.model.rooms import CLASSES, rooms_table
-from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
-
-from typing import TYPE_CHECKING
-
-from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from typing import TYPE_CHECKING, Any
-
-from murho.cli.evaluation_report import MOST_GROUPS
 from tests.model.conftest import make_table
+from tests.model.rooms import CLASSES, rooms_table
+from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from murho.model.checkpoint.posterior import Posterior
 
 

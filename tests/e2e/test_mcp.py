@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from tests.support import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.e2e.support import Service
+
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 80, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}
 KEY = "k" * 40
@@ -26,7 +29,7 @@ KEY = "k" * 40
 
 async def _ask_everything(client: Client) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert list(tools) == ["list_models", "describe_model", "predict", "aggregate", "decide", "quality"]
+    assert list(tools) == ["list_models", "describe_model", "predict", "explain", "aggregate", "decide", "quality"]
     features = tools["predict"].input_schema["properties"]["rows"]["items"]["properties"]
     assert features["sqm"]["type"] == "number"
     assert features["sqm"]["description"] == "18.1 to 216.6 in training."
@@ -69,6 +72,8 @@ async def _ask_everything(client: Client) -> None:
     assert "/rows/0/sqm" in await refused("predict", model="rents", rows=[ROW | {"sqm": "many"}])
     assert "elsewhere" in await refused("predict", model="elsewhere", rows=[ROW])
     assert "as list_models tells" in await refused("predict", model="../readyz", rows=[ROW])
+    assert "at most 20;" in await refused("explain", model="rents", rows=[ROW] * 21)
+    assert "train without --missing refuse" in await refused("explain", model="rents", rows=[ROW])
     assert "at most 200" in await refused("predict", model="rents", rows=[ROW] * 201)
     assert "no argument" in await refused("predict", model="rents", rows=[ROW], samples=7)
     assert "/window" in await refused("quality", model="rents", window="soon")
@@ -86,6 +91,25 @@ def test_over_stdin_and_stdout(tmp_path: Path) -> None:
             await _ask_everything(client)
 
     anyio.run(ask)
+
+
+def test_what_cells_do_is_explained_in_words(busy: Service) -> None:
+    row = {"Weight": 3504.0, "Year": "1970-06-01", "Automatic": True, "Horsepower": 90.0, "Origin/plant": "USA"}
+
+    async def ask() -> Any:
+        async with Client(streamable_http_client(f"{busy.address}/mcp")) as client:
+            return await client.call_tool("explain", {"model": "cars", "rows": [row]})
+
+    result = anyio.run(ask)
+    assert not result.is_error, result.content
+    (number,) = result.structured_content["rows"]
+    answer = httpx2.post(f"{busy.address}/models/cars/predict", json={"inputs": [row], "include": ["why"]}).json()
+    assert number["mean"] == pytest.approx(answer["mean"][0], rel=1e-4)
+    shares = dict(zip(answer["why"]["features"], answer["why"]["mean"][0], strict=True))
+    assert len(number["cells"]) == 5
+    for words in number["cells"]:
+        name, share = re.fullmatch(r"(\S+) = .+: mean ([+-][0-9.e+-]+)( \S+)?, variance [+-][0-9]+%", words).group(1, 2)  # type: ignore[union-attr]
+        assert float(share) == pytest.approx(shares[name], rel=0.01)
 
 
 def test_over_http_behind_the_same_keys(tmp_path: Path) -> None:

@@ -339,12 +339,12 @@ def test_a_good_checkpoint_proves_itself_with_every_engine(rent_copy: Path, engi
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda facts: facts["target"].update(scale=1e300), ""),
+        (lambda facts: facts["target"].update(scale=1e300), "proof"),
         (
             lambda facts: facts["target"].update(location=100.0),
             r"\.json: proof: mean of row \d is .*, and was",
         ),
-        (lambda facts: facts["likelihood"].update(kind="homoscedastic"), ""),
+        (lambda facts: facts["likelihood"].update(kind="homoscedastic"), "outputs"),
         (lambda facts: facts["encoder"]["parts"][0]["scale"].update(mean=1.0, std=2.0), "proof"),
         (lambda facts: facts.pop("proof"), "proof: expected an object with mean, std"),
         (lambda facts: facts["proof"].update(std=None), r"proof\.std: expected numbers, 3"),

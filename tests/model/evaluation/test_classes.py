@@ -118,16 +118,6 @@ def test_calibration_errors_equal_those_of_mapie(classes: int) -> None:
     assert ours["classwise_ece"] == pytest.approx(theirs)
 
 
-def test_standard_errors_are_those_of_means_and_grow_with_groups() -> None:
-    probabilities, labels, _ = _predictions(4, weighted=False)
-    errors = class_scores(probabilities, labels)["standard_errors"]
-    losses = row_log_loss(probabilities, labels)
-    assert errors["log_loss"] == pytest.approx(losses.std(ddof=1) / 500**0.5)
-    units = RowWeights.of(2_000, units=np.repeat(np.arange(500), 4))
-    copied = class_scores(np.repeat(probabilities, 4, axis=0), np.repeat(labels, 4), units)["standard_errors"]
-    assert copied == pytest.approx(errors)
-
-
 def test_a_single_row_and_a_single_class_have_scores() -> None:
     one = class_scores(np.array([[0.2, 0.7, 0.1]]), np.array([1]))
     assert one["accuracy"] == 1.0
@@ -169,15 +159,6 @@ def test_coverage_and_size_equal_those_of_mapie(sets: dict[int, np.ndarray]) -> 
     assert list(ours["size"].values()) == pytest.approx(classification_mean_width_score(stacked).tolist())
 
 
-def test_a_weight_is_a_number_of_copies(sets: dict[int, np.ndarray]) -> None:
-    copies = np.random.default_rng(0).integers(0, 4, 200)
-    repeated = {at: held.repeat(copies, axis=0) for at, held in sets.items()}
-    copied = set_scores(repeated, LABELS.repeat(copies), RowWeights.of(int(copies.sum())))
-    weighted = set_scores(sets, LABELS, RowWeights.of(200, copies.astype(np.float64)))
-    for name in ("coverage", "size"):
-        assert weighted[name] == pytest.approx(copied[name])
-
-
 def test_accuracy_of_the_most_certain_rows() -> None:
     correct, uncertainty = np.arange(20) < 15, np.linspace(0.1, 0.9, 20)
     found = accuracy_of_kept(correct, uncertainty, RowWeights.of(20))
@@ -190,9 +171,3 @@ def test_rows_of_equal_uncertainty_are_kept_by_lot() -> None:
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         found = accuracy_of_kept(correct[order], np.zeros(4), RowWeights.of(4))
         assert list(found.values()) == pytest.approx([0.25] * 5)
-
-
-def test_shares_kept_are_shares_of_the_weight() -> None:
-    correct, uncertainty = np.array([True, False, True]), np.array([0.1, 0.2, 0.3])
-    found = accuracy_of_kept(correct, uncertainty, RowWeights.of(3, np.array([2.0, 1.0, 1.0])))
-    assert {share: found[share] for share in ("50", "100")} == pytest.approx({"50": 1.0, "100": 0.75})

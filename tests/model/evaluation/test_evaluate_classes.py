@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -164,11 +163,3 @@ def test_a_table_of_unknown_classes_alone_says_what_to_do(rooms: Posterior) -> N
         evaluate_table(rooms, renamed(table, dict.fromkeys(range(3), "cellar")))
     with pytest.raises(TableError, match="nothing to judge by"):
         evaluate_table(rooms, renamed(table, dict.fromkeys(range(3))))
-
-
-def test_one_row_can_be_judged(rooms: Posterior) -> None:
-    judged = evaluate_table(rooms, rooms_table(rows=1, seed=3))
-    assert judged["n"] == 1
-    assert judged["auc"] is None
-    assert judged["standard_errors"]["log_loss"] is None
-    assert json.loads(json.dumps(judged, allow_nan=False)) == judged

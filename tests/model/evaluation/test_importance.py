@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from murho.model.evaluation.importance import choose_rows, permutation_importance, screened_features
+from murho.model.evaluation.importance import mean_shares, permutation_importance, screened_features
 from murho.model.evaluation.judging import judge_columns
+from murho.model.evaluation.why import explain
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from murho.model.evaluation.numbers import JudgedNumbers
 
 
-def test_few_features_are_all_kept_in_the_order_of_the_schema(rent: Posterior) -> None:
-    columns = columns_from_table(make_table(rows=40, seed=3), rent.schema)
-    assert screened_features(rent, columns, 9) == [feature.name for feature in rent.schema.features]
-
-
 def test_those_are_kept_that_matter_most_by_draws_too(rent: Posterior) -> None:
     columns = columns_from_table(make_table(rows=200, seed=3), rent.schema)
     judged = permutation_importance(rent, columns, repeats=2)["features"]
@@ -32,31 +28,10 @@ def test_those_are_kept_that_matter_most_by_draws_too(rent: Posterior) -> None:
     assert set(screened_features(rent, columns, 2)) == {feature["name"] for feature in by_draws[:2]}
 
 
-def test_a_column_of_equal_cells_is_left_out_first(rooms: Posterior) -> None:
-    columns = columns_from_table(rooms_table(rows=40, seed=4), rooms.schema)
-    names = [feature.name for feature in rooms.schema.features]
-    for name in names:
-        kept = screened_features(rooms, {**columns, name: np.repeat(columns[name][:1], 40)}, len(names) - 1)
-        assert set(kept) == set(names) - {name}
-
-
 def test_only_the_named_features_are_judged(rent: Posterior) -> None:
     columns = columns_from_table(make_table(rows=40, seed=3), rent.schema)
     found = permutation_importance(rent, columns, repeats=1, samples=16, features=["size", "lift"])
     assert [feature["name"] for feature in found["features"]] == ["size", "lift"]
-
-
-def test_it_approaches_the_mean_over_all_pairs_of_rows(rent: Posterior) -> None:
-    """Row i has the cell of row k with probability 1/n in a shuffle: the expectation is a mean over n^2 rows."""
-    count = 8
-    columns = columns_from_table(make_table(rows=count, seed=3), rent.schema)
-    rows, cells = (part.ravel() for part in np.indices((count, count)))
-    pairs = {name: column[rows] for name, column in columns.items()} | {"size": columns["size"][cells]}
-    options = PredictOptions(percentiles=())
-    changes = rent.predict(pairs, options).mean - rent.predict(columns, options).mean[rows]
-    size = permutation_importance(rent, columns, repeats=60)["features"][0]
-    assert size["name"] == "size"
-    assert size["mean"]["value"] == pytest.approx(np.sqrt(np.mean(changes**2)), rel=0.2)
 
 
 def test_of_two_rows_scores_and_answers_move_as_they_do_when_the_cells_are_swapped(rent: Posterior) -> None:
@@ -84,18 +59,6 @@ def test_a_column_of_equal_cells_has_none(rent: Posterior) -> None:
         assert district[measure] == {"value": 0.0, "standard_error": 0.0}
 
 
-def test_standard_errors_are_those_of_other_rows(rent: Posterior) -> None:
-    columns = columns_from_table(make_table(rows=800, seed=8), rent.schema)
-    tries = [
-        permutation_importance(
-            rent, {name: part[start : start + 40] for name, part in columns.items()}, repeats=2, seed=start
-        )["features"][0]["mean"]
-        for start in range(0, 800, 40)
-    ]
-    spread = np.std([found["value"] for found in tries], ddof=1)
-    assert 0.5 < np.mean([found["standard_error"] for found in tries]) / spread < 2.0
-
-
 def test_of_many_rows_some_are_taken_and_the_seed_decides(rent: Posterior) -> None:
     columns = columns_from_table(make_table(rows=60, seed=8), rent.schema)
     first, again, other = (permutation_importance(rent, columns, repeats=1, most_rows=30, seed=s) for s in (1, 1, 2))
@@ -114,11 +77,15 @@ def test_classes_have_measures_of_their_own(rooms: Posterior) -> None:
     assert 0.05 < most <= 2**0.5  # the largest distance of two distributions
 
 
-def test_rows_that_are_chosen_beforehand_give_the_same_numbers(rent: Posterior) -> None:
-    """Then the cells of the other rows need not be read."""
-    columns = columns_from_table(make_table(rows=40, seed=3), rent.schema)
-    generator = np.random.default_rng(7)
-    chosen = choose_rows(40, 10, generator)
-    few = {name: column[chosen] for name, column in columns.items()}
-    found = permutation_importance(rent, few, repeats=1, most_rows=10, seed=generator, samples=4)
-    assert found == permutation_importance(rent, columns, repeats=1, most_rows=10, seed=7, samples=4)
+def test_shares_are_those_of_each_row(rent: Posterior, rooms: Posterior) -> None:
+    """Of few features all sets are there: the mean over rows of the size of their shares."""
+    for posterior, table in ((rent, make_table(rows=30, seed=3)), (rooms, rooms_table(rows=30, seed=3))):
+        columns = columns_from_table(table, posterior.schema)
+        found = mean_shares(posterior, columns, samples=64)
+        assert found is not None
+        shares = explain(posterior, columns, PredictOptions(samples=64)).why.shares
+        assert (found["rows"], found["measures"]) == (30, list(shares))
+        for place, feature in enumerate(found["features"]):
+            for name, of in shares.items():
+                assert feature[name]["value"] == pytest.approx(np.abs(of[:, place]).mean(), rel=1e-3, abs=1e-5)
+        assert mean_shares(posterior, {name: column[:1] for name, column in columns.items()}) is None

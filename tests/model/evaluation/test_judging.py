@@ -10,17 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from murho.model.calibration.conformal import fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation import judging
 from murho.model.evaluation.judging import evaluate_table, judge_columns, judge_encoded
-from murho.model.evaluation.numbers import JudgedNumbers, reliability
-from murho.model.evaluation.rows import RowWeights
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
@@ -42,72 +36,6 @@ def test_of_a_standard_normal_everything_is_known() -> None:
     # The row at -3 lies 1.355 below a band of width 3.29.
     assert report["raw"]["interval_score"]["90"] == pytest.approx(3.2897 + 0.5 * 20.0 * 1.35515, rel=1e-4)
     assert report["calibrated"] is None
-
-
-def test_calibrated_bands_go_through_the_map() -> None:
-    """A map made from normal scores that are twice too wide doubles every band."""
-    scores = 2.0 * torch.special.ndtri(torch.from_numpy(np.arange(1, 400) / 400.0)).numpy()
-    calibration = fit_conformal_map(scores)
-    assert calibration is not None
-    report = judge_gaussians(np.zeros(1), np.ones(1), np.zeros(1), calibration).report()
-    for coverage, width in report["raw"]["width"].items():
-        assert report["calibrated"]["width"][coverage] == pytest.approx(2.0 * width, rel=0.01)
-
-
-@given(st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
-def test_targets_drawn_from_the_predictive_have_a_uniform_transform(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    means = generator.normal(0.0, 3.0, 2000).astype(np.float32).astype(np.float64)
-    stds = generator.uniform(0.1, 2.0, 2000).astype(np.float32).astype(np.float64)
-    targets = generator.normal(means, stds)
-    # Chance alone goes beyond 2.7 / sqrt(n) once in a million.
-    for wider, uniform in ((1.0, True), (2.0, False)):
-        pit = judge_gaussians(means, wider * stds, targets).served.pit
-        assert (reliability(pit)["calibration_error"]["quantiles"]["max"] * 2000.0**0.5 < 2.7) is uniform
-
-
-@pytest.mark.parametrize("calibrated", [False, True])
-def test_parts_are_the_whole_in_any_order(calibrated: bool) -> None:
-    generator = np.random.default_rng(0)
-    means, stds, targets = generator.normal(size=30), generator.uniform(0.5, 2.0, 30), generator.normal(size=30)
-    conformal = fit_conformal_map(generator.normal(size=100)) if calibrated else None
-    whole = judge_gaussians(means, stds, targets, conformal)
-    order = np.concatenate([np.arange(11, 30), np.arange(4), np.arange(4, 11)])
-    parts = [
-        replace(judge_gaussians(means[rows], stds[rows], targets[rows], conformal), weights=None)
-        for rows in np.split(order, [19, 23])
-    ]
-    joined = JudgedNumbers.joined(parts).of_rows(np.argsort(order))
-    assert list(joined.bands) == (["raw", "calibrated"] if calibrated else ["raw"])
-    np.testing.assert_array_equal(joined.targets, targets)
-    np.testing.assert_array_equal(joined.served.inside, whole.served.inside)
-    assert joined.report() == _close(whole.report())
-
-
-def test_weighted_scores_are_those_of_repeated_rows() -> None:
-    generator = np.random.default_rng(3)
-    counts = generator.integers(1, 4, 300)
-    means, stds = generator.normal(size=300), generator.uniform(0.5, 2.0, 300)
-    targets = means + stds * generator.normal(size=300)
-    weighted = judge_gaussians(means, stds, targets, weights=counts.astype(float)).report()
-    repeated = judge_gaussians(np.repeat(means, counts), np.repeat(stds, counts), np.repeat(targets, counts))
-    units = RowWeights.of(int(counts.sum()), units=np.repeat(np.arange(300), counts))
-    expected = replace(repeated, weights=units).report()
-    assert weighted.pop("n") == 300
-    del expected["n"]
-    assert weighted == _close(expected)
-
-
-def _close(report: dict[str, object]) -> dict[str, object]:
-    return {
-        key: _close(value)
-        if isinstance(value, dict)
-        else pytest.approx(value, rel=1e-5)
-        if isinstance(value, float)
-        else value
-        for key, value in report.items()
-    }
 
 
 def test_without_draws_there_is_nothing_to_judge(rent: Posterior) -> None:
@@ -149,21 +77,6 @@ def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> No
     named = keys({key: value for key, value in report.items() if key != "left_out"}) - data
     assert len(named) >= 30
     assert sorted(key for key in named if f"`{key}`" not in page) == []
-
-
-def test_in_short_and_in_full_agree(rent: Posterior, report: dict[str, Any]) -> None:
-    table = make_table(rows=200, seed=5)
-    columns = columns_from_table(table, rent.schema)
-    short = judge_columns(rent, columns, target_from_table(table, "rent")).report()
-    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated", "constant", "standard_errors"}
-    assert {key: report["standard_errors"][key] for key in ("raw", "calibrated")} == {
-        key: short["standard_errors"][key] for key in ("raw", "calibrated")
-    }
-    for key in ("n", "rmse", "mae", "r2", "nll", "crps"):
-        assert report[key] == pytest.approx(short[key], rel=1e-9)
-    for key in ("raw", "calibrated"):
-        for name, of_bands in short[key].items():
-            assert report[key][name] == pytest.approx(of_bands, rel=1e-6)
 
 
 def test_groups_and_bands_tell_the_same_coverage(report: dict[str, Any]) -> None:
@@ -228,22 +141,6 @@ def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_
         assert weighted[kind]["calibration_error"]["bands"] == pytest.approx(
             repeated[kind]["calibration_error"]["bands"], abs=1e-9
         )
-
-
-def test_a_table_in_blocks_has_the_report_of_the_whole(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table(rows=60, seed=5).append_column("w", [np.random.default_rng(1).integers(0, 3, 60)])
-    whole = evaluate_table(rent, table, weight="w", samples=8)
-    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
-    assert _rounded(evaluate_table(rent, table, weight="w", samples=8)) == _rounded(whole)
-
-
-def _rounded(report: Any) -> Any:
-    """Blocks of other sizes change the last digits of single precision."""
-    if isinstance(report, dict):
-        return {key: _rounded(value) for key, value in report.items()}
-    if isinstance(report, list):
-        return [_rounded(value) for value in report]
-    return pytest.approx(report, rel=1e-5, abs=1e-6) if isinstance(report, float) else report
 
 
 def test_a_bad_cell_in_a_late_row_is_said_before_rows_are_judged(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +18,6 @@ from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.numbers import (
     BAND_LEVELS,
     COVERAGES,
-    Bands,
     JudgedNumbers,
     crps_of_constant,
     reliability,
@@ -39,41 +37,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
 
 
-numbers = st.floats(-100.0, 100.0)
-
-
-def report(ends: np.ndarray, targets: np.ndarray, mean: np.ndarray) -> dict[str, Any]:
-    """The report of rows with these bands, ``[n, 8]``."""
-    nothing, truth = np.zeros(len(targets)), targets[:, None]
-    inside = (truth >= ends[:, 0::2]) & (truth <= ends[:, 1::2])
-    errors = mean - targets
-    values = {"square": errors**2, "absolute": np.abs(errors), "nll": nothing, "crps": nothing}
-    bands = Bands(nothing + 1.0, nothing, inside, (ends - mean[:, None]).astype(np.float32))
-    return JudgedNumbers(
-        rows=np.arange(len(targets)), targets=targets, doubt=nothing, mean=mean, values=values, bands={"raw": bands}
-    ).report()
-
-
-def test_band_levels_are_the_ends_of_central_bands() -> None:
-    assert BAND_LEVELS == (25.0, 75.0, 10.0, 90.0, 5.0, 95.0, 2.5, 97.5)
-
-
-def point_scores(errors: np.ndarray, targets: np.ndarray) -> dict[str, float | None]:
-    scores = report(np.zeros((len(errors), 8)), targets, targets + errors)
-    return {name: scores[name] for name in ("rmse", "mae", "r2")}
-
-
-def test_point_scores_of_known_errors() -> None:
-    scores = point_scores(np.array([1.0, -3.0]), np.array([0.0, 4.0]))
-    assert scores == {"rmse": pytest.approx(math.sqrt(5.0)), "mae": 2.0, "r2": pytest.approx(1.0 - 5.0 / 4.0)}
-
-
-def test_predicting_the_mean_explains_nothing_and_the_truth_everything() -> None:
-    targets = np.array([1.0, 2.0, 6.0])
-    assert point_scores(targets.mean() - targets, targets)["r2"] == pytest.approx(0.0)
-    assert point_scores(np.zeros(3), targets)["r2"] == 1.0
-
-
 def test_the_constant_answer_is_the_distribution_of_the_other_rows() -> None:
     targets = np.random.default_rng(0).gamma(2.0, 1.0, 20)
     others = [np.delete(targets, row) for row in range(20)]
@@ -82,43 +45,6 @@ def test_the_constant_answer_is_the_distribution_of_the_other_rows() -> None:
         for rest, target in zip(others, targets, strict=True)
     ]
     assert crps_of_constant(targets, RowWeights.of(20)) == pytest.approx(np.mean(losses))
-
-
-def test_of_targets_that_are_all_the_same_nothing_is_explained() -> None:
-    assert point_scores(np.array([0.5, -0.5]), np.array([2.0, 2.0]))["r2"] is None
-
-
-def bands(lower: float, upper: float) -> list[float]:
-    """The same band at every coverage."""
-    return [lower, upper] * len(COVERAGES)
-
-
-def test_coverage_counts_both_ends_and_width_is_a_mean() -> None:
-    ends = np.array([bands(0.0, 1.0), bands(0.0, 3.0), bands(0.0, 2.0)])
-    scores = report(ends, np.array([1.0, 0.0, 2.1]), np.zeros(3))["raw"]
-    assert scores["coverage"] == pytest.approx({"50": 2 / 3, "80": 2 / 3, "90": 2 / 3, "95": 2 / 3})
-    assert scores["width"] == {"50": 2.0, "80": 2.0, "90": 2.0, "95": 2.0}
-
-
-def test_the_interval_score_is_the_width_and_a_price_for_what_lies_outside() -> None:
-    inside, below, above = (
-        report(np.array([bands(2.0, 5.0)]), np.array([target]), np.array([3.0]))["raw"] for target in (3.0, 1.0, 5.5)
-    )
-    assert inside["interval_score"] == {"50": 3.0, "80": 3.0, "90": 3.0, "95": 3.0}
-    # One below the band costs 2 / (1 - coverage).
-    assert below["interval_score"] == pytest.approx({"50": 7.0, "80": 13.0, "90": 23.0, "95": 43.0})
-    assert above["interval_score"] == pytest.approx({"50": 5.0, "80": 8.0, "90": 13.0, "95": 23.0})
-
-
-@given(arrays(float, (5, 8), elements=numbers), arrays(float, 5, elements=numbers))
-def test_an_interval_score_is_made_of_its_ends_pinball_losses(ends: np.ndarray, targets: np.ndarray) -> None:
-    ends[:, 1::2] = np.maximum(ends[:, 0::2], ends[:, 1::2])
-    scores = report(ends, targets, np.zeros(5))["raw"]["interval_score"]
-    above, share = targets[:, None] - ends, np.array(BAND_LEVELS) / 100.0
-    pinball = np.maximum(share * above, (share - 1.0) * above).mean(axis=0)
-    for index, coverage in enumerate(COVERAGES):
-        expected = 2.0 * (pinball[2 * index] + pinball[2 * index + 1]) / (1.0 - coverage / 100.0)
-        assert scores[str(coverage)] == pytest.approx(expected, rel=1e-5, abs=1e-3)
 
 
 SHARES: dict[str, Any] = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
@@ -139,14 +65,6 @@ SCORES: dict[str, Any] = {
     "members": 10,
     "all_members": 10,
 }
-
-
-def test_summary_shows_units_and_says_that_bands_are_raw() -> None:
-    assert summary(SCORES | {"calibrated": None}, "mpg") == [
-        "verdict: not known: there is too little to compare with",
-        "RMSE 1 mpg   CRPS 1 mpg   NLL 1 nats",
-        "90 % bands (raw: too few rows to calibrate) cover 87.5 % of them, 4 mpg wide on average",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -180,29 +98,6 @@ shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
 EVEN: NDArray[np.float64] = np.arange(0.0005, 1.0, 0.001)
 
 
-def test_even_transforms_are_without_error() -> None:
-    report = reliability(EVEN)
-    for errors in report["calibration_error"].values():
-        assert errors == pytest.approx({"mean_absolute": 0.0, "rms": 0.0, "max": 0.0}, abs=1e-3)
-    assert report["pit"]["histogram"] == pytest.approx([0.1] * 10)
-
-
-def test_a_median_that_is_always_right_has_known_errors() -> None:
-    """Observed shares are 0 below and 1 from 50 % on: errors of 1 to 49 %, then of 50 down to 1 %."""
-    errors = reliability(np.full(7, 0.5))["calibration_error"]["quantiles"]
-    gaps = np.concatenate([np.arange(1, 50), np.arange(50, 0, -1)]) / 100.0
-    assert errors["mean_absolute"] == pytest.approx(gaps.mean())
-    assert errors["rms"] == pytest.approx(np.sqrt(np.mean(gaps**2)))
-    assert errors["max"] == pytest.approx(0.5)
-
-
-def test_bands_are_blind_to_a_shift_and_quantiles_are_not() -> None:
-    """All targets lie in the upper half, at the right depth in the bands."""
-    report = reliability(0.5 + 0.5 * EVEN)["calibration_error"]
-    assert report["bands"]["max"] < 0.01
-    assert report["quantiles"]["max"] == pytest.approx(0.5, abs=0.01)
-
-
 @given(shares)
 def test_observed_shares_are_those_up_to_the_level(uniform: np.ndarray) -> None:
     report = reliability(uniform)
@@ -217,11 +112,6 @@ def test_observed_shares_are_those_up_to_the_level(uniform: np.ndarray) -> None:
 def test_weights_count_in_shares() -> None:
     heavy = RowWeights.of(1_000, np.where(EVEN < 0.5, 3.0, 1.0))
     assert reliability(EVEN, heavy)["reliability"]["quantiles"][9] == pytest.approx(0.75, abs=2e-3)
-
-
-@given(shares)
-def test_histograms_count_every_row_once(uniform: np.ndarray) -> None:
-    assert sum(reliability(uniform)["pit"]["histogram"]) == pytest.approx(1.0)
 
 
 VALUES = np.random.default_rng(0).standard_normal((60, 3))
@@ -254,14 +144,6 @@ def test_one_unit_tells_nothing_of_the_spread() -> None:
     assert np.isinf(RowWeights.of(60, units=np.zeros(60)).standard_error(VALUES)).all()
 
 
-@pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0)])
-def test_a_part_of_the_rows_is_weighted_as_if_it_were_all(weights: np.ndarray | None) -> None:
-    mask = np.arange(60) % 3 == 0
-    part = RowWeights.of(60, weights, units=np.arange(60) // 2).of_rows(mask)
-    whole = RowWeights.of(20, None if weights is None else weights[mask], units=np.arange(60)[mask] // 2)
-    np.testing.assert_allclose(part.standard_error(VALUES[mask]), whole.standard_error(VALUES[mask]))
-
-
 small_whole = arrays(np.int64, 30, elements=st.integers(0, 8))
 
 
@@ -288,20 +170,6 @@ def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
     assert groups[0]["std"] == [pytest.approx(0.1), pytest.approx(0.4)]
     assert groups[-1]["rmse"] == pytest.approx(2.0 * np.sqrt(np.mean(np.sort(stds)[-4:] ** 2)))
     assert "calibrated" not in groups[0]
-
-
-@given(st.integers(1, 130), st.integers(0, 2**32))
-def test_groups_by_std_are_equal_and_whole(count: int, seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    stds, inside = generator.integers(1, 9, count).astype(float), generator.random(count) < 0.8
-    groups = coverage_by_std(np.ones(count), stds, inside)
-    sizes = [group["rows"] for group in groups]
-    assert sum(sizes) == count
-    assert max(sizes) - min(sizes) <= 1
-    assert len(groups) == min(10, count)
-    assert sum(group["rows"] * group["raw"] for group in groups) == pytest.approx(inside.sum())
-    ends = [end for group in groups for end in group["std"]]
-    assert ends == sorted(ends)
 
 
 def schema(*features: tuple[str, FeatureKind]) -> Schema:
@@ -337,19 +205,6 @@ def test_a_single_small_category_keeps_its_name_if_the_model_names_it(known: tup
         {"kind": cells},
     )["kind"]
     assert [group["category"] for group in groups] == ["a", name]
-
-
-def test_booleans_are_categories_and_numbers_are_not() -> None:
-    columns = {"lift": np.array([1.0, 0.0, np.nan] * 20), "size": np.arange(60.0)}
-    report = scores_by_category(
-        {"raw": columns["lift"] == 1.0},
-        RowWeights.of(60),
-        schema(("lift", FeatureKind.BOOLEAN), ("size", FeatureKind.NUMERIC)),
-        columns,
-    )
-    assert list(report) == ["lift"]
-    assert {group["category"]: group["raw"] for group in report["lift"]} == {True: 1.0, False: 0.0, None: 0.0}
-    assert all(group["category"] is None or isinstance(group["category"], bool) for group in report["lift"])
 
 
 with warnings.catch_warnings():

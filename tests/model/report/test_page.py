@@ -62,13 +62,6 @@ def test_the_page_has_every_section_and_asks_nothing_of_a_network(facts: dict[st
     assert len(page) < 600_000
 
 
-def test_importance_comes_first_and_long_parts_are_folded(facts: dict[str, Any], rows: dict[str, Any]) -> None:
-    page = html_page("rent", facts, draw(facts, rows), rows)
-    assert page.index("What predictions depend on") < page.index("How good are its predictions?")
-    folded = re.findall(r"<details><summary><h3>([^<]*)</h3>", page)
-    assert {"Reliability", "Where doubt comes from", "Training curves", "Candidates tried"} <= set(folded)
-
-
 def test_names_and_reasons_are_text_and_no_markup(facts: dict[str, Any], rows: dict[str, Any]) -> None:
     evil = "<script>alert(1)</script>"
     feature, *others = facts["table"]["features"]

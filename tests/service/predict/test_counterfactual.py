@@ -1,0 +1,67 @@
+"""What the counterfactual door refuses; what rows with nulls are charged. `tests/e2e/test_why.py` has answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.support import ROW, SCHEMA, AppClient, FakeModel, make_client
+
+if TYPE_CHECKING:
+    from murho.model.predictive.prediction import PredictOptions
+
+GOAL = {"mean": {"at_least": 20.0}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "said"),
+    [
+        ({"include": ["why"]}, "/include", "no such option; there are inputs, goal, fixed"),
+        ({"record": True}, "/record", "no such option"),
+        ({"ids": ["a"]}, "/ids", "no such option"),
+        ({"percentiles": [5]}, "/percentiles", "no such option"),
+        ({"thresholds": [5]}, "/thresholds", "no such option"),
+        ({"goal": {}}, "/goal", "Say what the answer shall be: exceedance, mean, std"),
+        ({"goal": {"mean": {}}}, "/goal", "Say what the answer shall be"),
+        ({"goal": {"mode": {}}}, "/goal/mode", "There is no key 'mode' here."),
+        ({"goal": {"mean": {"at_least": "20"}}}, "/goal/mean/at_least", "Expected a number, not a string."),
+        ({"goal": {"std": {"at_most": -1}}}, "/goal/std/at_most", "Expected a number above 0, not -1"),
+        ({"goal": {"exceedance": {"threshold": 3, "at_least": 1.5}}}, "/goal/exceedance/at_least", "below 1"),
+        ({"goal": {"exceedance": {"at_least": 0.5}}}, "/goal/exceedance/threshold", "This is required."),
+        ({"goal": {"probability": {"class": "a", "at_least": 0.5}}}, "/goal", "The target is a number"),
+        ({"samples": 0, "goal": {"std": {"at_most": 1}}}, "/goal", "ask for samples"),
+        ({"count": 11}, "/count", "Expected a number of 10 or less, not 11."),
+        ({"fixed": ["Orign"]}, "/fixed/0", "'Orign' is no feature of this model."),
+        ({"inputs": [ROW]}, "/inputs", "Expected one row"),
+        ({"inputs": {**ROW, "Weight": "heavy"}}, "/inputs/Weight", "number"),
+    ],
+)
+def test_what_can_not_be_asked_is_said_with_its_place(
+    client: AppClient, changes: dict[str, Any], pointer: str, said: str
+) -> None:
+    response = client.post("/models/cars/counterfactual", {"inputs": ROW, "goal": GOAL, **changes})
+    (problem,) = response.json()["errors"]
+    assert response.status_code == 422
+    assert problem["pointer"] == pointer
+    assert said in problem["message"]
+
+
+class Costly(FakeModel):
+    """Notes the rows with cells to impute that each answer is charged for."""
+
+    charged: list[int]
+
+    def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
+        self.charged.append(incomplete)
+        return super().cost(rows, options, incomplete)
+
+
+def test_the_imputed_copies_of_rows_with_nulls_are_charged() -> None:
+    features = tuple(replace(each, imputed=each.name == "Year") for each in SCHEMA.features)
+    model = Costly()
+    model.schema, model.charged = replace(SCHEMA, features=features), []
+    with make_client(model) as client:
+        assert client.post("/predict", {"inputs": [ROW, {**ROW, "Year": None}]}).status_code == 200
+    assert set(model.charged) == {1}
