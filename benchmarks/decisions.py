@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet
-from murho.model.python.decisions import decide_about_table
 from murho_client import Client
 
 from benchmarks.mushroom import PROBLEMS, murho, problem_of, uniform
