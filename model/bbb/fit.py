@@ -4,11 +4,12 @@ The best parameters are those with the lowest validation negative log likelihood
 members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of single draws.
 The learning rate falls along a cosine over the allowed epochs. A fit ends early once its validation stops improving.
 
-Work is counted in reference seconds, a function of shapes alone. One is about one second of one thread of the machine
-on which the rates were measured (a server processor of 2023, busy with other work). So a budget in reference seconds
-ends a fit after the same number of steps on any machine; only the time by the clock differs. The rates were fitted to
-the processor time of 40 fits: 1 to 20 members, 25 to 500 rows in a minibatch, 3 to 310 inputs, no to four hidden
-layers, up to 512 wide. Steps are foretold within 10 % (root mean square; 25 % at worst), validations within 20 %.
+Work is counted in reference seconds, a function of shapes alone. One is about one second of plain steps on one thread
+of the machine on which the rates were measured (a server processor of 2023, busy with other work); compiled steps take
+half of that. So a budget in reference seconds ends a fit after the same number of steps on any machine; only the time
+by the clock differs. The rates were fitted to the processor time of 40 fits: 1 to 20 members, 25 to 500 rows in a
+minibatch, 3 to 310 inputs, no to four hidden layers, up to 512 wide. Steps are foretold within 10 % (root mean square;
+25 % at worst), validations within 20 %.
 """
 
 from __future__ import annotations

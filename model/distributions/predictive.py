@@ -33,7 +33,7 @@ __all__ = [
     "split",
 ]
 
-PANELS = 64
+PANELS = 32
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""
 POOLED = 5
 """Quantiles of each component from which the ends of the panels are chosen."""

@@ -172,6 +172,10 @@ def hold_out(
     return HoldingOut(split, {name: split.ahead}, tuple(notes))
 
 
+A_LINE = 0.999
+"""Correlation of targets with their transforms from which these are as good as the same."""
+
+
 @dataclass
 class TrainingData:
     """The rows with a target and a weight, N, that all fits of one training share. Each encoding is computed once.
@@ -252,11 +256,14 @@ class TrainingData:
                 reads[member, encoder.columns_of[name]] = False
         return None if bool(reads.all()) else reads
 
-    def fits(self, transform: str) -> bool:
-        """Whether the training targets lie in a transform's domain."""
-        if self.schema.target.classes is not None:
-            return transform == Identity().kind
-        return TRANSFORMS[transform].fit(self._learned_targets) is not None
+    def bends(self, transform: str) -> bool:
+        """Whether a transform has the training targets in its domain, and is not nearly a line through them."""
+        targets = self._learned_targets
+        fitted = TRANSFORMS[transform].fit(targets)
+        if fitted is None:
+            return False
+        with np.errstate(invalid="ignore"):  # of constant targets, which are refused later
+            return bool(np.corrcoef(fitted.forward(targets).numpy(), targets.numpy())[0, 1] < A_LINE)
 
     def standardisation(self, transform: str) -> Standardisation:
         """A transform by name, with location and scale (weighted) of the transformed training targets.

@@ -20,6 +20,7 @@ from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
+from murho.model.encoding.encoder import InputChoice
 from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.inference import suspected_code
@@ -43,6 +44,7 @@ __all__ = [
     "SearchDimension",
     "Task",
     "is_cap",
+    "is_overdispersed",
     "is_simpler",
     "next_temperature",
     "require_noise_for",
@@ -210,7 +212,21 @@ def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, option
     )
 
 
+def is_overdispersed(targets: NDArray[np.float64], inputs: NDArray[np.floating]) -> bool:
+    """Whether counts ``[N]`` vary more about a linear function of inputs ``[N, D]`` than a Poisson distribution does.
+
+    The variance of a negative binomial is above its mean, so it is too wide where they vary less. Of a large table, a
+    part of the rows is looked at.
+    """
+    step = max(1, len(targets) // MOST_ROWS_OF_A_LINE)
+    targets = targets[::step]
+    design = np.column_stack((inputs[::step], np.ones(len(targets)))).astype(np.float64)
+    residuals = targets - design @ np.linalg.lstsq(design, targets)[0]
+    return bool(np.mean(residuals**2) > targets.mean())
+
+
 FEWEST_ROWS_FOR_A_MIXTURE = 200
+MOST_ROWS_OF_A_LINE = 10_000
 
 
 class RegressionTask:
@@ -246,13 +262,18 @@ class RegressionTask:
     def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
         """The dimensions of the search that only this task has: the transform of the target, and its noise."""
         # Noise of one size in the target's unit has no single size after a logarithm.
-        if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
+        if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
             yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
             others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
             targets = data.targets[data.split.learned]
-            yield SearchDimension("noise", tuple(kind for kind in others if suits(kind, targets, data.limits, options)))
+            suited = [kind for kind in others if suits(kind, targets, data.limits, options)]
+            if "negative-binomial" in suited and not is_overdispersed(
+                targets, data.encoded(InputChoice("standard")).inputs[data.split.learned]
+            ):
+                suited.remove("negative-binomial")
+            yield SearchDimension("noise", tuple(suited))
 
     def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> NumberScorer:
         """Scores held-out rows of a fit by NLL and CRPS.

@@ -31,9 +31,8 @@ from murho.model.checkpoint.spec import ModelSpec
 from murho.model.encoding.imputation import imputed_columns
 from murho.model.encoding.unlike import Distances
 from murho.model.errors import FitError
-from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
+from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
-from murho.model.predictive.compiled_engine import engine_worth
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.model.training.candidates import SHARE_OF_SEARCH, Stage, TimeToFinish
@@ -231,10 +230,6 @@ def choose_time_feature(
     return without
 
 
-ANSWERS_OF_A_JUDGED_ROW = 4
-"""Judging a row and computing its bands takes about as long as so many answers."""
-
-
 def _finished(
     data: TrainingData,
     result: SearchResult,
@@ -272,10 +267,8 @@ def _finished(
 
     spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = _at_most(most_rows, split.held_out(architecture.members))
-    # Of a sample for a short budget few rows are judged: loading compiled code would take longer, and 110 MiB.
-    judged = sum(len(group.rows) for group in groups)
-    engine = engine_worth(min(len(targets), ANSWERS_OF_A_JUDGED_ROW * judged), SAMPLES)
-    posterior = Posterior(spec, beyond_range(learned), engine=engine)
+    # Compiled code, which the fits have loaded: a report asks for more answers than the calibration.
+    posterior = Posterior(spec, beyond_range(learned))
     calibrated = calibrate_held_out(
         posterior,
         data.encoded(candidate.inputs),
@@ -299,7 +292,7 @@ def _finished(
     )
     if split.forward and split.validation is not split.training and not result.interrupted:
         served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
-        posterior = Posterior(spec, beyond_range(learned_tensors(served.network, served.likelihood)), engine=engine)
+        posterior = Posterior(spec, beyond_range(learned_tensors(served.network, served.likelihood)))
     training = {
         "rows": len(split.learned),
         "validation_rows": len(split.validation),

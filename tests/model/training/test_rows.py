@@ -169,9 +169,14 @@ def test_encodings_and_targets_are_those_of_the_same_rows() -> None:
 
 def test_a_transform_out_of_its_domain_is_refused_with_the_least_target() -> None:
     data = _training_data(np.linspace(-2.5, 9.0, 100))
-    assert not data.fits("log")
+    assert not data.bends("log")
     with pytest.raises(OptionError, match=r"-2\.5"):
         data.standardisation("log")
+
+
+def test_a_logarithm_that_is_nearly_a_line_is_not_worth_a_trial() -> None:
+    assert _training_data(np.linspace(1.0, 9.0, 100)).bends("log")
+    assert not _training_data(np.linspace(420.0, 495.0, 100)).bends("log")
 
 
 def test_a_constant_target_teaches_nothing() -> None:

@@ -17,7 +17,7 @@ from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.revisions import labelled_rows
-from murho.model.training.tasks import suits
+from murho.model.training.tasks import is_overdispersed, suits
 from murho.model.training.train import train
 from murho.model.training.updating import update
 from murho.service.app import create_app
@@ -118,6 +118,9 @@ def test_the_search_may_try_counts_where_the_target_is_one() -> None:
     assert not suits("negative-binomial", counts + 0.5, None, options)
     assert not suits("negative-binomial", counts, None, make_options({"transform": "none"}))
     assert suits("mixture", counts + 0.5, Limits(0.0, 8.0), make_options({"transform": "none"}))
+    line = np.arange(100.0)
+    assert not is_overdispersed(line, line[:, None])
+    assert is_overdispersed(line, np.zeros((100, 1)))
 
 
 @pytest.mark.parametrize(
