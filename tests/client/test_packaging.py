@@ -87,9 +87,13 @@ def test_the_import_loads_no_table_library(wheel: Path) -> None:
     assert set(eval(run(code, wheel))) <= {"asyncio"}  # noqa: S307 - a list of strings of its own
 
 
-def test_the_versions_agree() -> None:
-    project = tomllib.loads((CLIENT / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"]
+def test_versions_and_addresses_agree() -> None:
+    client, whole = (tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (CLIENT, ROOT))
+    assert client["dynamic"] == ["version"]
+    address = whole["urls"]["Source"]
+    texts = (*client["urls"].values(), *whole["urls"].values())
+    assert all(text.startswith(address) for text in texts)
+    assert address in (CLIENT / "README.md").read_text()
     try:
         assert importlib.metadata.version("murho-client") == murho_client.__version__
     except importlib.metadata.PackageNotFoundError:
