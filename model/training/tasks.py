@@ -212,12 +212,13 @@ def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, option
     )
 
 
-def is_overdispersed(targets: NDArray[np.float64], inputs: NDArray[np.float32]) -> bool:
+def is_overdispersed(targets: NDArray[np.float64], inputs: NDArray[np.floating[Any]]) -> bool:
     """Whether counts ``[N]`` vary more about a linear function of inputs ``[N, D]`` than a Poisson distribution does.
 
     The variance of a negative binomial is above its mean, so it is too wide where they vary less.
     """
-    design = np.column_stack((inputs, np.ones(len(inputs))))
+    design = np.ones((len(inputs), inputs.shape[1] + 1))
+    design[:, 1:] = inputs
     residuals = targets - design @ np.linalg.lstsq(design, targets)[0]
     return bool(np.mean(residuals**2) > targets.mean())
 
