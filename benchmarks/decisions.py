@@ -174,6 +174,7 @@ def run(options: argparse.Namespace) -> Report:
             here, there = (arms[f"the model, {where}"] for where in ("in process", "over HTTP"))
             alike = float((here == there).mean())
             found[f"{name}-{seed}"] = {"regrets": regrets, "alike": alike}
+            print(f"{name}, seed {seed}: {found[f'{name}-{seed}']}", file=sys.stderr, flush=True)
             lines += [[name, str(seed), agent, f"{regret:,.1f}"] for agent, regret in regrets.items()]
             lines.append([name, str(seed), "decided alike, of the two models", f"{100.0 * alike:.1f} %"])
     print(table(["bandit", "seed", f"agent, {options.decisions:,} decisions", "regret"], lines))

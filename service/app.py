@@ -189,6 +189,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # `Tracing` makes the spans
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_failure},
     )
     # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every

@@ -12,7 +12,7 @@ set of outcomes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,10 +32,10 @@ __all__ = [
     "BINS",
     "CLASS_SUMS",
     "COVERAGES",
-    "GRID",
     "LEVELS",
     "NUMBER_SUMS",
     "PIT_EDGES",
+    "SCORES",
     "band_ends",
     "class_pits",
     "class_sums",
@@ -69,20 +69,9 @@ FURTHEST = 8.0
 """The largest normal score."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """The levels as probabilities and as normal scores, ``[G]`` each."""
-
-    levels: Doubles
-    scores: Doubles
-
-
-def _grid() -> _Grid:
-    levels = np.array(LEVELS) / 100.0
-    return _Grid(levels, np.array([NormalDist().inv_cdf(level) for level in levels]))
-
-
-GRID = _grid()
+SHARES: Doubles = np.array(LEVELS) / 100.0
+SCORES: Doubles = np.array([NormalDist().inv_cdf(share) for share in SHARES])
+"""The levels as probabilities and as normal scores, ``[G]`` each."""
 
 
 def band_ends(coverage: float) -> tuple[int, int]:
@@ -125,16 +114,16 @@ def number_pits(apart: NDArray[np.float32], values: Doubles, shares: Doubles) ->
     rows, most = np.arange(len(values)), len(LEVELS)
     right = below.clip(1, most - 1)
     left_value, right_value = (apart[rows, place].astype(np.float64) for place in (right - 1, right))
-    left, step = GRID.scores[right - 1], GRID.scores[right] - GRID.scores[right - 1]
+    left, step = SCORES[right - 1], SCORES[right] - SCORES[right - 1]
     width = right_value - left_value
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(width > 0.0, (values - left_value) / width, np.where(values > right_value, np.inf, -np.inf))
     scores = (left + step * part).clip(-FURTHEST, FURTHEST)
     between: Doubles = torch.special.ndtr(torch.from_numpy(scores)).numpy()
     # Beyond the grid its ends are the nearest that a rounded value may come.
-    between = np.where(below == most, np.maximum(between, GRID.levels[-1]), between)
+    between = np.where(below == most, np.maximum(between, SHARES[-1]), between)
     # The probability of a value reaches to about halfway between its levels and the next ones.
-    middles = np.concatenate([[0.0], 0.5 * (GRID.levels[1:] + GRID.levels[:-1]), [1.0]])
+    middles = np.concatenate([[0.0], 0.5 * (SHARES[1:] + SHARES[:-1]), [1.0]])
     start, end = middles[below], middles[upto]
     return np.where(upto > below, start + shares * (end - start), between)
 
@@ -142,7 +131,7 @@ def number_pits(apart: NDArray[np.float32], values: Doubles, shares: Doubles) ->
 def _crps(apart: Doubles, values: Doubles) -> Doubles:
     """The integral of ``(F(x) - [x >= value])^2``, of a distribution function of straight lines, ``[B]``."""
     left, right = apart[:, :-1], apart[:, 1:]
-    low, high = GRID.levels[:-1], GRID.levels[1:]
+    low, high = SHARES[:-1], SHARES[1:]
     width, value = right - left, values[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(width > 0.0, ((value - left) / width).clip(0.0, 1.0), (value >= right) * 1.0)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainedModel",
+    "decide_about_table",
     "load",
     "table_of",
     "train",
@@ -262,7 +263,7 @@ class TrainedModel:
         of = PredictOptions(require_whole(samples, "samples", 1), (), seed, calibrated=calibrated)
         options = DecideOptions(policy, goal, width, threshold, at_least, risk, of)
         with as_value_errors():
-            return _decided(
+            return decide_about_table(
                 self.posterior, table_of(contexts), None if actions is None else list(actions), options, draw
             )
 
@@ -409,7 +410,7 @@ def version_directory(source: Path, version: str | None = None, checkpoints: str
     return find_checkpoint(source.parent, source.name, version)
 
 
-def _decided(
+def decide_about_table(
     posterior: Posterior,
     table: pa.Table,
     given: list[Any] | None,

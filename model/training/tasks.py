@@ -212,18 +212,21 @@ def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, option
     )
 
 
-def is_overdispersed(targets: NDArray[np.float64], inputs: NDArray[np.floating[Any]]) -> bool:
+def is_overdispersed(targets: NDArray[np.float64], inputs: NDArray[np.floating]) -> bool:
     """Whether counts ``[N]`` vary more about a linear function of inputs ``[N, D]`` than a Poisson distribution does.
 
-    The variance of a negative binomial is above its mean, so it is too wide where they vary less.
+    The variance of a negative binomial is above its mean, so it is too wide where they vary less. Of a large table, a
+    part of the rows is looked at.
     """
-    design = np.ones((len(inputs), inputs.shape[1] + 1))
-    design[:, 1:] = inputs
+    step = max(1, len(targets) // MOST_ROWS_OF_A_LINE)
+    targets = targets[::step]
+    design = np.column_stack((inputs[::step], np.ones(len(targets)))).astype(np.float64)
     residuals = targets - design @ np.linalg.lstsq(design, targets)[0]
     return bool(np.mean(residuals**2) > targets.mean())
 
 
 FEWEST_ROWS_FOR_A_MIXTURE = 200
+MOST_ROWS_OF_A_LINE = 10_000
 
 
 class RegressionTask:

@@ -132,7 +132,7 @@ class RequestLog:
                     span = self.tracing.begin(scope["method"], _route_of(scope), trace, since)
                 if span is not None and self.tracing is not None:
                     traceparent = self.tracing.traceparent(span)
-                if TRACEPARENT.fullmatch(traceparent):
+                if traceparent and TRACEPARENT.fullmatch(traceparent):
                     sent.append((b"traceparent", traceparent.encode()))
                 if (facts := state.get("facts")) is not None:
                     total = 1000.0 * (time.perf_counter() - begin)
@@ -158,7 +158,7 @@ class RequestLog:
             if status == 0:
                 await response(scope, receive, send_with_id)
         finally:
-            trace = found[1] if (found := TRACEPARENT.fullmatch(traceparent)) else None
+            trace = found[1] if traceparent and (found := TRACEPARENT.fullmatch(traceparent)) else None
             said = self._record(scope, request_id, status, time.perf_counter() - begin, trace)
             if span is not None and self.tracing is not None:
                 self.tracing.end(span, status, said)
@@ -304,6 +304,7 @@ class FrontDoor:
         address = _address(settings.host)
         # On all interfaces nobody can say by which names the service is known: in a container, behind a balancer.
         self._guess = keyless and not (address is not None and address.is_unspecified)
+        self._knows = lru_cache(1024)(self._is_own)
 
     def check(self, scope: Scope) -> None:
         """Checks a request, and takes away its cookies and the path below which a proxy shows the service.
@@ -334,9 +335,7 @@ class FrontDoor:
         if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
             raise TargetTooLongError(f"The query has more than {MOST_PARAMETERS} parameters.")
         host = said.get("host", "")
-        server = _address((scope.get("server") or ("",))[0])
-        checked = self._hosts or (self._guess and server is not None and server.is_loopback)
-        if checked and "host" in said and not self._is_own(_name(host), server):  # browsers never leave it out
+        if "host" in said and not self._knows(host, (scope.get("server") or ("",))[0]):  # browsers never leave it out
             raise MisdirectedError(
                 f"This service isn't known as {host[:80]!r}. It answers to localhost, to its address and to the names "
                 "in its setting hosts (MURHO_HOSTS)."
@@ -347,8 +346,11 @@ class FrontDoor:
                 "(MURHO_CORS_ORIGINS)."
             )
 
-    def _is_own(self, name: str, server: IPv4Address | IPv6Address | None) -> bool:
-        """Returns whether a name is this service's; so is the address of the connection, as Kubernetes' probes ask."""
+    def _is_own(self, authority: str, listening: str) -> bool:
+        """Returns whether a host is this service; so is the address of the connection, as Kubernetes' probes ask."""
+        server, name = _address(listening), _name(authority)
+        if not self._hosts and not (self._guess and server is not None and server.is_loopback):
+            return True
         if name == "localhost" or name.endswith(".localhost"):
             return True
         address = _address(name)
@@ -359,6 +361,8 @@ class FrontDoor:
     def _is_foreign(self, said: dict[str, str], host: str) -> bool:
         """Returns whether a page of another origin sent a request; other clients say nothing of origins."""
         origin = said.get("origin", "")
+        if not origin and "sec-fetch-site" not in said:
+            return False
         if origin in self._origins or (origin and "*" in self._origins):
             return False
         if site := said.get("sec-fetch-site"):  # the browser compared, whatever a proxy has made of Host
@@ -368,14 +372,12 @@ class FrontDoor:
         return bool(origin) and authority != own and authority not in self._hosts
 
 
-@lru_cache(1024)
 def _name(authority: str) -> str:
     """Returns the name or address of a host with or without its port, in small letters; nothing for what is none."""
     found = AUTHORITY.fullmatch(authority)
     return (found[1] or found[2]).lower().removesuffix(".") if found else ""
 
 
-@lru_cache(1024)
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     """Returns an IP address; of an IPv4 address in IPv6's form, the former; None for a name."""
     try:

@@ -18,7 +18,7 @@ import structlog
 
 from murho.model.calibration.adaptation import Adaptation
 from murho.model.errors import CheckpointError, OptionError
-from murho.model.evaluation.recorded import GRID
+from murho.model.evaluation.recorded import SCORES
 from murho.model.predictive.prediction import AdaptedBands
 from murho.service.errors import NotReadyError
 
@@ -69,7 +69,7 @@ class AdaptationFollower:
         for name, places in groupby(range(len(scored.pits)), key=scored.states.__getitem__):
             then = None if name is None else state_of(earlier(int(name)))
             if name is None or then is not None:
-                state = state.learned(scored.pits[list(places)], then, GRID.scores)
+                state = state.learned(scored.pits[list(places)], then, SCORES)
         return json.dumps(state.to_json())
 
 

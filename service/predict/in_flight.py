@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
     from murho.service.engine.jobs import Answer, ModelLike
-    from murho.service.engine.queue import Admitted
+    from murho.service.engine.scheduler import Admitted
     from murho.service.parts import Parts
     from murho.service.predict.answers import Asked
     from murho.service.predict.memory import Spool
@@ -155,14 +155,15 @@ class InFlight:
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
         incomplete = len(model.schema.incomplete(inputs.columns))
-        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
+        cost = self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, cost=model.cost(inputs.count, options, incomplete))
+        cost = model.cost(inputs.count, options, incomplete) if more else cost
+        answer = await self.compute(inputs, options, cost=cost)
         explained = {}
         for name, asking in further.askings(answer.prediction) if further else ():
             explained[name] = await self.ask(asking)

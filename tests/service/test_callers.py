@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
-from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
+from murho.service.errors import RateLimitError, UnauthorizedError
 from murho.service.security import Buckets, Caller, Security, digest_of, make_key
 from murho.service.settings import Settings
 
@@ -58,13 +58,10 @@ def test_a_key_names_its_caller() -> None:
     [
         ([], "needs an API key"),
         (bearer(OTHER), "isn't one of"),
-        (bearer(KEY + "x"), "isn't one of"),
         (bearer("x" * 5000), "isn't one of"),
         (bearer("short"), "shorter than 32"),
-        (bearer(""), "shorter than 32"),
         ([(b"authorization", b"Basic " + KEY.encode())], "kind Bearer"),
         ([*bearer(KEY), (b"x-api-key", ADMIN.encode())], "more than one"),
-        ([(b"authorization", b"Bearer \xff" + KEY.encode())], "isn't one of"),
     ],
 )
 def test_others_are_refused_and_their_key_is_not_repeated(headers: list[tuple[bytes, bytes]], message: str) -> None:
@@ -76,22 +73,6 @@ def test_others_are_refused_and_their_key_is_not_repeated(headers: list[tuple[by
 def test_the_hash_of_a_short_key_opens_nothing() -> None:
     with pytest.raises(UnauthorizedError, match="shorter"):
         security(api_keys=(stored("web", "secret"),)).caller_of(bearer("secret"), "")
-
-
-def test_only_admin_keys_are_admins() -> None:
-    guarded = security()
-    guarded.require_admin(guarded.caller_of(bearer(ADMIN), ""))
-    with pytest.raises(ForbiddenError, match="'web' may predict"):
-        guarded.require_admin(guarded.caller_of(bearer(KEY), ""))
-
-
-def test_open_paths() -> None:
-    guarded = security(open_paths=("/metrics", "/docs"))
-    assert [
-        guarded.is_open(path)
-        for path in ("/healthz", "/readyz", "/metrics", "/", "/docs", "/web/swagger-ui.css", "/models", "/docsx", "")
-    ] == [True, True, True, True, True, True, False, False, False]
-    assert not security().is_open("/docs")
 
 
 def test_requests_and_work_are_limited_for_each_caller() -> None:

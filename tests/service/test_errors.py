@@ -5,7 +5,7 @@ import pytest
 from httptools import HttpParserError
 from starlette.exceptions import HTTPException
 
-from murho.model.errors import CheckpointError, InputError, Problem
+from murho.model.errors import InputError, Problem
 from murho.service import errors
 from murho.service.errors import BadInputError, problem_details
 from murho.service.http.connection import refusal_of
@@ -14,17 +14,9 @@ from murho.service.http.connection import refusal_of
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (errors.UnknownModelError("which?"), 404),
-        (errors.SlowRequestError("slow"), 408),
         (errors.TooLargeError("large"), 413),
-        (errors.MediaTypeError("what?"), 415),
         (InputError([Problem("/inputs", "no")]), 422),
-        (errors.QueueFullError("full", retry_after=3), 429),
-        (errors.NotReadyError("soon", retry_after=1), 503),
-        (errors.DeadlineError("late"), 504),
         (errors.ComputationError("NaN"), 500),
-        (CheckpointError("unexpected here"), 500),
-        (ZeroDivisionError("secret"), 500),
         (MemoryError(), 503),
         (pa.ArrowMemoryError("malloc of size 64 failed"), 503),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes"), 503),

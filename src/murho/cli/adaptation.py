@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, require_name, table_lines
+from murho.cli.shared import JsonOption, print_json, print_lines, require_name, table_lines
 
 if TYPE_CHECKING:
     from murho.service.outcomes.store import State
@@ -18,7 +18,7 @@ SHOWN = 20
 
 
 def adaptation(
-    name: NameArgument,
+    name: str | None,
     store: Annotated[str, typer.Option(help="The service's store: a file, or postgresql+psycopg://…")],
     version: Annotated[str | None, typer.Option(help="Its version.  [default: the latest in the store]")] = None,
     back_to: Annotated[

@@ -17,7 +17,6 @@ from murho.cli.shared import (
     DeviceOption,
     EngineOption,
     JsonOption,
-    ModelOption,
     VersionOption,
     WorkersOption,
     check_engine,
@@ -41,8 +40,8 @@ __all__ = ["aggregate"]
 
 
 def aggregate(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
-    model: ModelOption = None,
+    data: Path,
+    model: str | None = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="Column whose cells say which rows belong together; again for several.", metavar="COLUMN"),

@@ -14,7 +14,6 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
-    ModelOption,
     VersionOption,
     find_version,
     load_posterior,
@@ -30,8 +29,8 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    data: Annotated[Path, typer.Argument(help="File with the target column: CSV, Parquet, Arrow, JSON or Excel.")],
-    model: ModelOption = None,
+    data: Annotated[Path, typer.Argument(help="Rows with the target column")],
+    model: str | None = None,
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     weight: Annotated[

@@ -14,7 +14,6 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
-    ModelOption,
     VersionOption,
     find_version,
     load_posterior,
@@ -39,8 +38,8 @@ MOST_NUMBERS = 2**26
 
 
 def explain(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
-    model: ModelOption = None,
+    data: Path,
+    model: str | None = None,
     rows: Annotated[int, typer.Option(min=1, help="Most rows to explain, from the first on.")] = 100,
     label_next: Annotated[
         int | None, typer.Option(min=1, help="Say which so many rows of all would teach most, if they were labelled.")

@@ -15,9 +15,9 @@ from murho.model.tables.overrides import FileForm
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["complete_columns", "complete_names", "name_and_data", "uniform"]
+__all__ = ["FILES", "complete_columns", "complete_names", "name_and_data", "uniform"]
 
-FILES = "A CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
+FILES = "CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
 
 
 def uniform(command: Callable[..., None]) -> Callable[..., None]:
@@ -72,10 +72,9 @@ def _with_places(command: Callable[..., None]) -> Callable[..., None]:
     alone = "; may be left out where there is only one." if "checkpoints" in parameters else "."
     about = f"Name of the checkpoint, as of --model{alone}"
     place: Any = Annotated[str | None, typer.Argument(metavar="NAME", help=about, autocompletion=complete_places)]
-    file: Any = Annotated[
-        str | None,
-        typer.Argument(metavar="DATA", help=FILES + ". Needed." * needed, autocompletion=complete_places),
-    ]
+    said = [each.help for each in getattr(data and data.annotation, "__metadata__", ())]
+    purpose = (f"{said[0]}: a {FILES}" if said else f"A {FILES}") + ". Needed." * needed
+    file: Any = Annotated[str | None, typer.Argument(metavar="DATA", help=purpose, autocompletion=complete_places)]
     model: Any = Annotated[
         str | None, typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
     ]

@@ -14,7 +14,6 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
-    NameArgument,
     VersionOption,
     find_version,
     load_posterior,
@@ -37,8 +36,8 @@ __all__ = [
 
 
 def importance(
-    name: NameArgument,
-    data: Annotated[Path, typer.Argument(help="Labelled rows, best those that it has not learned from.")],
+    name: str | None,
+    data: Annotated[Path, typer.Argument(help="Labelled rows, best those that it has not learned from")],
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     repeats: Annotated[int, typer.Option(min=1, help="Shuffles of each feature.")] = 5,

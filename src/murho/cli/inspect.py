@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from murho.cli.grammar import complete_columns
+from murho.cli.grammar import FILES, complete_columns
 from murho.cli.shared import JsonOption, named, naming, print_json, print_lines
 from murho.cli.train import option_parameters, option_values
 from murho.model.tables.overrides import AS_IT_IS, FileForm
@@ -26,7 +26,7 @@ OPTIONS = ("task", "ignore", "decimal", "day_first", "missing_value", "keep", "d
 
 
 def inspect(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; - for stdin.")],
+    data: Annotated[Path, typer.Argument(help=f"A {FILES}.")],
     *,
     target: Annotated[
         str | None,

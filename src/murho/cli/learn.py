@@ -16,7 +16,6 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
-    NameArgument,
     find_version,
     print_json,
     print_lines,
@@ -41,7 +40,7 @@ HOUR = 3600.0
 
 
 def learn(
-    name: NameArgument,
+    name: str | None,
     store: Annotated[
         str | None, typer.Option(help="The service's store: a file, or postgresql+psycopg://…", envvar="MURHO_STORE")
     ] = None,

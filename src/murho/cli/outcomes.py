@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from murho.cli.shared import JsonOption, NameArgument, print_json, print_lines, require_name, say, table_lines
+from murho.cli.shared import JsonOption, print_json, print_lines, require_name, say, table_lines
 from murho.model.errors import InputError, MurhoError, OptionError, TableError
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
@@ -34,10 +34,8 @@ StoreOption = Annotated[
 
 
 def outcomes(
-    name: NameArgument,
-    data: Annotated[
-        Path | None, typer.Argument(help="A table with the columns id and value: what came true of each.")
-    ] = None,
+    name: str | None,
+    data: Annotated[Path | None, typer.Argument(help="Columns id and value, what came true of each prediction")] = None,
     url: UrlOption = None,
     store: StoreOption = None,
     output: Annotated[
@@ -81,7 +79,7 @@ def outcomes(
 
 
 def quality(
-    name: NameArgument,
+    name: str | None,
     url: UrlOption = None,
     store: StoreOption = None,
     window: Annotated[str, typer.Option(help="How far back predictions go: 24h, 30d, 4w.")] = "30d",

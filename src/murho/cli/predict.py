@@ -17,7 +17,6 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     EngineOption,
-    ModelOption,
     VersionOption,
     WorkersOption,
     check_engine,
@@ -72,8 +71,8 @@ def require_fitting(schema: Schema, given: Collection[str]) -> None:
 
 
 def predict(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
-    model: ModelOption = None,
+    data: Path,
+    model: str | None = None,
     checkpoints: CheckpointsOption = "checkpoints",
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
     version: VersionOption = None,

@@ -13,7 +13,6 @@ import typer
 from murho.cli.shared import (
     CheckpointsOption,
     JsonOption,
-    NameArgument,
     ReportOption,
     ReportRowsOption,
     VersionOption,
@@ -30,7 +29,7 @@ __all__ = [
 
 
 def prune(
-    name: NameArgument,
+    name: str | None,
     fraction: Annotated[float, typer.Option(help="Share of the weights to remove, between 0 and 1.")],
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,

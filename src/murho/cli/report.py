@@ -13,7 +13,6 @@ import typer
 from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
-    NameArgument,
     VersionOption,
     find_version,
     load_posterior,
@@ -32,9 +31,9 @@ __all__ = [
 
 
 def report(
-    name: NameArgument,
+    name: str | None,
     data: Annotated[
-        Path | None, typer.Argument(help="Labelled rows to judge by; by default the summary of the training is shown.")
+        Path | None, typer.Argument(help="Labelled rows to judge by, in place of those of the training")
     ] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,

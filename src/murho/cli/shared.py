@@ -29,8 +29,6 @@ __all__ = [
     "DeviceOption",
     "EngineOption",
     "JsonOption",
-    "ModelOption",
-    "NameArgument",
     "ReportOption",
     "ReportRowsOption",
     "VersionOption",
@@ -67,10 +65,6 @@ ReportOption = Annotated[
 ReportRowsOption = Annotated[
     bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
 ]
-ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Name of the checkpoint; may be left out where there is only one.")
-]
-NameArgument = Annotated[str | None, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 WorkersOption = Annotated[
     int | None,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from murho.cli.grammar import complete_columns
+from murho.cli.grammar import FILES, complete_columns
 from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
@@ -159,7 +159,7 @@ def option_values(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def train(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
+    data: Annotated[Path, typer.Argument(help=f"A {FILES}.")],
     *,
     target: Annotated[str | None, typer.Option(help="Column to predict.", autocompletion=complete_columns)] = None,
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,

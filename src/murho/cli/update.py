@@ -14,7 +14,6 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
-    NameArgument,
     ReportOption,
     ReportRowsOption,
     VersionOption,
@@ -37,8 +36,8 @@ __all__ = [
 
 
 def update(
-    name: NameArgument,
-    data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow, JSON or Excel file.")],
+    name: str | None,
+    data: Annotated[Path, typer.Argument(help="New labelled rows")],
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,

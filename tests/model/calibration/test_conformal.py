@@ -13,7 +13,6 @@ from murho.model.calibration.conformal import (
     CENTRAL,
     CROSS,
     POOLED,
-    SPLIT,
     CalibratedSpread,
     ConformalMap,
     fit_conformal_map,
@@ -26,7 +25,7 @@ def _scores(count: int, seed: int = 0, scale: float = 1.7) -> np.ndarray:
     return np.random.default_rng(seed).standard_t(4, count) * scale
 
 
-@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
 @pytest.mark.parametrize("count", [19, 60])
 def test_bands_cover_as_promised_whatever_the_scores_are(count: int, coverage: float) -> None:
     """Averaged over calibration sets, the share of new rows inside is the nominal coverage."""
@@ -38,13 +37,6 @@ def test_bands_cover_as_promised_whatever_the_scores_are(count: int, coverage: f
         shares.append(np.mean(np.abs(_scores(400, seed + 10_000)) <= reach))
     # Interpolation between order statistics costs less than a rank.
     assert abs(np.mean(shares) - coverage) < 0.012 + 0.25 / (count + 1)
-
-
-def test_right_scores_are_left_nearly_alone() -> None:
-    scores = np.random.default_rng(0).standard_normal(20_000)
-    conformal = fitted(scores)
-    grid = torch.linspace(-2.5, 2.5, 51, dtype=torch.float64)
-    assert float((conformal.calibrated(grid) - grid).abs().max()) < 0.07
 
 
 def fitted(scores: np.ndarray, **options: Any) -> ConformalMap:
@@ -76,21 +68,19 @@ def test_a_map_rises_also_where_it_may_only_widen_and_is_undone_by_its_inverse(s
     assert ConformalMap.from_json(conformal.to_json()) == conformal
 
 
-@pytest.mark.parametrize("method", [SPLIT, CROSS])
-@pytest.mark.parametrize("levels", [(0.05, 0.95), (0.1, 0.5)])
-def test_each_side_covers_by_itself_where_scores_are_skewed(method: str, levels: tuple[float, float]) -> None:
+def test_each_side_covers_by_itself_where_scores_are_skewed() -> None:
+    levels = (0.05, 0.1, 0.5, 0.95)
     nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64))
     below = []
     for seed in range(20):
-        conformal = fitted(_skewed(2_000, seed), method=method)
+        conformal = fitted(_skewed(2_000, seed))
         reach = conformal.calibrated(nominal).numpy()
         below.append((_skewed(4_000, seed + 100)[:, None] <= reach).mean(axis=0))
     np.testing.assert_allclose(np.mean(below, axis=0), levels, atol=0.01)
 
 
-@pytest.mark.parametrize("method", [SPLIT, CROSS])
-def test_the_number_of_rows_alone_decides_on_the_kind_of_map(method: str) -> None:
-    few, many = (fitted(_skewed(rows), method=method) for rows in (99, 100))
+def test_the_number_of_rows_alone_decides_on_the_kind_of_map() -> None:
+    few, many = (fitted(_skewed(rows)) for rows in (99, 100))
     assert few.centre == 0.0
     assert few.observed == pytest.approx([-score for score in reversed(few.observed)])
     # Every knot but the middle is a score itself.
@@ -120,30 +110,12 @@ def test_fewer_units_make_wider_bands() -> None:
     assert reach == pytest.approx(np.sort(np.abs(scores))[99], abs=1e-6)
 
 
-def test_narrowing_is_applied_and_kept() -> None:
-    plain, narrowed = (fitted(_scores(50), method=CROSS, narrowing=factor) for factor in (None, 0.8))
+def test_narrowing_is_applied_many_rows_have_few_knots_and_few_rows_no_map() -> None:
+    plain, narrowed = (fitted(_scores(50_000), method=CROSS, narrowing=factor) for factor in (None, 0.8))
     np.testing.assert_allclose(narrowed.observed, 0.8 * np.array(plain.observed), rtol=1e-6)
-    assert (narrowed.method, narrowed.narrowing) == (CROSS, 0.8)
-    assert ConformalMap.from_json(narrowed.to_json()) == narrowed
-
-
-def test_many_rows_are_summed_up_in_few_knots() -> None:
-    conformal = fitted(_scores(50_000))
-    assert len(conformal.nominal) <= 801
-    assert conformal.rows == 50_000
-
-
-def test_too_few_rows_give_no_map() -> None:
+    assert (narrowed.method, narrowed.narrowing, narrowed.rows) == (CROSS, 0.8, 50_000)
+    assert len(narrowed.nominal) <= 801
     assert fit_conformal_map(np.zeros(9)) is None
-
-
-def test_weights_give_the_map_of_the_rows_that_they_stand_for() -> None:
-    narrow, wide = _scores(2_000), _scores(2_000, scale=3.0)
-    scores = np.concatenate([narrow, wide])
-    weights = np.repeat([1.0, 1e-6], 2_000)
-    nominal = torch.tensor([0.5, 1.0, 1.6, 2.0])
-    found = fitted(scores, weights=weights).calibrated(nominal)
-    torch.testing.assert_close(found, fitted(narrow).calibrated(nominal), rtol=0.02, atol=0.0)
 
 
 def test_a_row_of_a_new_group_is_covered_with_the_nominal_probability() -> None:
@@ -258,7 +230,7 @@ def test_without_new_rows_the_earlier_map_stays(rows: int, skewed: bool) -> None
     torch.testing.assert_close(again.calibrated(grid), earlier.calibrated(grid), atol=1e-6, rtol=0.0)
 
 
-@pytest.mark.parametrize("rows", [9, 20, 49, 99])
+@pytest.mark.parametrize("rows", [9, 99])
 def test_one_row_more_changes_little(rows: int) -> None:
     scores = 2.0 * np.random.default_rng(1).standard_normal(rows + 1)
     fewer, more = (_pooled(_earlier(), scores[:count], narrowing=0.8) for count in (rows, rows + 1))
@@ -267,14 +239,8 @@ def test_one_row_more_changes_little(rows: int) -> None:
     assert more.rows == fewer.rows + 1 == 200 + rows + 1
 
 
-def test_many_new_rows_decide() -> None:
+def test_many_new_rows_decide_and_their_weights_are_relative_to_each_other() -> None:
     scores = 2.0 * np.random.default_rng(1).standard_normal(4_000)
-    alone = fitted(scores, method=CROSS)
-    np.testing.assert_allclose(_reach(_pooled(_earlier(50), scores)), _reach(alone), rtol=0.03)
-
-
-def test_weights_of_new_rows_are_relative_to_each_other() -> None:
-    scores = np.random.default_rng(1).standard_normal(60)
-    np.testing.assert_allclose(
-        _reach(_pooled(_earlier(), scores, weights=np.full(60, 9.0))), _reach(_pooled(_earlier(), scores))
-    )
+    pooled = _reach(_pooled(_earlier(50), scores))
+    np.testing.assert_allclose(pooled, _reach(fitted(scores, method=CROSS)), rtol=0.03)
+    np.testing.assert_allclose(_reach(_pooled(_earlier(50), scores, weights=np.full(4_000, 9.0))), pooled)

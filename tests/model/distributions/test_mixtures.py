@@ -74,14 +74,6 @@ def test_crps_equals_its_integral(samples: int) -> None:
     assert float(Mixture(means, noise).crps(value)[0]) == pytest.approx(float(integral), abs=1e-3)
 
 
-def test_crps_of_one_gaussian_is_the_closed_form() -> None:
-    z = 1.3
-    density, cdf = math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), 0.5 * (1 + math.erf(z / math.sqrt(2)))
-    expected = 2.0 * (z * (2 * cdf - 1) + 2 * density - 1 / math.sqrt(math.pi))
-    means, noise = torch.full((7, 1), 1.0).double(), torch.full((7, 1), 2.0).double()
-    assert float(Mixture(means, noise).crps(torch.tensor([1.0 + 2.0 * z]).double())[0]) == pytest.approx(expected)
-
-
 def test_a_weight_counts_as_so_many_equal_components() -> None:
     means, noise = _mixture(9, samples=3, rows=4)
     repeats = torch.tensor([1, 2, 5])
@@ -99,80 +91,40 @@ def test_a_weight_counts_as_so_many_equal_components() -> None:
 DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
 
 
+FURTHER = torch.tensor([-35.0, -25.0, -7.5, -6.9, 6.9, 7.5, 25.0, 35.0], dtype=torch.float64)
+CLOSE = torch.linspace(-1e-6, 1e-6, 21, dtype=torch.float64)
+
+
 @pytest.mark.parametrize("kind", SMOOTH | HARD)
-def test_they_are_what_bisection_finds(kind: str) -> None:
-    for seed in range(2):
+def test_quantiles_are_what_bisection_finds_also_far_out_and_rise_with_the_level(kind: str) -> None:
+    for seed, scores, tolerance in ((0, SCORES, 2e-6), (3, DENSE, 2e-6), (4, FURTHER, 1e-5), (5, CLOSE, 2e-6)):
         mixture = make(kind, seed)
-        assert_exact(mixture, SCORES, mixture.quantiles(SCORES), tolerance=2e-6)
-
-
-@pytest.mark.parametrize("kind", SMOOTH | HARD)
-def test_many_of_a_row_are_what_bisection_finds(kind: str) -> None:
-    mixture = make(kind, 3)
-    assert_exact(mixture, DENSE, mixture.quantiles(DENSE), tolerance=2e-6)
-
-
-@pytest.mark.parametrize("kind", SMOOTH | HARD)
-def test_they_are_exact_up_to_the_furthest_scores(kind: str) -> None:
-    mixture = make(kind, 4)
-    scores = torch.tensor([-35.0, -25.0, -7.5, -6.9, 6.9, 7.5, 25.0, 35.0], dtype=torch.float64)
-    assert_exact(mixture, scores, mixture.quantiles(scores))
+        values = mixture.quantiles(scores)
+        assert_exact(mixture, scores, values, tolerance)
+        assert (values.diff(dim=1) >= 0.0).all()
+        turned = (mixture.quantiles(scores.flip(0)).flip(1) - values).abs() / mixture.moments()[1].unsqueeze(-1)
+        assert float(turned.max()) <= tolerance
     furthest = torch.tensor([-37.0, 37.0], dtype=torch.float64)
     tolerance = 1e-3 if "wide" in kind else 1e-4  # there they lie in the wide component
     assert_exact(mixture, furthest, mixture.quantiles(furthest), tolerance)
 
 
-@pytest.mark.parametrize("kind", ["one component", "identical components"])
-def test_of_one_gaussian_they_are_its_own(kind: str) -> None:
-    mixture = make(kind)
-    scores = torch.cat((SCORES, torch.tensor([-37.0, -12.0, 37.0]).double()))
-    own = mixture.means[0].unsqueeze(-1) + mixture.noise[0].unsqueeze(-1) * scores
-    error = (mixture.quantiles(scores) - own).abs() / mixture.noise[0].unsqueeze(-1)
-    assert float(error.max()) < 1e-5
-
-
-@pytest.mark.parametrize("kind", SMOOTH | HARD)
-def test_a_mixture_gives_them_rising_with_the_level_and_finite(kind: str) -> None:
-    mixture = make(kind, 5)
-    close = torch.linspace(-1e-6, 1e-6, 21, dtype=torch.float64)
-    for scores in (SCORES, DENSE, close, torch.linspace(-37.0, 37.0, 75, dtype=torch.float64)):
-        values = mixture.quantiles(scores)
-        assert values.isfinite().all()
-        assert (values.diff(dim=1) >= 0.0).all()
-        turned = (mixture.quantiles(scores.flip(0)).flip(1) - values).abs() / mixture.moments()[1].unsqueeze(-1)
-        assert float(turned.max()) <= 2e-6
-
-
-@pytest.mark.parametrize("scores", [SCORES, DENSE], ids=["few", "many"])
-@pytest.mark.parametrize("kind", ["smooth", "weighted", "an outlier", "a mean of ten million"])
-def test_a_row_alone_has_those_it_has_among_others(kind: str, scores: torch.Tensor) -> None:
+@pytest.mark.parametrize("kind", ["weighted", "an outlier", "a staircase, and wide", "a mean of ten million"])
+def test_a_row_alone_has_those_it_has_among_others_whatever_the_tiles(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mixture = make(kind, 6)
-    large = Mixture(
-        mixture.means.repeat(1, 100),
-        mixture.noise.repeat(1, 100) if mixture.noise.shape[1] > 1 else mixture.noise,
-        None if mixture.weights is None else mixture.weights.repeat(1, 100),
-    )
+    large = mixture.of_rows(torch.arange(6).repeat(100))
     spread = mixture.moments()[1].unsqueeze(-1)
-    whole = large.quantiles(scores)
-    for start in (0, 300, 594):
+    for scores in (SCORES, DENSE):
+        whole = large.quantiles(scores)
+        with monkeypatch.context() as patch:
+            patch.setattr(mixtures, "TILE_VALUES", 64)
+            assert float(((mixture.quantiles(scores) - whole[:6]).abs() / spread).max()) <= 2e-6
         for row in range(6):
             alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores)
-            difference = (alone - whole[start + row]).abs() / spread[row]
-            assert float(difference.max()) <= 1e-5
-
-
-@pytest.mark.parametrize("kind", ["smooth", "weighted", "a staircase"])
-def test_the_number_of_threads_changes_nothing(kind: str, request: pytest.FixtureRequest) -> None:
-    mixture = make(kind, 7)
-    large = Mixture(
-        mixture.means.repeat(1, 60),
-        mixture.noise.repeat(1, 60),
-        None if mixture.weights is None else mixture.weights.repeat(1, 60),
-    )
-    alone = large.quantiles(SCORES)
-    request.getfixturevalue("two_threads")
-    difference = (large.quantiles(SCORES) - alone).abs() / large.moments()[1].unsqueeze(-1)
-    assert float(difference.max()) <= 2e-6
+            for start in (0, 594):
+                assert float(((alone - whole[start + row]).abs() / spread[row]).max()) <= 1e-5
 
 
 def test_every_row_may_have_levels_of_its_own() -> None:
@@ -183,18 +135,6 @@ def test_every_row_may_have_levels_of_its_own() -> None:
     for row in range(6):
         alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores[row])
         torch.testing.assert_close(alone[0], together[row], rtol=0.0, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["weighted", "a staircase, and wide"])
-def test_tiles_change_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mixture = make(kind, 9)
-    spread = mixture.moments()[1].unsqueeze(-1)
-    for scores in (SCORES, DENSE):
-        whole = mixture.quantiles(scores)
-        with monkeypatch.context() as patch:
-            patch.setattr(mixtures, "TILE_VALUES", 64)
-            difference = (mixture.quantiles(scores) - whole).abs() / spread
-        assert float(difference.max()) <= 2e-6
 
 
 def test_no_rows_and_no_levels_have_none() -> None:

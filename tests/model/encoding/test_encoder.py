@@ -59,12 +59,6 @@ class TestStandard:
         np.testing.assert_allclose(encoded[:, 0], np.array([-1.5, -0.5, 0.5, 1.5]) / np.sqrt(1.25), rtol=1e-6)
         np.testing.assert_allclose(encode(encoder, [12.5]), [[10.0 / np.sqrt(1.25)]], rtol=1e-6)
 
-    def test_where_training_rows_lie_far_out_numbers_end_at_five_standard_deviations(self) -> None:
-        encoder, encoded = fitted(FeatureKind.NUMERIC, [0.0] * 50 + [1.0] * 49 + [1e6])
-        assert encoded[:, 0].max() == 5.0
-        np.testing.assert_allclose(encode(encoder, [1e9, -1e9])[:, 0], [5.0, -5.0])
-        assert encoder.names == ("x",)
-
     def test_a_missing_cell_is_the_mean_and_is_indicated(self) -> None:
         encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, np.nan, 3.0], missing=True)
         assert encoded.tolist() == [[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
@@ -104,10 +98,6 @@ class TestPiecewise:
         np.testing.assert_allclose(
             encoded[:, 0], (x.clip(*limits) - training.mean()) / training.std(), rtol=1e-5, atol=1e-6
         )
-
-    def test_a_bin_that_few_rows_reach_is_stretched_twentyfold_at_most(self) -> None:
-        _, encoded = fitted(FeatureKind.NUMERIC, [0.0] * 5000 + [1.0] * 5000 + [2.0], encoding="piecewise")
-        assert encoded[-1, 2] == pytest.approx(20.0, rel=1e-2)
 
 
 class TestOneHot:

@@ -43,14 +43,6 @@ def test_values_of_a_feature_with_few_values_are_drawn_in_their_shares(values: i
     np.testing.assert_allclose(counts / 5000, shares / 500, atol=1e-3)
 
 
-def test_values_of_a_continuous_feature_have_its_distribution_and_stay_in_its_range() -> None:
-    column = np.random.default_rng(0).gamma(2.0, size=3000)
-    drawn = fitted(column).at(normal_quantile((np.arange(3000) + 0.5) / 3000))
-    np.testing.assert_allclose(drawn, np.sort(column), rtol=0.05, atol=0.03)
-    assert drawn.min() >= column.min()
-    assert fitted(column).at(np.array([-40.0, 40.0])).tolist() == [column.min(), column.max()]
-
-
 KIND = Feature("kind", FeatureKind.CATEGORICAL, None, True, None, None, ("A", "B", "C", "D"))
 LIFT = Feature("lift", FeatureKind.BOOLEAN, None, False, 0.0, 1.0, ())
 COLUMN = np.array(["A"] * 50 + ["B"] * 30 + ["C"] * 18 + ["D"] * 2 + [None] * 5, dtype=object)

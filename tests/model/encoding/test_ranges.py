@@ -113,18 +113,6 @@ def test_within_the_range_every_value_is_seen_as_it_is_to_the_last_bit(value: fl
     assert seen(values, Continuation(share, 1.0, 1.0))[0] == value
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_distance_is_that_of_the_value_itself(encoding: str) -> None:
-    plain = encoder_of(encoding)
-    encoder = replace(plain, continuations={"x": HALF})
-    far, near = ({"x": np.array([value, 1.0])} for value in (5.0, 4.5))
-    (distance,) = encoder.range_distance_columns
-    inputs = [column for column in range(encoder.width) if column != distance]
-    np.testing.assert_array_equal(encoder.encode(far).inputs[:, inputs], plain.encode(near).inputs[:, inputs])
-    np.testing.assert_array_equal(encoder.encode(far).inputs[:, distance], plain.encode(far).inputs[:, distance])
-    np.testing.assert_array_equal(encoder.encode({"x": VALUES}).inputs, plain.encode({"x": VALUES}).inputs)
-
-
 def test_the_distance_of_a_number_counts_up_to_its_limit_on_both_sides() -> None:
     plain = encoder_of()
     encoder = replace(plain, continuations={"x": replace(HALF, furthest=1.5)})

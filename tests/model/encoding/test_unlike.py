@@ -56,17 +56,6 @@ def test_the_input_of_the_combination_is_zero_for_like_rows_and_single_numbers_b
     assert not training.unlike.any()
 
 
-def test_a_row_in_a_gap_is_isolated_in_the_number_of_the_gap_and_no_training_row_is() -> None:
-    found = Distances.of(GAPPED, rows((0.0, 2.0), (2.0, 2.0), (-2.0, 1.5)))
-    assert found.unlike.tolist() == [True, False, False]
-    assert not found.combination.any()
-    assert found.differences is not None
-    gap, other = np.abs(found.differences[0])
-    assert gap > 3.0 * other
-    assert not found.differences[1:].any()
-    assert Distances.of(GAPPED, GAP).differences is None
-
-
 def test_the_encoder_adds_the_difference_to_the_distance_of_that_number() -> None:
     encoder = Encoder.fit(schema_of(GAP), GAP, distribution=GAPPED)
     encoded = encoder.encode(rows((0.0, 2.0), (2.0, 2.0), (9.0, 2.0))).inputs

@@ -118,16 +118,6 @@ def test_calibration_errors_equal_those_of_mapie(classes: int) -> None:
     assert ours["classwise_ece"] == pytest.approx(theirs)
 
 
-def test_standard_errors_are_those_of_means_and_grow_with_groups() -> None:
-    probabilities, labels, _ = _predictions(4, weighted=False)
-    errors = class_scores(probabilities, labels)["standard_errors"]
-    losses = row_log_loss(probabilities, labels)
-    assert errors["log_loss"] == pytest.approx(losses.std(ddof=1) / 500**0.5)
-    units = RowWeights.of(2_000, units=np.repeat(np.arange(500), 4))
-    copied = class_scores(np.repeat(probabilities, 4, axis=0), np.repeat(labels, 4), units)["standard_errors"]
-    assert copied == pytest.approx(errors)
-
-
 def test_a_single_row_and_a_single_class_have_scores() -> None:
     one = class_scores(np.array([[0.2, 0.7, 0.1]]), np.array([1]))
     assert one["accuracy"] == 1.0

@@ -17,10 +17,9 @@ from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conforma
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
-from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
+from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
-from murho.model.evaluation.rows import RowWeights
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
@@ -198,18 +197,6 @@ def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
     assert said == f"(scores of the 2 of {posterior.architecture.members} members that have not seen a row)"
 
 
-def test_standard_errors_are_those_of_chance() -> None:
-    """Over many tables, estimates differ from their mean by their standard error."""
-    posterior, encoded, targets = _disagreeing(rows=4_000)
-    parts = [np.arange(start, start + 100) for start in range(0, 4_000, 100)]
-    reports = [
-        calibrate_and_score(posterior, encoded, targets, [HeldOut(part, (0, 1))], calibrating=())[1] for part in parts
-    ]
-    for name in ("rmse", "crps"):
-        spread = np.std([report[name] for report in reports])
-        assert np.mean([report["standard_errors"][name] for report in reports]) == pytest.approx(spread, rel=0.35)
-
-
 def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
     posterior, encoded, targets = _disagreeing(rows=40)
     encoded, targets = encoded[np.tile(np.arange(40), 4)], np.tile(targets, 4)
@@ -253,44 +240,3 @@ def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
         inside = (rows.targets >= lower) & (rows.targets <= upper)
         assert inside.mean() == pytest.approx(covered, abs=0.03)
     assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)
-
-
-def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> NumbersByJudges:
-    """Rows of which only the sizes of normal scores are known: under single judges ``[n]``, and under all of them."""
-    rows = len(together)
-    nothing = np.zeros(rows)
-    of_rows = JudgedNumbers(
-        rows=np.arange(rows), targets=nothing, doubt=nothing, mean=nothing, values={"reach": together}, bands={}
-    )
-    return NumbersByJudges(
-        together=of_rows,
-        alone={"reach": alone},
-        scores=together,
-        percentiles=np.zeros((rows, 1)),
-        outside=np.zeros(rows, dtype=np.bool_),
-        judges=np.full(rows, judges),
-        members=members,
-    )
-
-
-def _mixture_scores(targets: np.ndarray, means: np.ndarray) -> np.ndarray:
-    heights = torch.special.ndtr(torch.from_numpy(targets - means)).mean(dim=0)
-    scores: np.ndarray = torch.special.ndtri(heights.clamp(1e-9, 1.0 - 1e-9)).numpy()
-    sizes: np.ndarray = np.abs(scores)
-    return sizes
-
-
-@pytest.mark.parametrize(("rows", "least", "most"), [(20_000, 0.0, 0.1), (900, -0.1, 0.2)])
-def test_narrowed_bands_cover_nearly_as_promised(rows: int, least: float, most: float) -> None:
-    """Limits of the share of over-coverage that remains when bands fitted to two members serve ten."""
-    generator = np.random.default_rng(1)
-    targets, means = generator.normal(0.0, 1.0, 20_000), generator.normal(0.0, 0.7, (10, 20_000))
-    alone = np.mean([np.minimum(_mixture_scores(targets, means[[number]]), 3.0) for number in range(2)], axis=0)
-    pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)
-    judged = _judged(alone[:rows], np.minimum(pair[:rows], 3.0), 2, 10)
-    factor = judged.narrowing(RowWeights.of(rows))
-    assert factor is not None
-    reach = float(np.quantile(pair, 0.9))
-    covered_by_pairs = np.mean(everybody <= reach)
-    covered = np.mean(everybody <= factor * reach)
-    assert least <= (covered - 0.9) / (covered_by_pairs - 0.9) < most

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.evaluation.recorded import GRID, LEVELS, class_pits, number_pits, number_sums
+from murho.model.evaluation.recorded import LEVELS, SCORES, class_pits, number_pits, number_sums
 
 
 def test_scores_of_a_grid_are_those_of_its_distribution() -> None:
     values = np.random.default_rng(0).normal(1.0, 2.0, 2000)
-    apart = np.tile(2.0 * GRID.scores, (len(values), 1)).astype(np.float32)
+    apart = np.tile(2.0 * SCORES, (len(values), 1)).astype(np.float32)
     pits = number_pits(apart, values - 1.0, np.full(len(values), 0.5))
     z = torch.from_numpy((values - 1.0) / 2.0)
     probability = torch.special.ndtr(z)

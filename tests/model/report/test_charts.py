@@ -66,7 +66,7 @@ def test_without_the_extra_nothing_is_drawn(facts: dict[str, Any]) -> None:
         assert draw(facts) == []
 
 
-@pytest.mark.parametrize("name", ['<b>&"x"</b>', "größe", "a.b[0]", "x" * 300])
+@pytest.mark.parametrize("name", ['<b>&"größe"</b>', "a.b[0]"])
 def test_any_name_of_a_feature_can_be_drawn(facts: dict[str, Any], name: str) -> None:
     changed = json.loads(json.dumps(facts))
     changed["doubt"]["features"][0]["name"] = name

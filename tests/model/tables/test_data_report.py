@@ -64,12 +64,6 @@ def test_a_feature_that_tells_the_target_is_named(column: Any, reason: str) -> N
     assert "if it is not known when the target is asked for, give --ignore c" in found["c"]
 
 
-def test_a_category_that_tells_the_target_is_named() -> None:
-    codes = np.array([f"k{rank // 4}" for rank in np.argsort(np.argsort(TARGETS))], dtype=object)
-    assert "alone tells" in suspects(c=codes)["c"]
-    assert suspects(c=np.array([f"k{row}" for row in range(N)], dtype=object)) == {}
-
-
 def test_columns_that_add_up_to_the_target_are_named() -> None:
     found = suspects(casual=TARGETS * 0.3 + OTHER**2, registered=TARGETS * 0.7 - OTHER**2)
     assert found["casual"].startswith("'casual' and 'registered' add up to the target exactly")

@@ -6,7 +6,6 @@ import builtins
 import gzip
 import io
 import json
-import os
 import tempfile
 import zipfile
 from datetime import datetime, time
@@ -113,12 +112,10 @@ class TestJson:
         assert read_table(written(tmp_path, lines, "a.jsonl")).to_pydict() == expected
 
     def test_a_column_of_texts_and_numbers_is_text(self, tmp_path: Path) -> None:
-        table = read_table(written(tmp_path, '[{"a": 4.0}, {"a": "4"}, {"a": true}]', "a.json"))
-        assert table.to_pydict() == {"a": ["4", "4", "true"]}
-
-    def test_integers_beyond_64_bits_are_texts_of_numbers(self, tmp_path: Path) -> None:
-        table = read_table(written(tmp_path, '[{"a": 1e999, "b": 100000000000000000000}]', "a.json"))
-        assert table.to_pydict() == {"a": [float("inf")], "b": ["100000000000000000000"]}
+        table = read_table(
+            written(tmp_path, '[{"a": 4.0, "b": 100000000000000000000}, {"a": "4"}, {"a": true}]', "a.json")
+        )
+        assert table.to_pydict() == {"a": ["4", "4", "true"], "b": ["100000000000000000000", None, None]}
 
     @pytest.mark.parametrize(
         ("text", "parts"),
@@ -192,19 +189,6 @@ class TestWriting:
         assert [float(cell) for cell in table["number"].to_pylist()] == numbers
         assert table["text"].to_pylist() == [word] * len(numbers)
 
-    def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def full(_: int) -> None:
-            raise OSError(28, "No space left on device")
-
-        path = written(tmp_path, "old", "a.csv")
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(TableError, match="can't be written: No space left on device"):
-            write_table(path, {"a": [1]})
-        assert path.read_text() == "old"
-        assert list(tmp_path.iterdir()) == [path]
-
 
 @pytest.mark.parametrize(
     "error", [pa.ArrowMemoryError("malloc failed"), pa.ArrowInvalid("Failed to launch worker thread")]
@@ -236,6 +220,8 @@ class TestPacked:
         lines = b'{"a": 1}\n{"a": 2}\n'
         for name in ("a.json.gz", "a.txt.gz", "a.gz"):
             assert read_table(written(tmp_path, gzip.compress(lines), name)).to_pydict() == {"a": [1, 2]}
+        for name in ("b.csv.gz", "b.zip", "b.xlsx"):
+            assert "is not a whole" in refusal(written(tmp_path, b"nothing of the kind", name))
         assert "is not a whole gzip file" in refusal(written(tmp_path, gzip.compress(CSV * 100)[:-9], "a.csv.gz"))
 
     def test_a_zip_with_one_table_is_read_and_said(self, tmp_path: Path) -> None:
@@ -250,10 +236,6 @@ class TestPacked:
         )
         assert "holds 0 tables (it is empty)" in refusal(written(tmp_path, archive(), "b.zip"))
 
-    @pytest.mark.parametrize("name", ["a.csv.gz", "a.zip", "a.xlsx"])
-    def test_damaged_files_are_refused(self, tmp_path: Path, name: str) -> None:
-        assert "is not a whole" in refusal(written(tmp_path, b"nothing of the kind", name))
-
 
 class TestEncodings:
     @pytest.mark.parametrize(("encoding", "note"), [("utf-16", "the file is in UTF-16"), ("cp1252", "read as Latin-1")])
@@ -261,10 +243,6 @@ class TestEncodings:
         table = read_table(written(tmp_path, "name,price\nJörg,5 €\n".encode(encoding), "a.csv"))
         assert table.to_pydict() == {"name": ["Jörg"], "price": ["5 €"]}
         assert note in notes_of(table)[0]
-
-    def test_utf_8_beyond_a_block_is_no_latin_1(self, tmp_path: Path) -> None:
-        data = ("a\n" + "ü" * (2**20) + "\n").encode()
-        assert notes_of(read_table(written(tmp_path, data, "a.csv"))) == []
 
 
 class TestExcel:
@@ -326,11 +304,6 @@ class TestExcel:
     )
     def test_a_broken_sheet_is_refused(self, tmp_path: Path, old: str, new: str, words: str) -> None:
         assert words in refusal(written(tmp_path, self.broken(old, new), "a.xlsx"))
-
-    def test_the_size_that_a_sheet_says_is_not_believed(self, tmp_path: Path) -> None:
-        # Each row had 16,384 cells, and there were a million rows.
-        book = self.broken('<dimension ref="A1:B2"', '<dimension ref="A1:XFD1048576"')
-        assert read_table(written(tmp_path, book, "a.xlsx")).to_pydict() == {"a": [1.0], "b": [2.0]}
 
     def test_rows_of_cells_far_to_the_right_are_limited(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(formats, "_MOST_CELLS", 100_000)

@@ -120,14 +120,3 @@ def test_features_are_described_as_the_contract_says() -> None:
             "missing": True,
         },
     ]
-
-
-def outside(feature: Feature, cells: list[object]) -> list[tuple[int, str]]:
-    schema = Schema((feature,), Target("y", None), {})
-    kind = object if feature.kind is FeatureKind.CATEGORICAL else np.float64
-    return [(value.row, value.message) for value in schema.outside({feature.name: np.array(cells, dtype=kind)})]
-
-
-def test_a_value_where_training_had_none_is_outside() -> None:
-    empty = Feature("x", FeatureKind.NUMERIC, None, missing=True, minimum=None, maximum=None, categories=())
-    assert outside(empty, [np.nan, 2.0]) == [(1, "2 can't be compared: no training row has a value")]

@@ -119,14 +119,6 @@ def test_no_member_learns_from_a_unit_that_it_judges_and_folds_are_even(
     assert f"{len(sizes)} groups" in split.describe()
 
 
-@pytest.mark.parametrize("groups", [2, 3])
-def test_two_or_three_groups_are_each_held_out(groups: int) -> None:
-    units = Units(np.repeat(np.arange(groups), 40), grouped=True)
-    held_out = split_rows(40 * groups, seed=0, members=10, units=units).held_out(10)
-    assert [len(part.members or ()) for part in held_out] == [2] * groups
-    assert all(len(set(units.of_rows[part.rows].tolist())) == 1 for part in held_out)
-
-
 def test_in_time_every_judge_has_learned_only_from_rows_before() -> None:
     times = np.random.default_rng(0).permutation(400).astype(float)
     split = split_in_time(times, members=10)

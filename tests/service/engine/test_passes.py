@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, arrays_of
+from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.engine import scheduler
 from murho.service.engine.jobs import Answer, Job, RowsNotFiniteError, Slice, compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError, NotReadyError
-from tests.service.classifiers import Classifier
 from tests.service.some_jobs import submit
 from tests.service.support import FakeModel
 
@@ -122,34 +121,6 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
             assert np.array_equal(getattr(errors, name), getattr(joined, name))
 
 
-@pytest.mark.parametrize("samples", [0, 4])
-def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
-    rows = columns([float(weight) for weight in range(1000, 1030)])
-    options = PredictOptions(samples=samples, draws=True, mc_error=True)
-    whole = predict(Classifier(), rows, options).prediction
-    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
-    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
-    model = Classifier()
-    model.rows_of_pass = 7
-    parts = predict(model, rows, options).prediction
-    assert model.passes > 1
-    assert len(parts) == 30
-    found = arrays_of(parts)
-    for one, other in zip(arrays_of(whole), found, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("field", ["probabilities", "epistemic_std", "entropy", "percentiles", "draws"])
-def test_an_answer_about_classes_that_is_not_finite_is_never_given(field: str) -> None:
-    class BrokenClassifier(Classifier):
-        def predict_questions(self, columns: Columns, questions: Any) -> list[Any]:
-            (prediction,) = super().predict_questions(columns, questions)
-            return [replace(prediction, **{field: getattr(prediction, field) * np.nan})]
-
-    with pytest.raises(ComputationError, match="isn't finite"):
-        predict(BrokenClassifier(), columns([2000.0]), PredictOptions(samples=4, draws=True))
-
-
 def answers(jobs: list[Job]) -> list[Any]:
     return list(compute([Slice(job, 0, job.rows) for job in jobs]))
 
@@ -189,27 +160,6 @@ def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() ->
             assert np.array_equal(getattr(answer.prediction, field), getattr(alone.prediction, field))
         assert (answer.prediction.mc_error is None) == (alone.prediction.mc_error is None)
         assert answer.outside == alone.outside
-
-
-def test_jobs_about_classes_with_different_options_share_a_pass_too() -> None:
-    model = Classifier()
-    asked = [
-        PredictOptions(samples=4, coverage=coverage, calibrated=calibrated, draws=True, mc_error=calibrated)
-        for coverage, calibrated in ((0.9, True), (0.5, True), (0.9, False), (0.9, True))
-    ]
-    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
-
-    async def test() -> list[Any]:
-        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
-
-    found = asyncio.run(test())
-    assert model.passes == 1
-    for rows, options, answer in zip(weights, asked, found, strict=True):
-        alone: Any = predict(Classifier(), columns(rows), options).prediction
-        assert answer.prediction.calibrated == alone.calibrated == options.calibrated
-        assert np.array_equal(answer.prediction.prediction_set, alone.prediction_set)
-        for one, other in zip(arrays_of(alone), arrays_of(answer.prediction), strict=True):
-            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
 
 
 def test_bad_rows_of_one_job_harm_no_other() -> None:

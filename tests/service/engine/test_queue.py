@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.engine.queue import (
+from murho.service.engine.scheduler import (
     FIRST_SECONDS_PER_COST,
     LARGE,
     STANDING_SECONDS,
@@ -56,17 +56,6 @@ def test_a_caller_with_one_job_comes_before_the_second_of_a_caller_with_many() -
             turns.add(job, job.cost)
         assert [turns.take(room(0.0))[0] for _ in range(6)] == [many[0], one, *many[1:]]
         assert not turns
-
-    in_loop(test)
-
-
-def test_models_of_a_caller_take_turns_too() -> None:
-    def test() -> None:
-        turns = Turns()
-        other = job_of(caller="a", model=FakeModel("other"))
-        for job in [*(job_of(caller="a") for _ in range(3)), other]:
-            turns.add(job, job.cost)
-        assert [turns.take(room(0.0))[0] for _ in range(4)].index(other) == 1
 
     in_loop(test)
 

@@ -13,7 +13,6 @@ from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import (
     ClientGoneError,
     DeadlineError,
-    EngineSilentError,
     NotReadyError,
     QueueFullError,
     TooLargeError,
@@ -548,24 +547,3 @@ def test_an_answer_needs_no_watch() -> None:
     scheduler = Scheduler(Computation(), 10, 100)
     run(scheduler, test)
     assert asked == 0
-
-
-def test_a_silent_engine_is_told() -> None:
-    computation = Computation(held=True)
-    now = 0.0
-    scheduler = Scheduler(computation, 10, 100, clock=lambda: now)
-
-    async def test() -> None:
-        nonlocal now
-        task = submit(scheduler, job_of())
-        await computation.until_begun()
-        now = 60.0
-        scheduler.require_alive(60.0)
-        now = 61.0
-        with pytest.raises(EngineSilentError, match="61 seconds; 60 are the most"):
-            scheduler.require_alive(60.0)
-        computation.release.set()
-        await task
-        scheduler.require_alive(0.0)  # a thread that waits for work is not silent
-
-    run(scheduler, test)

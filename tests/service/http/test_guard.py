@@ -66,12 +66,6 @@ def test_the_description_shows_how_to_send_a_key(guarded: AppClient) -> None:
     assert "401" not in alive["responses"]
 
 
-def test_without_keys_the_description_names_none(client: AppClient) -> None:
-    document = client.get("/openapi.json").json()
-    assert "securitySchemes" not in document["components"]
-    assert "401" not in document["paths"]["/predict"]["post"]["responses"]
-
-
 def test_too_many_requests_of_a_caller_are_told_when_to_come_back() -> None:
     with make_client(FakeModel(), requests_per_second=0.1, burst_seconds=20) as client:
         client.wait_until_loaded()

@@ -27,7 +27,6 @@ class Limit:
     ("soft", "hard", "connections", "raised"),
     [
         (1024, 1_000_000, 10_000, 10_000 + RESERVED_FILES),
-        (1024, resource.RLIM_INFINITY, 10_000, 10_000 + RESERVED_FILES),
         (1024, 4096, 4096 - RESERVED_FILES, 4096),
         (256, 256, 128, 256),
         (50_000, 60_000, 10_000, 50_000),

@@ -15,13 +15,6 @@ def load(*found: FakeModel | tuple[str, str, str]) -> Snapshot:
     return Loader(FakeSource(*found), Registry("/somewhere/checkpoints"), VersionPolicy(every_version=True)).refresh()
 
 
-def test_the_highest_version_that_loads_is_the_default_of_a_name() -> None:
-    snapshot = load(FakeModel(version="9"), FakeModel(version="10"), ("cars", "11", "a NaN in a tensor"))
-    assert list(snapshot.models["cars"].versions) == ["9", "10"]
-    assert snapshot.find("cars").version == "10"
-    assert snapshot.find("cars", "9").version == "9"
-
-
 def test_if_all_are_refused_the_reasons_are_told() -> None:
     with pytest.raises(NotReadyError, match="cars version 1: wrong hash"):
         load(("cars", "1", "wrong hash")).find("cars")

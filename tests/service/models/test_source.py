@@ -27,12 +27,6 @@ def version(tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_directory_that_does_not_exist_has_no_checkpoints(tmp_path: Path) -> None:
-    source = StoreSource(DirectoryStore(tmp_path / "nowhere"), "cpu")
-    assert source.list() == []
-    assert source.place == str(tmp_path / "nowhere")
-
-
 def test_a_directory_that_was_there_and_is_gone_is_an_error(version: Path) -> None:
     root = version.parents[1] / "root"
     (version.parent).rename(root)

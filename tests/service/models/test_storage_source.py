@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pytest
 
 from murho.model.checkpoint.object_store import ObjectStore
@@ -81,15 +79,6 @@ def test_a_version_that_lies_is_refused_and_serves_once_it_is_restored(bench: Be
     assert (bench.served(), bench.refused()) == (["2"], {})
 
 
-def test_a_damaged_manifest_is_refused_by_its_address(bench: Bench) -> None:
-    bench.publish()
-    bench.store.storage.write("rents/2/model.json", (RENTS / "model.json").read_bytes()[:-20])
-    bench.look()
-    bench.look()
-    assert bench.served() == ["1"]
-    assert bench.refused()["2"].startswith(f"{bench.store.place}/rents/2/model.json: ")
-
-
 def test_what_cannot_be_fetched_now_is_told_at_once_and_tried_at_every_look(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,21 +114,6 @@ def test_a_storage_that_is_gone_leaves_what_is_served(bench: Bench, monkeypatch:
     bench.look()
     assert (bench.served(), bench.refused()) == (["2"], {})
     assert not bench.registry.snapshot.unreachable
-
-
-def test_facts_of_a_report_are_read_from_the_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(RENTS, tmp_path / "made" / "rents" / "1")
-    report = tmp_path / "made" / "rents" / "1" / "report"
-    report.mkdir()
-    (report / "facts.json").write_bytes(orjson.dumps({"format": 3, "rows_are": "held out"}))
-    bench = Bench()
-    bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
-    bench.look()
-    model = bench.registry.snapshot.find("rents")
-    assert bench.source.report_facts(model) == {"format": 3, "rows_are": "held out"}
-    with monkeypatch.context() as broken:
-        broken.setattr(bench.store.storage, "read", _gone)
-        assert bench.source.report_facts(model) is None
 
 
 def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,17 +75,6 @@ def test_monte_carlo_errors_have_the_shapes_of_what_they_are_of() -> None:
     assert list(encode(percentiles=(), mc_error=True)["mc_error"]) == ["mean", "std"]
 
 
-def test_without_draws_the_spreads_are_null() -> None:
-    answer = encode(samples=0, thresholds=(20.0,), draws=True, mc_error=True)
-    assert answer["mean"] == [130.0, 130.0]
-    for key in ("std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws", "mc_error"):
-        assert answer[key] is None
-
-
-def test_percentiles_can_be_left_out() -> None:
-    assert "percentiles" not in encode(percentiles=())
-
-
 arrays = st.tuples(st.integers(0, 9), st.none() | st.integers(0, 4)).map(
     lambda shape: np.random.default_rng(0).normal(size=[length for length in shape if length is not None])
 )

@@ -81,11 +81,6 @@ def test_unknown_features_are_explained() -> None:
     assert len(found) == 4
 
 
-def test_an_unknown_name_in_the_place_of_a_feature_is_found() -> None:
-    row = {("Weigth" if name == "Weight" else name): cell for name, cell in ROW.items()}
-    assert set(problems([ROW, row])) == {"/inputs/1/Weight", "/inputs/1/Weigth"}
-
-
 @pytest.mark.parametrize("form", ["columns", "records"])
 def test_hundreds_of_thousands_of_unknown_columns_are_refused(form: str) -> None:
     # Work that grows with the square of their number would run into the test's time limit.

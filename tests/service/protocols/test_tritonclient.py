@@ -177,7 +177,6 @@ def refusals() -> dict[str, tuple[str, dict[str, Any]]]:
     wrong_kind = triton.InferInput("x", [1, 3], "BYTES").set_data_from_numpy(np.array([["a", "b", "c"]], object))
     return {
         "[404] There is no model 'trucks'": ("trucks", {}),
-        "[400] /inputs/x: The shape is [2, 2]": ("numbers", {"inputs": [matrix_input(np.ones((2, 2)))]}),
         "[400] /inputs/x: The datatype is BYTES": ("numbers", {"inputs": [wrong_kind]}),
         "[400] /inputs/x/parameters/shared_memory": ("numbers", {"inputs": [shared]}),
         "[400] /inputs/x/0/0: Expected a finite": ("numbers", {"inputs": [matrix_input(np.full((1, 3), np.inf))]}),
@@ -186,11 +185,8 @@ def refusals() -> dict[str, tuple[str, dict[str, Any]]]:
             {"inputs": [matrix_input(np.ones((1, 5)))]},
         ),
         "[400] /outputs/0/name: There is no output 'median'": ("cars", {"outputs": [output("median")]}),
-        "[400] /outputs/0/parameters/classification": ("cars", {"outputs": [output("mean", class_count=3)]}),
         "[400] /outputs/1/name: The output 'mean' is there twice": ("cars", {"outputs": [output("mean")] * 2}),
-        "[400] /parameters/sample: There is no key": ("cars", {"parameters": {"sample": 3}}),
         "[400] /parameters/sequence_id": ("cars", {"sequence_id": 7}),
-        "[400] /parameters/priority": ("cars", {"priority": 2}),
         "[504] There was no answer within": ("cars", {"timeout": 1}),
         "[413]": ("cars", {"parameters": {"samples": 4096, "percentiles": ",".join(map(str, range(1, 100)))}}),
     }

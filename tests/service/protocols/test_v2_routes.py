@@ -105,16 +105,13 @@ def test_a_model_is_loaded_and_unloaded(client: AppClient) -> None:
 @pytest.mark.parametrize(
     ("path", "document", "said"),
     [
-        ("/v2/repository/index", {"ready": 1}, "/ready: Expected true or false, not a number."),
         ("/v2/repository/index", {"redy": True}, "/redy: There is no key 'redy' here."),
-        ("/v2/repository/index", [], "Expected a JSON object, not a list."),
         ("/v2/repository/models/cars/load", {"parameters": {"config": "{}"}}, "/parameters/config: There is no key"),
         (
             "/v2/repository/models/cars/load",
             {"parameters": {"version": 2}},
             "/parameters/version: Expected a string",
         ),
-        ("/v2/repository/models/cars/load", {"parameters": []}, "/parameters: Expected an object"),
         ("/v2/repository/models/cars/unload", {"parameters": {"a": 1}}, "/parameters/a: There is no key"),
     ],
 )

@@ -18,7 +18,7 @@ from murho.service.predict.answers import Terms
 from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
 from murho.service.tables import blocks as table_blocks
-from murho.service.tables.arrow_tables import TEXT_BYTES, ArrowCodec, stream_size, text_bytes
+from murho.service.tables.arrow_tables import TEXT_BYTES, ArrowCodec, stream_size
 from tests.service.support import NAMES, ROW, SCHEMA
 
 if TYPE_CHECKING:
@@ -172,22 +172,6 @@ def test_cells_that_are_none_are_bad_input(kind: str, cells: pa.Array) -> None:
         decode(packed(table_of(1, **{"Origin/plant": cells}), kind), kind)
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([["a"]])),
-        pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["USA"])),
-        pa.array([["a"]], pa.list_view(pa.string())),
-        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array(["USA"])]),
-        pa.array(["USA"], pa.binary_view()),
-        pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["1"])),
-    ],
-)
-def test_types_of_streams_that_hold_no_cells_are_bad_input(cells: pa.Array) -> None:
-    with pytest.raises(BadInputError, match=r"Cells of the type .* can't be used"):
-        decode(stream(table_of(1, **{"Origin/plant": cells}), None), ARROW)
-
-
 def test_an_index_outside_its_dictionary_is_bad_input() -> None:
     for index in (7, -1):
         cells = pa.DictionaryArray.from_arrays(pa.array([0, index]), pa.array(["USA"]), safe=False)
@@ -223,27 +207,6 @@ def test_broken_streams_are_bad_input() -> None:
             broken[at] = rng.integers(0, 256)
         with contextlib.suppress(BadInputError, TooLargeError):
             decode(bytes(broken), ARROW, max_body_bytes=10**6)
-
-
-TEXTS = ["é", None, "", "a text of more than twelve bytes", "bb", " c "]
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_the_bytes_of_texts_are_known_before_they_are_written_out(kind: pa.DataType) -> None:
-    """The texts twice, behind one that is cut off: plain, and as a dictionary of two chunks."""
-    cells = pa.array(["cut off", *TEXTS], kind)[1:]
-    codes = pa.array([0, 1, 2, 3, 4, 5, 6], pa.int8())[1:]
-    rows = pa.DictionaryArray.from_arrays(codes, pa.array(["cut off", "never taken", *TEXTS], kind)[1:])
-    for column in (pa.chunked_array([cells, cells]), pa.chunked_array([rows, rows.take(pa.array(range(6)))])):
-        assert text_bytes(column).tolist() == [2, 0, 0, 32, 2, 3] * 2
-
-
-def test_numbers_have_no_text() -> None:
-    assert text_bytes(pa.chunked_array([pa.array([1.0, 2.0]), pa.array([None, 3.0])])).tolist() == [0] * 4
-    codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([1.5, 2.5]))
-    assert text_bytes(pa.chunked_array([codes])).tolist() == [0] * 3
-    for empty in (pa.chunked_array([], pa.string()), pa.chunked_array([pa.array([], pa.string())])):
-        assert text_bytes(empty).tolist() == []
 
 
 def cars_of(count: int) -> pa.Table:
@@ -284,19 +247,3 @@ def test_a_dictionary_of_another_size_than_it_says_is_bad_input(size: int) -> No
     node = body.index(eleven, body.index(eleven) + 1)  # the first is the length of the batch, which Arrow doesn't use
     with pytest.raises(BadInputError, match="Dictionary array invalid"):
         blocks_of(body[:node] + size.to_bytes(8, "little", signed=True) + body[node + 8 :])
-
-
-def test_a_stream_without_rows_is_bad_input() -> None:
-    with pytest.raises(BadInputError, match="has no rows"):
-        blocks_of(stream(cars_of(0), None))
-
-
-def test_limits_and_names_hold_before_a_batch_is_read() -> None:
-    with pytest.raises(TooLargeError, match="at most 5"):
-        blocks_of(stream(cars_of(6), None), max_rows=5)
-    with pytest.raises(TooLargeError, match="takes"):
-        blocks_of(stream(cars_of(50_000), "zstd"), max_body_bytes=2000)
-    with pytest.raises(BadInputError, match="absent"):
-        blocks_of(stream(cars_of(6).drop_columns(["Weight"]), None))
-    with pytest.raises(BadInputError, match="not a whole Arrow stream"):
-        blocks_of(stream(cars_of(60), None, 7)[:-700])

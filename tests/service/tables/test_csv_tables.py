@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from murho.model.errors import TableError
 from murho.model.tables.csv_reader import Header, parse_csv
-from murho.service.errors import BadInputError, TooLargeError
+from murho.service.errors import BadInputError
 from murho.service.predict.answers import Terms
 from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
@@ -126,22 +126,6 @@ def test_a_quote_that_is_not_closed_is_bad_input(rows: int) -> None:
         columns_in_blocks(body)
 
 
-def test_a_text_of_more_than_a_cell_holds_is_bad_input() -> None:
-    row = dict(zip(NAMES, ["1500", "", "true", "", "a" * 65_537], strict=True))
-    with pytest.raises(BadInputError, match="row 1: the text takes 65537 bytes; a cell holds at most 65536"):
-        columns_in_blocks(text_of([row]))
-
-
-def test_limits_hold_before_a_row_is_parsed() -> None:
-    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
-    with pytest.raises(TooLargeError, match="at most 5"):
-        columns_in_blocks(text_of([row] * 6), max_rows=5)
-    with pytest.raises(TooLargeError, match="header line"):
-        columns_in_blocks(b"x" * 2**19)
-    with pytest.raises(BadInputError, match="Parquet"):
-        columns_in_blocks(b"PAR1" + b"x" * 100)
-
-
 def test_a_quote_that_is_not_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_tables, "MOST_ROW_BYTES", 2**12)
     monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 2**10)
@@ -181,15 +165,3 @@ def test_a_megabyte_of_quotes_is_looked_through_at_once() -> None:
     # It took seconds and a gigabyte: each pair of quotes was a step to come back to.
     with pytest.raises(TableError, match="a row takes more than 4 MiB: is a quote not closed"):
         list(record_ends((b'"' * 2**20 for _ in range(60)), ",", "t", most_bytes=2**22))
-
-
-def test_blank_lines_are_no_rows_and_a_last_line_break_may_lack(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(b"\nx,y\n1,2\n\r\n\n3,4")
-    assert records(path) == [b"\nx,y\n", b"1,2\n", b"\r\n\n3,4"]
-
-
-def test_a_quote_within_a_cell_is_a_character(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes(b'x,y\n5" pipe,2\n7" pipe,4\n')
-    assert len(records(path)) == 3

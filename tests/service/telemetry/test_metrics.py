@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from tests.service.support import ROW, AppClient, FakeModel, make_client
+from tests.service.support import ROW, AppClient
 
 
 def test_requests_are_counted_by_route_template(client: AppClient) -> None:
@@ -32,9 +32,3 @@ def test_predictions_are_counted_by_model(client: AppClient) -> None:
     while "murho_pending_requests 0.0" not in text:  # an answer goes out before its thread has counted it
         assert time.monotonic() < end
         text = client.get("/metrics").text
-
-
-def test_each_application_has_its_own_metrics(client: AppClient) -> None:
-    client.post("/predict", {"inputs": [ROW]})
-    with make_client(FakeModel()) as other:
-        assert "murho_rows_total{" not in other.get("/metrics").text

@@ -17,6 +17,8 @@ from murho.model.distributions.mixtures import Mixture
 from murho.model.predictive.compiled.rows import Scale, find_levels, find_tails, row_of
 from tests.model.mixture_references import HARD, RULE, SCORES, SMOOTH, assert_exact, make, tail, without_wide
 
+FAR_OUT = torch.tensor([-36.9, -20.0, -12.0, -9.5, -7.1, -6.9, -6.8, 5.2, 7.0, 7.01, 8.0, 15.0, 37.0]).double()
+DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
 Numbers = NDArray[np.float64]
 Row = tuple[Numbers, Numbers, Numbers, Scale]
 
@@ -44,29 +46,19 @@ def by_row(mixture: Mixture, scores: Tensor) -> Tensor:
     return torch.from_numpy(values)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", SMOOTH)
-def test_of_smooth_mixtures_they_are_what_bisection_finds(kind: str, seed: int) -> None:
-    mixture = make(kind, seed)
-    values = by_row(mixture, SCORES)
-    assert_exact(mixture, SCORES, values, tolerance=2e-6)
+WIDE = "weighted, and wide"
+SLOW = [kind for kind in HARD if kind != WIDE]
 
 
 @pytest.mark.parametrize(
-    "kind", [kind if kind == "weighted, and wide" else pytest.param(kind, marks=pytest.mark.slow) for kind in HARD]
+    "kind", [*SMOOTH, "weighted, and wide", *(pytest.param(k, marks=pytest.mark.slow) for k in SLOW)]
 )
-def test_of_hard_mixtures_they_are_exact(kind: str) -> None:
-    for seed in range(2):
+def test_quantiles_are_what_bisection_finds(kind: str) -> None:
+    for seed, scores in ((0, SCORES), (1, SCORES), (2, FAR_OUT), (3, DENSE)):
         mixture = make(kind, seed)
-        assert_exact(mixture, SCORES, by_row(mixture, SCORES), tolerance=2e-6)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in HARD if "wide" in kind and "staircase" not in kind])
-def test_beside_a_wide_component_ordinary_levels_are_found(kind: str) -> None:
-    scores = torch.special.ndtri(torch.tensor([1.0, 2.5, 5.0, 25.0, 50.0, 90.0, 99.0]).double() / 100.0)
-    mixture = make(kind)
-    values = by_row(mixture, scores)
-    assert_exact(mixture, scores, values, tolerance=2e-6)
+        values = by_row(mixture, scores)
+        assert_exact(mixture, scores, values, tolerance=2e-6)
+        assert (values.diff(dim=1) > -1e-6 * mixture.moments()[1].unsqueeze(1)).all()
 
 
 @pytest.mark.parametrize("seed", [3, 6, 9, 10])
@@ -93,16 +85,6 @@ def test_where_few_components_are_double_precision_tells_what_single_does_not(be
     assert_exact(mixture, scores, values, tolerance=2e-6)
 
 
-@pytest.mark.parametrize("count", [99, pytest.param(999, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", [*SMOOTH, "weights of nothing", "smooth, and wide", "weighted, and wide"])
-def test_many_levels_are_exact_and_rise(kind: str, count: int) -> None:
-    scores = torch.special.ndtri(torch.arange(1, count + 1, dtype=torch.float64) / (count + 1))
-    mixture = make(kind)
-    values = by_row(mixture, scores)
-    assert_exact(mixture, scores, values, tolerance=2e-6)
-    assert (values.diff(dim=1) > -1e-6 * mixture.moments()[1].unsqueeze(1)).all()
-
-
 @given(
     components=st.integers(1, 40),
     noise=st.floats(1e-3, 30.0),
@@ -121,17 +103,6 @@ def test_any_levels_of_any_mixture_are_exact(
     asked = torch.tensor(sorted(scores), dtype=torch.float64)
     assert_exact(mixture, asked, by_row(mixture, asked), tolerance=2e-6)
     assert_exact(mixture, asked, mixture.quantiles(asked), tolerance=2e-6)
-
-
-FAR_OUT = torch.tensor([-36.9, -20.0, -12.0, -9.5, -7.1, -6.9, -6.8, 5.2, 7.0, 7.01, 8.0, 15.0, 37.0]).double()
-
-
-@pytest.mark.parametrize("kind", [*SMOOTH, "a thousand components", "smooth, and wide", "weighted, and wide"])
-def test_levels_far_out_are_exact(kind: str) -> None:
-    mixture = make(kind)
-    values = by_row(mixture, FAR_OUT)
-    assert_exact(mixture, FAR_OUT, values, tolerance=2e-6)
-    assert_exact(mixture, FAR_OUT, mixture.quantiles(FAR_OUT), tolerance=2e-6)
 
 
 @pytest.mark.parametrize("kind", ["smooth", "weighted", "smooth, and wide"])
