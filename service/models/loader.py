@@ -353,6 +353,7 @@ def _load_warm(source: CheckpointSource, reference: CheckpointReference, seconds
         _LoadingError: It can't be loaded, or takes longer.
     """
     try:
+        source.prepare()  # not in the time of a version
         model = _within(seconds, lambda: source.load(reference))
         model.warm_up()  # here: the calling thread gets warm, too
     except _LoadingError:

@@ -167,6 +167,9 @@ class CheckpointSource(Protocol):
     def stamp(self, reference: CheckpointReference) -> Stamp | None:
         """Returns the stamp of one version; None while it is being written."""
 
+    def prepare(self) -> None:
+        """Loads what all versions share, such as compiled code, which takes minutes at the first start of all."""
+
     def load(self, reference: CheckpointReference) -> ModelLike:
         """Loads one version."""
 
@@ -199,6 +202,14 @@ class StoreSource:
     def stamp(self, reference: CheckpointReference) -> Stamp | None:
         """Returns what changes with the content of a version that was listed; None while it is being written."""
         return self._store.stamp(reference)
+
+    def prepare(self) -> None:
+        """Loads the compiled code that versions on a CPU share."""
+        from murho.model.predictive.compiled_engine import load  # here, because torch takes seconds to import
+        from murho.model.runtime import resolve_device
+
+        if resolve_device(self._device) == "cpu":
+            load()
 
     def load(self, reference: CheckpointReference) -> ModelLike:
         """Loads one version onto the device.

@@ -150,6 +150,7 @@ class FakeSource:
     def __init__(self, *found: FakeModel | tuple[str, str, str]) -> None:
         self.found = found
         self.before: Callable[[], None] = lambda: None
+        self.prepare: Callable[[], None] = lambda: None
         self.loads: list[tuple[str, str]] = []
         self.facts: dict[str, Any] | None = None
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -290,6 +292,12 @@ def test_a_named_version_that_is_bad_does_not_bring_back_another() -> None:
     with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\.$"):
         bench.load("cars", "3")
     assert (bench.served(), bench.registry.snapshot.unloaded) == ({}, ("cars",))
+
+
+def test_code_that_is_compiled_at_the_first_start_costs_no_version_its_time() -> None:
+    source = FakeSource(FakeModel("cars"))
+    source.prepare = partial(time.sleep, 0.6)
+    assert set(Loader(source, Registry("here"), seconds=0.5).refresh().models) == {"cars"}
 
 
 def test_a_version_that_hangs_is_refused_in_time_and_the_others_are_served() -> None:
