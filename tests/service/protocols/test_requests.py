@@ -133,7 +133,7 @@ def asking(**parts: Any) -> dict[str, Any]:
         ({}, "/inputs: This is required."),
         (asking(input=1), "/input: There is no key 'input' here."),
         (x_with(size=3), "/inputs/x/size: There is no key 'size' here."),
-        (x_with(name=3), "/inputs/0/name: Expected a string, not a number."),
+        (x_with(name=3), "/inputs/0/name: Expected a string, not 3."),
         (x_with(shape=[True, 3]), "/inputs/x/shape/0: Expected a whole number, not a boolean."),
         (x_with(shape=[3]), "/inputs/x: The shape is [3], where [rows, 3] is expected."),
         (x_with(shape=[0, 3], data=[]), "/inputs: The tensors have no rows"),
