@@ -331,18 +331,18 @@ class Posterior(Generic[Answer]):
             return most
         return max(min(most, self.target.least_tile_rows), most // self.architecture.outputs)
 
-    def rows_without_draws(self, columns: Columns, seconds: float) -> int:
+    def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:
         """Rows of an answer without draws that take about so long on the machine of the constants, at least one.
 
         The number is the same at every call. So the mean of rows in such parts is the same to the bit, although a
         matrix product may round a row differently among others. Any thread may ask.
 
         Args:
-            columns: Canonical columns of the request's rows, ``[B]`` each.
+            rows: Of the request.
+            incomplete: How many of them have cells to impute.
             seconds: For the returned number of rows.
         """
-        rows = len(next(iter(columns.values())))
-        share = len(self.schema.incomplete(columns)) / max(1, rows)
+        share = incomplete / max(1, rows)
         copies = 1.0 + (IMPUTATIONS - 1) * share
         time = ROW + IMPUTATIONS * COPY * share + copies * self.architecture.members * WEIGHT * self._weights
         return max(1, int(1e9 * seconds / time))

@@ -53,8 +53,11 @@ class ModelLike(Protocol):
     def spec(self) -> ModelSpec:
         """The content of `model.json`."""
 
-    def rows_without_draws(self, columns: Columns, seconds: float) -> int:
-        """Returns how many of the rows `[B]` take about so long without draws; the same at every call."""
+    def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:
+        """Returns how many of the rows take about so long without draws, if so many have cells to impute.
+
+        It is the same at every call.
+        """
 
     def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
         """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1.

@@ -63,13 +63,13 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
         raise BadInputError([Problem("/by", message)])
     span = SPANS[0] if asked.hours <= MOST_HOURS else SPANS[1]
     until = int(time.time() // HOUR) + 1
-    since = (until - asked.hours) // span * span
+    since = max(0, until - asked.hours) // span * span
     step = span * math.ceil((until - since) / span / MOST_STEPS)
     found, key = ROLLUPS.c, (ROLLUPS.c.version, ROLLUPS.c.feature, ROLLUPS.c.group)
     slot = ((found.hour - since) // step).label("slot")
     wanted = [found.model == model, found.feature.in_(("", asked.by or "")), found.span == span, found.hour >= since]
-    if asked.version is not None:
-        wanted.append(found.version == asked.version)
+    # One that came since the facts were looked up is left out.
+    wanted.append(found.version.in_([version for version in facts if asked.version in (None, version)]))
     query = select(*key, slot, *(func.sum(found[name]) for name in SUMS)).where(*wanted).group_by(*key, slot)
     with reading(store.engine) as connection:
         # Outcomes that were revised away leave nothing but rounding.

@@ -155,15 +155,14 @@ class InFlight:
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
         incomplete = len(model.schema.incomplete(inputs.columns))
-        cost = self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
+        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        cost = model.cost(inputs.count, options, incomplete) if more else cost
-        answer = await self.compute(inputs, options, cost=cost)
+        answer = await self.compute(inputs, options, incomplete=incomplete)
         explained = {}
         for name, asking in further.askings(answer.prediction) if further else ():
             explained[name] = await self.ask(asking)
@@ -243,8 +242,8 @@ class InFlight:
                 message = "A row is so far outside the training range that with other cells it has no finite answer."
                 raise BadInputError([Problem("/inputs", message)]) from None
 
-    def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> float:
-        """Admits the work of all rows until the request is over, and charges it; returns its cost, in row-draws.
+    def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> None:
+        """Admits the work of all rows until the request is over, and charges it.
 
         Args:
             rows: Their number.
@@ -261,7 +260,6 @@ class InFlight:
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
         self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
-        return cost
 
     def charge(self, cost: float) -> None:
         """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
@@ -277,7 +275,7 @@ class InFlight:
         inputs: Inputs,
         options: PredictOptions,
         *,
-        cost: float | None = None,
+        incomplete: int | None = None,
         most_outside: int = MAX_WARNINGS + 1,
         rows_of_pass: int | None = None,
         again: bool = False,
@@ -287,7 +285,7 @@ class InFlight:
         Args:
             inputs: The rows.
             options: The options.
-            cost: Their work, in row-draws, if they are all rows; None: they are some, whose work is done then.
+            incomplete: How many of them have cells to impute, if that is known.
             most_outside: The most values unlike the training rows to tell.
             rows_of_pass: See `Job`.
             again: Whether these are rows that were counted before.
@@ -297,16 +295,17 @@ class InFlight:
             MurhoError: See `Scheduler.answer`.
         """
         model, scheduler = self.model, self.parts.scheduler
-        if (work := cost) is None:
-            work = model.cost(inputs.count, options, len(model.schema.incomplete(inputs.columns)))
+        if incomplete is None:
+            incomplete = len(model.schema.incomplete(inputs.columns))
+        cost = model.cost(inputs.count, options, incomplete)
         if options.samples == 0:
-            rows_of_pass = model.rows_without_draws(inputs.columns, PASS_SECONDS)
+            rows_of_pass = model.rows_without_draws(inputs.count, incomplete, PASS_SECONDS)
         job = Job(
             model,
             inputs.columns,
             options,
             inputs.count,
-            work,
+            cost,
             self._caller.name,
             self._deadline,
             most_outside,
@@ -319,8 +318,8 @@ class InFlight:
             message = "The value is so far outside the training range that the prediction isn't finite."
             cells = (inputs.pointer(self.rows + row, feature) for row, feature in error.cells)
             raise BadInputError(Problem(cell, message) for cell in cells) from None
-        if cost is None and self._admitted is not None:
-            scheduler.admission.done(self._admitted, work)
+        if self._admitted is not None:
+            scheduler.admission.done(self._admitted, cost)
         self._timing.queue += answer.timing.queue
         self._timing.compute += answer.timing.compute
         if not again:

@@ -380,12 +380,13 @@ async def _called(client: httpx2.AsyncClient, name: str, arguments: dict[str, An
         raise _RefusedError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
     known = tool.arguments
     if unknown := arguments.keys() - known:
-        raise ValueError(f"{', '.join(sorted(unknown))}: no argument of {name}, which takes {', '.join(sorted(known))}")
-    given = dict(arguments)
-    if "model" in known and not NAME_PATTERN.fullmatch(str(given.get("model"))):
-        raise ValueError(f"model: the name of a model, as list_models tells, not {given.get('model')!r}")
+        takes = ", ".join(sorted(known)) or "none"
+        raise ValueError(f"{', '.join(sorted(unknown))}: no argument of {name}, which takes {takes}")
+    given, model = dict(arguments), arguments.get("model")
+    if "model" in known and not (isinstance(model, str) and NAME_PATTERN.fullmatch(model)):
+        raise ValueError(f"model: the name of a model, as list_models tells, not {model!r}")
     if tool.more is None:
-        query = {name: str(given[name]) for name in tool.properties if name in given}
+        query = {name: str(given[name]) for name in tool.properties if given.get(name) is not None}
         return tool.answer(await _asked(client, tool.path.format_map(given), query=query or None), given)
     given["about"] = await _asked(client, f"/models/{given['model']}")
     return tool.answer(await _asked(client, tool.path.format_map(given), _body(tool, arguments, given["about"])), given)

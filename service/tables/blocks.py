@@ -391,10 +391,13 @@ async def answer_in_blocks(call: InFlight, reader: TableCodec, writer: BlockCode
         asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
         writer.require_place(asked.options)
         require_place(asked.rows, asked.options, terms.schema, terms.settings)
-        call.admit(asked.rows, asked.options, asked.request.timeout)
+        record = records(asked.request, asked.options, parts.settings, asked.rows)
+        options = call.followed(asked.options)
+        options = with_grid(options, terms.schema.target) if record else options
+        call.admit(asked.rows, options, asked.request.timeout)
         with ExitStack() as stack:
             answer = stack.enter_context(Spool(parts.spool_room))
-            answered = await _through(call, asked, body, writer, answer)
+            answered = await _through(call, asked, options, body, writer, answer, record=record)
             (head, tail), facts = writer.ends(answered), fact_headers(answered)
             accepted = accepted_coding(call.headers.get("accept-encoding", ""))
             if accepted is None:
@@ -481,16 +484,33 @@ def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
         spool.write(piece)
 
 
-async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: BlockCodec, answer: Spool) -> Answered:
+async def _through(
+    call: InFlight,
+    asked: AskedInBlocks,
+    options: PredictOptions,
+    body: Spool,
+    writer: BlockCodec,
+    answer: Spool,
+    *,
+    record: bool,
+) -> Answered:
     """Takes all blocks through decoding, computation and encoding; at any time at most one is in each.
+
+    Args:
+        call: The request.
+        asked: What it asks for.
+        options: What is computed, which may be more than is asked for.
+        body: Where the rows come from.
+        writer: Encodes the answer.
+        answer: Gets it.
+        record: Whether it is recorded.
 
     Returns:
         The answer for the last block, with the warnings of all.
     """
-    in_thread, model, target = call.parts.decoder.in_thread, call.model, call.model.schema.target
+    in_thread, model, request = call.parts.decoder.in_thread, call.model, asked.request
     outside: list[UnfamiliarValue] = []
     unrecorded: list[dict[str, str]] = []
-    followed = call.followed(asked.options)
 
     def write(answered: Answered) -> None:
         answer.write(writer.encode_block(answered, first=answer.size == 0))
@@ -499,13 +519,14 @@ async def _through(call: InFlight, asked: AskedInBlocks, body: Spool, writer: Bl
     try:
         async with reading_ahead(call, asked, body) as following:
             while (inputs := await following()) is not None:
-                record = records(asked.request, asked.options, call.parts.settings, inputs.count)
-                options = with_grid(followed, target) if record else followed
                 first, room = call.rows, MAX_WARNINGS + 1 - len(outside)
                 found = await call.compute(inputs, options, most_outside=room)
                 outside += [replace(value, row=value.row + first) for value in found.outside]
-                names, of_block = (model.name, model.version), Asked(inputs, asked.options, asked.request)
-                answered = Answered(names, target.name, of_block, found.prediction, [], 0, adapted=followed.adapted)
+                if asked.request.ids is not None:
+                    request = asked.request.model_copy(update={"ids": asked.request.ids[first : call.rows]})
+                names, target = (model.name, model.version), model.schema.target.name
+                of_block = Asked(inputs, asked.options, request)
+                answered = Answered(names, target, of_block, found.prediction, [], 0, adapted=options.adapted)
                 if record:
                     answered = await call.recorded(answered)
                     unrecorded = unrecorded or answered.warnings

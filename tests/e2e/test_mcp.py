@@ -63,6 +63,7 @@ async def _ask_everything(client: Client) -> None:
     assert sum(each["probability_best"] for each in decision["actions"]) == pytest.approx(1.0, abs=1e-4)
     quality = await told("quality", model="rents", window="24h")
     assert quality["versions"] == []
+    assert (await told("quality", model="rents", by=None))["versions"] == []
 
     async def refused(tool: str, **arguments: Any) -> str:
         result = await client.call_tool(tool, arguments)
@@ -72,6 +73,7 @@ async def _ask_everything(client: Client) -> None:
     assert "/rows/0/sqm" in await refused("predict", model="rents", rows=[ROW | {"sqm": "many"}])
     assert "elsewhere" in await refused("predict", model="elsewhere", rows=[ROW])
     assert "as list_models tells" in await refused("predict", model="../readyz", rows=[ROW])
+    assert "as list_models tells" in await refused("predict", rows=[ROW])
     assert "at most 20;" in await refused("explain", model="rents", rows=[ROW] * 21)
     assert "train without --missing refuse" in await refused("explain", model="rents", rows=[ROW])
     assert "at most 200" in await refused("predict", model="rents", rows=[ROW] * 201)

@@ -128,7 +128,7 @@ class FakeModel:
             for question in questions
         ]
 
-    def rows_without_draws(self, columns: Columns, seconds: float) -> int:  # noqa: ARG002 - as the interface has it
+    def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:  # noqa: ARG002 - the same
         return self.rows_of_pass
 
     def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:  # noqa: ARG002 - the same

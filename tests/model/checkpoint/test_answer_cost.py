@@ -57,10 +57,10 @@ def test_new_draws_cost_until_they_are_kept(rent: Posterior) -> None:
 
 
 def test_rows_without_draws_are_as_many_as_the_seconds_allow(rent: Posterior) -> None:
-    columns = {feature.name: np.array([None] if feature.categories else [0.0]) for feature in rent.schema.features}
-    few, many = (rent.rows_without_draws(columns, seconds) for seconds in (0.04, 4.0))
+    few, many = (rent.rows_without_draws(1, 0, seconds) for seconds in (0.04, 4.0))
     assert many == pytest.approx(100 * few, rel=0.01)
-    assert rent.rows_without_draws(columns, 0.0) == 1
+    assert rent.rows_without_draws(1, 0, 0.0) == 1
+    assert rent.rows_without_draws(4, 1, 4.0) < many
 
 
 def test_any_thread_may_ask_while_another_computes(rent: Posterior) -> None:

@@ -131,7 +131,7 @@ def job_about(
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     rows = columns(weights) if isinstance(weights, list) else weights
     count = len(rows["Weight"])
-    of_pass = model.rows_without_draws(rows, 0.04) if options.samples == 0 else None
+    of_pass = model.rows_without_draws(count, 0, 0.04) if options.samples == 0 else None
     cost = model.cost(count, options)
     return Job(model, rows, options, count, cost, "", float("inf"), max_outside, future, of_pass)
 

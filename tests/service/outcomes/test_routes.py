@@ -38,6 +38,7 @@ def test_predictions_are_recorded_and_judged(recording: AppClient) -> None:
     answer = recording.post(OUTCOMES, told(("a", 130.0), (given[0], 131), ("c", 1.0)))
     assert answer.json()["accepted"] == 2
     assert [each["id"] for each in answer.json()["unknown"]] == ["c"]
+    assert recording.get(f"{QUALITY}?window=999999w").json()["versions"][0]["n"] == 2
     found = recording.get(f"{QUALITY}?window=2d&by=Origin/plant").json()
     (version,) = found["versions"]
     assert (version["n"], version["bias"]) == (2, -0.5)
@@ -67,6 +68,17 @@ def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
     kind = {"content-type": "application/vnd.apache.arrow.stream"}
     assert recording.post(OUTCOMES, content=stream.getvalue(), headers=kind).json()["accepted"] == 3
     assert recording.get(QUALITY).json()["versions"][0]["n"] == 3
+
+
+def test_own_ids_belong_to_the_rows_of_all_blocks_of_a_table(recording: AppClient) -> None:
+    names, cells = ",".join(ROW), f"3000,100,true,1975-06-01,{'x' * 62_000}\n"
+    body, kind = f"{names}\n" + cells * 32, {"content-type": "text/csv"}  # blocks of 16 rows
+    own = [f"row{place}" for place in range(32)]
+    half = recording.post(f"/predict?ids={','.join(own[:16])}", content=body, headers=kind)
+    assert pointers(half) == ["/ids"]
+    answer = recording.post(f"/predict?ids={','.join(own)}", content=body, headers=kind)
+    assert [line.split(",")[0] for line in answer.text.splitlines()[1:]] == own
+    assert recording.post(OUTCOMES, told(*((key, 1.0) for key in own))).json()["accepted"] == 32
 
 
 @pytest.mark.parametrize(
