@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from murho.model.predictive.draws import Draws
 
-__all__ = ["KEPT_BYTES", "DrawRoom"]
+__all__ = ["KEPT_BYTES", "KEPT_SEEDS", "DrawRoom"]
 
 KEPT_BYTES = 2**30
 """Of all draws. 256 draws of three layers of 512 units take half of it. A row takes 50 ms with them, 4 s without."""
+KEPT_SEEDS = 512
+"""Of all posteriors: draws of few weights take more memory than their bytes, some KiB for each seed."""
 
 
 class DrawRoom:
     """Draws of one or more posteriors by owner and seed: those not used the longest leave first. Thread-safe.
 
     Attributes:
-        most_bytes: Largest number of bytes; the latest draws may exceed it.
+        most_bytes: Largest number of bytes, of at most `KEPT_SEEDS` entries; the latest draws may exceed it.
         owners: Numbers the posteriors.
         gone: Numbers of those that are no more: their draws leave first.
     """
@@ -57,5 +59,5 @@ class DrawRoom:
             for key in [key for key in self._kept if key[0] in self.gone]:
                 del self._kept[key]
             left = sum(draws.nbytes for draws in self._kept.values())
-            while left > most and len(self._kept) > 1:
+            while (left > most or len(self._kept) > KEPT_SEEDS) and len(self._kept) > 1:
                 left -= self._kept.popitem(last=False)[1].nbytes

@@ -274,14 +274,16 @@ def _kind(
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
     not_read = declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells)
-    may_be_days = not not_read and declared in (None, FeatureKind.DATE) and stored in _OF_DIGITS
+    numbered = declared is None and _NAMES_OF_IDENTIFIERS.search(name) is not None
+    may_be_days = not not_read and not numbered and declared in (None, FeatureKind.DATE) and stored in _OF_DIGITS
     if may_be_days and (days := _days_in_digits(cells)) is not None:
         orders = set.intersection(*(set(each.values) for each in map(date_parts, days.values) if each))
-        likely = len(days.values) > _IDENTIFIER_VALUES or _NAMES_OF_DATES.search(name) is not None
-        if declared is FeatureKind.DATE or (likely and len(orders) == 1):
+        # The cells alone prove nothing: customers numbered from 13012000, say, are all days, too.
+        named = _NAMES_OF_DATES.search(name) is not None
+        if declared is FeatureKind.DATE or (named and len(orders) == 1):
             return _text_kind(days, name, FeatureKind.DATE, hints)
-        if likely and orders:
-            return FeatureKind.NUMERIC, None, _OPEN_DAYS
+        if orders and (named or len(days.values) > _IDENTIFIER_VALUES):
+            return FeatureKind.NUMERIC, None, _MAY_BE_DAYS + (_OPEN_ORDER if len(orders) > 1 else "")
     if not_read or stored is not FeatureKind.CATEGORICAL:
         return declared or stored, None, ""
     if declared is FeatureKind.DATE or plain_numbers(cells) is None:  # a date such as 20201231
@@ -293,11 +295,11 @@ def _kind(
     return FeatureKind.NUMERIC, None, ""
 
 
-_NAMES_OF_DATES = re.compile(r"dat[aeou]|day|fecha|jour|(?:^|[_\W])(?:tag|dt)(?:[_\W]|$)", re.IGNORECASE)
-_OPEN_DAYS = (
-    'these may be dates, day or month first: if so, declare kind = "date" in the TOML file, and give --day-first or '
-    "--no-day-first"
+_NAMES_OF_DATES = re.compile(
+    r"(?<!candi)date|(?:datum|day|tag)$|(?:^|[_\W])(?:data|datum|dato|day|dt|fecha|jour|tag)(?:[_\W]|$)", re.IGNORECASE
 )
+_MAY_BE_DAYS = 'these may be dates: if so, declare kind = "date" in the TOML file'
+_OPEN_ORDER = ", and give --day-first or --no-day-first"
 _OF_DIGITS = (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC)
 _LEAST_DAY, _MOST_DAY = 1_011_800, 31_129_999
 

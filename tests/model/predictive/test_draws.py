@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
 from murho.model.predictive.draws import (
     BLOCK,
     ONE,
@@ -223,6 +223,13 @@ def test_the_caches_of_a_room_share_its_bytes(made: Mock) -> None:
     one.first(8, 2)  # what is gone with its cache takes no room
     assert one.missing(8, 2) == 0
     assert made.call_count == 4
+
+
+def test_of_few_weights_as_many_seeds_are_kept_as_there_may_be() -> None:
+    kept = _kept(most_draws=KEPT_SEEDS + 10)
+    for seed in range(KEPT_SEEDS + 1):
+        kept.first(1, seed)
+    assert [kept.missing(1, seed) for seed in (0, 1, KEPT_SEEDS)] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("most", [1, 100, 256])

@@ -104,7 +104,7 @@ def test_options_decide_what_the_column_leaves_open(cells: Any, options: dict[st
         ("sale_date", ["10142018", "01022019"], "2018-10-14"),
         ("sale_date", [1022019, 10142018], "2019-01-02"),  # a number has lost its first zero
         ("sale_date", ["31122018", "01022019"], "2018-12-31"),
-        ("c", [20_200_101.0 + row % 25 for row in range(60)], "2020-01-01"),
+        ("c_dt", [20_200_101.0 + row % 25 for row in range(60)], "2020-01-01"),
     ],
 )
 def test_days_written_as_numbers_are_dates(name: str, cells: Any, day: str) -> None:
@@ -114,8 +114,17 @@ def test_days_written_as_numbers_are_dates(name: str, cells: Any, day: str) -> N
     assert columns_from_table(table, plan.schema)[name][0] == parse_date(day)
 
 
+@pytest.mark.parametrize("name", ["customer", "candidate", "candidate_no", "update_id", "database", "holidays"])
+@pytest.mark.parametrize("first", [13_012_000, 1_132_000, 12_252_000, 20_200_101])
+def test_numbers_of_customers_are_no_days(name: str, first: int) -> None:
+    for cells in (list(range(first, first + 25)), [str(number) for number in range(first, first + 25)]):
+        plan = plan_columns(table_of(**{name: cells}), "y").columns[name]
+        assert plan.reading is None
+        assert name.endswith("_id") or "these may be dates" in plan.remarks[0]
+
+
 def test_what_may_be_days_stays_numbers_with_a_hint() -> None:
-    assert read([20200101, 20200102])[0] == "numeric"  # neither name nor many cells tell of dates
+    assert read([20200101, 20200102])[0] == "numeric"
     assert read(["10142018", "10152018", "10152018.5"])[0] == "numeric"
     table = table_of(date=["01022018", "03042019"])
     assert "these may be dates" in plan_columns(table, "y").columns["date"].remarks[0]
