@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -331,6 +332,15 @@ HOSTILE: dict[str, dict[str, Any]] = {
         "noise": False,
     },
 }
+
+
+def test_hostile_options_get_finite_numbers_or_a_reason(busy: Service) -> None:
+    for name, options in HOSTILE.items():
+        response = httpx.post(f"{busy.address}/predict", json={"inputs": [ROW] * 3, **options}, timeout=60.0)
+        if response.status_code == 200:
+            assert not re.search("null|NaN|Infinity", response.text), name
+        else:
+            assert (response.status_code, response.headers["content-type"]) == (422, PROBLEM), name
 
 
 def interleaved(*kinds: list[Any]) -> list[Any]:

@@ -305,6 +305,11 @@ class TestExcel:
     def test_a_broken_sheet_is_refused(self, tmp_path: Path, old: str, new: str, words: str) -> None:
         assert words in refusal(written(tmp_path, self.broken(old, new), "a.xlsx"))
 
+    def test_the_size_that_a_sheet_says_is_not_believed(self, tmp_path: Path) -> None:
+        # Each row had 16,384 cells, and there were a million rows.
+        book = self.broken('<dimension ref="A1:B2"', '<dimension ref="A1:XFD1048576"')
+        assert read_table(written(tmp_path, book, "a.xlsx")).to_pydict() == {"a": [1.0], "b": [2.0]}
+
     def test_rows_of_cells_far_to_the_right_are_limited(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(formats, "_MOST_CELLS", 100_000)
         more = "".join(f'<row r="{row}"><c r="XFD{row}"><v>1</v></c></row>' for row in range(3, 20))

@@ -56,6 +56,8 @@ def test_codes_and_durations() -> None:
         ["0.12", "12%", "13%"],
         ["1:02:03", "0:00:10", "59:30"],
         ["May", "12:30", "x" * 100],
+        ["10-20", "20-30"],
+        ["2:1", "3:0"],
     ):
         assert read(cells)[0] == "categorical"
     assert read(["soon", "31/12/2020", "12/31/2020", "late", "never"])[0] == "categorical"

@@ -216,6 +216,12 @@ def test_nobody_else_says_who_the_client_is() -> None:
         assert callers(client, "1.1.1.1", "1.1.1.2", "1.1.1.3") == [200, 429, 429]
 
 
+def test_over_a_socket_too() -> None:
+    with served(requests_per_second=0.01, burst_seconds=100) as service:
+        asked = [status(service, "/models", "localhost", "GET", f"X-Forwarded-For: 1.1.1.{n}\r\n") for n in range(3)]
+        assert asked == [200, 429, 429]  # of uvicorn's own: it believes what comes from this machine
+
+
 def test_what_a_trusted_proxy_says_counts_from_the_right() -> None:
     # httpx's in-process client is 127.0.0.1.
     trusted = "127.0.0.0/8, 10.0.0.7"
