@@ -21,12 +21,12 @@ from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import canonical_column, is_missing, plain, rows_of
 from murho.model.tables.inference import Inference, example_of, infer_column
+from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
     FEWEST_OF_A_CATEGORY,
     MOST_CATEGORIES,
-    ColumnOverride,
     Columns,
     Feature,
     FeatureKind,
@@ -39,27 +39,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
-
-__all__ = [
-    "GROUPS",
-    "IGNORED",
-    "MOST_CLASSES",
-    "UNKNOWN",
-    "ColumnPlan",
-    "class_codes",
-    "classes_of",
-    "columns_from_table",
-    "holds_classes",
-    "infer_target",
-    "is_zero_or_one",
-    "labels_from_table",
-    "make_schema",
-    "plan_columns",
-    "read_targets",
-    "require_column",
-    "row_weights",
-    "target_from_table",
-]
 
 
 MOST_CLASSES = 1_000

@@ -26,25 +26,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.fit import Epoch, Fit
     from murho.model.training.options import TrainOptions
 
-__all__ = [
-    "FULL",
-    "NARROW",
-    "SETTLING",
-    "SHARE_OF_SEARCH",
-    "TRIAL",
-    "Attempt",
-    "Candidate",
-    "Reporter",
-    "SearchPlan",
-    "SearchResult",
-    "Stage",
-    "TimeToFinish",
-    "epochs_of",
-    "has_few_rows",
-    "stage_title",
-    "warm_up_share",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.rows import Rows
     from murho.model.distributions.transforms import Standardisation
 
-__all__ = [
-    "DRAWS",
-    "ClassScorer",
-    "NumberScorer",
-    "RowScorer",
-    "extrapolated",
-    "is_better",
-    "judge_scores",
-    "mean_and_error",
-    "paired_difference",
-    "row_differences",
-]
-
 
 class RowScorer(Protocol):
     """Scores rows by the outputs of a network for draws of their judges."""

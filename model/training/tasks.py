@@ -37,22 +37,6 @@ if TYPE_CHECKING:
     from murho.model.training.options import TrainOptions
     from murho.model.training.rows import TrainingData
 
-__all__ = [
-    "TEMPERATURES",
-    "ClassificationTask",
-    "RegressionTask",
-    "SearchDimension",
-    "Task",
-    "is_cap",
-    "is_overdispersed",
-    "is_simpler",
-    "next_temperature",
-    "require_noise_for",
-    "suits",
-    "target_limits",
-    "task_of",
-]
-
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""

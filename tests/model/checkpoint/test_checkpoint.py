@@ -18,18 +18,8 @@ import torch
 
 from murho.model.bbb.network import Architecture
 from murho.model.checkpoint import checkpoint
-from murho.model.checkpoint.checkpoint import (
-    SEAL,
-    check_seal,
-    check_writable,
-    find_checkpoint,
-    list_checkpoints,
-    name_and_version,
-    read_stored,
-    sealed,
-    validate_name,
-    write_checkpoint,
-)
+from murho.model.checkpoint.checkpoint import SEAL, check_seal, check_writable, read_stored, sealed, write_checkpoint
+from murho.model.checkpoint.directories import find_checkpoint, list_checkpoints, name_and_version, validate_name
 from murho.model.checkpoint.posterior import Posterior, check_proof, proof_of, typical_rows
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.checkpoint.stores import DirectoryStore, summaries

@@ -10,7 +10,8 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.checkpoint.checkpoint import list_checkpoints, read_stored, write_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
+from murho.model.checkpoint.directories import list_checkpoints
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.report import files
 from murho.model.report.charts import charts

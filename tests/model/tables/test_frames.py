@@ -20,7 +20,8 @@ from murho.model.tables.files import (
     target_name,
     unnamed,
 )
-from murho.model.tables.schema import ColumnOverride, FeatureKind
+from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import ColumnPlan, columns_from_table, plan_columns
 
 FRAME = pd.DataFrame(

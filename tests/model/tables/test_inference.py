@@ -11,8 +11,9 @@ import pytest
 from murho.model.errors import TableError
 from murho.model.tables.cells import parse_date
 from murho.model.tables.inference import hints_of_table
+from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import DateReading
-from murho.model.tables.schema import ColumnOverride, FeatureKind, Schema
+from murho.model.tables.schema import FeatureKind, Schema
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 
 ROWS = 60

@@ -13,7 +13,8 @@ import pytest
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.files import read_table
 from murho.model.tables.inference import hints_of_table, infer_column
-from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
+from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import (
     ColumnPlan,
     classes_of,

@@ -11,7 +11,8 @@ import pytest
 
 from murho.model.encoding.encoder import Encoder, InputChoice
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
+from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.tables.splits import split_rows
 from murho.model.training.options import make_options
