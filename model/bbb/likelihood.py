@@ -205,6 +205,7 @@ class ClassLikelihood(Likelihood):
     """
 
     target: ClassVar[str] = "class"
+    wide_tails: ClassVar[bool] = False
     classes: int
 
     @abstractmethod

@@ -11,7 +11,6 @@ from murho.model.bbb.fit import FitOptions, fit
 from murho.model.bbb.free_energy import (
     GRADIENT_NORM,
     FreeEnergy,
-    GradientClipping,
     GradientStep,
     kl_weights,
     require_finite,
@@ -186,7 +185,7 @@ def test_each_member_is_clipped_by_itself() -> None:
         parameter.grad[1] = 1e6
     assert network.mu.grad is not None
     before = network.mu.grad[0].clone()
-    GradientClipping(network, likelihood).clip(FINE, torch.zeros(1), torch.zeros(1), 1)
+    GradientStep(network, likelihood, GaussianPrior(), total_rows=1).clip(FINE, torch.zeros(1), torch.zeros(1), 1)
     gradients = [network.mu.grad, network.rho.grad, *(p.grad for p in likelihood.parameters())]
     squares = sum(gradient.square().sum(dim=1) for gradient in gradients if gradient is not None)
     assert isinstance(squares, torch.Tensor)
@@ -198,7 +197,7 @@ def test_large_finite_gradients_do_not_stop_a_fit() -> None:
     network, likelihood = small_model()
     for parameter in (network.mu, network.rho, *likelihood.parameters()):
         parameter.grad = torch.full_like(parameter, 1e30)  # its square is not finite
-    GradientClipping(network, likelihood).clip(FINE, torch.zeros(1), torch.zeros(1), 1)
+    GradientStep(network, likelihood, GaussianPrior(), total_rows=1).clip(FINE, torch.zeros(1), torch.zeros(1), 1)
     assert network.mu.grad is not None
     assert bool(torch.isfinite(network.mu.grad).all())
 
