@@ -21,7 +21,7 @@ from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, Posterior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.errors import FitError
-from tests.model.conftest import present, small_fit, small_model, small_rows
+from tests.model.conftest import small_fit, small_model, small_rows
 from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
 from tests.model.oracles import kl
 
@@ -58,41 +58,6 @@ def test_with_a_posterior_as_the_prior_too(members: int, draws: int, skip: bool)
     network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
     prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())
     assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
-
-
-@pytest.mark.parametrize("noise", NOISE_KINDS)
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) -> None:
-    likelihood = make_likelihood(noise, members=2, sigma=0.3, components=2).double()
-    network = small_network(likelihood, members=2, skip=True)
-    with torch.no_grad():
-        network.rho.fill_(-40.0)  # no draw differs from the next
-    generator = torch.Generator().manual_seed(4)
-    rows, targets = torch.randn(6, 4, generator=generator).double(), torch.randn(6, generator=generator).double()
-    counts = torch.tensor([2, 1, 1, 3, 1, 1])
-    found = []
-    for inputs, observed, weights in (
-        (rows, targets, counts.double()),
-        (rows.repeat_interleave(counts, dim=0), targets.repeat_interleave(counts), None),
-    ):
-        step = GradientStep(network, likelihood, GaussianPrior(), total_rows=9)
-        energy = step(inputs, observed, weights, kl_weight=1.0, minibatches=1, beta=beta)
-        gradients = [present(parameter.grad).clone() for parameter in (network.mu, *likelihood.parameters())]
-        found.append([energy.loss, energy.kl, *gradients])
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
-
-
-def test_a_second_minibatch_leaves_nothing_of_the_first() -> None:
-    likelihood = make_likelihood("homoscedastic", members=1)
-    network = BayesianNetwork(Architecture(2, (3,), 1), torch.Generator().manual_seed(0))
-    step = GradientStep(network, likelihood, GaussianPrior(), total_rows=10)
-    rows, targets = torch.ones(5, 2), torch.ones(5)
-    gradients = []
-    for _ in range(2):
-        step(rows, targets, kl_weight=1.0, minibatches=1, generator=torch.Generator().manual_seed(3))
-        assert network.mu.grad is not None
-        gradients.append(network.mu.grad.clone())
-    assert torch.equal(*gradients)
 
 
 def test_the_kl_of_a_member_with_half_of_the_rows_counts_twice() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from murho.model.distributions.predictive import Predictive
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained
 
@@ -204,23 +202,6 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
     for samples in (0, 256):
         mean = posterior.predict(rows, PredictOptions(samples=samples)).mean
         assert ((2 * least - most <= mean) & (mean <= 2 * most - least)).all()
-
-
-def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
-    posterior = _posterior(trained)
-    rows = posterior.encoder.encode(_at(posterior, size=500.0))
-    plain = cast("Predictive", posterior.drawn(rows, 16, 3).predictive())
-    with torch.inference_mode():
-        inferred = cast("Predictive", posterior.drawn(rows, 16, 3).predictive())
-    assert torch.equal(plain.means, inferred.means)
-    assert torch.equal(plain.noise, inferred.noise)
-
-
-def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
-    posterior = train_quickly(make_table(), noise="homoscedastic").posterior
-    with patch.object(posterior, "engine", wraps=posterior.engine) as engine:
-        posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
-    assert engine.forward.call_count == 1
 
 
 def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:

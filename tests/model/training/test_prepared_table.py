@@ -87,26 +87,6 @@ def test_a_narrow_terminal_gets_narrow_lines_with_all_that_is_said() -> None:
     assert all(text in " ".join(" ".join(lines).split()) for text in said)
 
 
-def test_many_columns_without_anything_odd_are_counted() -> None:
-    table = pa.table(
-        {"y": [1.0, 2.0, 3.0], "log_yield": [2.0, 1.0, 3.0]}
-        | {f"x{place}": [float(place), 1.5, -1.0] for place in range(200)}
-    )
-    lines = report_lines(prepare_table(table, "y", make_options({})).report(), "a.csv")
-    assert len(lines) < 50
-    assert "  and 162 more columns; --json lists all" in lines
-
-
-def test_leak_suspects_are_named() -> None:
-    table = pa.table(
-        {"y": [float(row * row % 97) for row in range(40)], "x": [float(row) for row in range(40)]}
-        | {"copy": [2.0 * (row * row % 97) for row in range(40)]}
-    )
-    report = prepare_table(table, "y", make_options({})).report()
-    assert [suspect["column"] for suspect in report.to_json()["leak_suspects"]] == ["copy"]
-    assert "  leak suspect: 'copy' is the target, maybe in another unit" in "\n".join(report_lines(report, "a.csv"))
-
-
 def test_options_of_reading_reach_the_columns() -> None:
     options = make_options({"decimal": ",", "day_first": False})
     table = pa.table({"y": ["1,234", "5,678", "2,5"], "d": ["03/04/2020", "05/06/2020", "01/02/2021"]})

@@ -70,21 +70,6 @@ def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: in
     assert not len(kept) or float(removed.max()) <= float(kept.min())
 
 
-def test_nothing_else_is_touched_and_a_second_cut_counts_what_the_first_removed() -> None:
-    tensors = _tensors()
-    before = {name: tensor.clone() for name, tensor in tensors.items()}
-    pruned, _ = cut(tensors, ARCHITECTURE, 0.8, HELD)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in tensors.items())
-    for name, tensor in pruned.items():
-        kept = torch.ones_like(tensor, dtype=torch.bool)
-        if "weight" in name:
-            kept = pruned[name.replace(".mu", ".rho")] != PRUNED_RHO
-        assert torch.equal(tensor[kept], before[name][kept])
-        assert set(tensor[~kept].tolist()) <= {0.0, PRUNED_RHO}
-    twice, _ = cut(cut(tensors, ARCHITECTURE, 0.5, HELD)[0], ARCHITECTURE, 0.8, HELD)
-    assert all(torch.equal(tensor, pruned[name]) for name, tensor in twice.items())
-
-
 def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
     pruned, _ = cut(_tensors(), ARCHITECTURE, 0.8, HELD)
     draws = make_draws(pruned, ARCHITECTURE, seed=3, samples=40)
@@ -183,15 +168,6 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     answer = cast("Predictive", rent.drawn(rows.encoded, 256, rent.seed).predictive())
     assert before["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
     assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
-
-
-def test_a_classifier_is_scored_and_calibrated_anew(rooms: Posterior) -> None:
-    pruned = prune(rooms, 0.9, labelled_rows(rooms_table(rows=150, seed=8), rooms))
-    before, after = present(pruned.before), present(pruned.after)
-    assert calibration_of(pruned.posterior.spec).rows == 150
-    assert {"log_loss", "accuracy", "sets"} <= set(before) & set(after)
-    assert after["log_loss"] < before["log_loss"] + 0.5
-    assert set(pruned.facts["before"]) == {"log_loss", "accuracy", "brier"}
 
 
 def test_weights_of_inputs_that_a_member_does_not_read_are_not_counted() -> None:

@@ -135,11 +135,6 @@ def test_rows_keep_their_number_in_the_users_table() -> None:
     assert "left out 2 of 160 rows: 'rent' is missing" in said
 
 
-def test_of_a_sample_they_are_the_numbers_in_the_file() -> None:
-    rows, _ = _learnable(_without_some_targets(), rows=np.arange(160) * 10)
-    assert rows.row_numbers[:4].tolist() == [1, 11, 31, 41]
-
-
 def _training_data(targets: np.ndarray) -> TrainingData:
     feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=1.0, categories=())
     columns = {"x": np.linspace(0.0, 1.0, len(targets))}
@@ -155,14 +150,6 @@ def test_targets_are_standardised_behind_the_transform() -> None:
     assert float(training.targets.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
     assert training.folds is not None
     assert len(validation) == 200
-
-
-def test_encodings_and_targets_are_those_of_the_same_rows() -> None:
-    targets = np.linspace(5.0, 9.0, 100)
-    training, validation = _training_data(targets).rows(InputChoice("piecewise"), "none")
-    for rows in (training, validation):
-        order = rows.features[:, 0].argsort()
-        assert bool((rows.targets[order].diff() > 0).all())
 
 
 def test_a_transform_out_of_its_domain_is_refused_with_the_least_target() -> None:

@@ -131,25 +131,6 @@ def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Trained) -
     assert prediction.prediction_set[np.arange(400), codes].mean() > 0.82
 
 
-def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
-    prediction = answer(rooms.posterior, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
-    assert prediction.draws is not None
-    assert prediction.epistemic_std is not None
-    assert prediction.percentiles is not None
-    assert prediction.epistemic_entropy is not None
-    assert prediction.entropy is not None
-    assert prediction.draws.shape == (9, 256, 3)
-    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
-    assert prediction.draws.std(axis=1) == pytest.approx(prediction.epistemic_std, abs=1e-9)
-    assert np.percentile(prediction.draws, 25.0, axis=1) == pytest.approx(prediction.percentiles[..., 0], abs=1e-9)
-    logs = np.log(prediction.draws.clip(1e-300))
-    expected = -(prediction.draws * logs).sum(axis=2).mean(axis=1)
-    assert prediction.entropy - expected == pytest.approx(prediction.epistemic_entropy, abs=1e-9)
-    assert prediction.mc_error is not None
-    assert prediction.mc_error.probabilities is not None
-    assert (prediction.mc_error.probabilities < 0.05).all()
-
-
 def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Trained) -> None:
     rows = pa.table({"size": [0.2, 50.0, -400.0], "light": [0.0, -60.0, 300.0], "district": ["east", "west", "south"]})
     prediction = answer(rooms.posterior, rows)
@@ -161,16 +142,6 @@ def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Tra
     assert prediction.prediction_set is not None
     inside = np.where(prediction.prediction_set, prediction.probabilities, 0.0).sum(axis=1)
     assert (inside[1:] >= 0.9 - 1e-9).all()
-
-
-def test_raw_answers_are_whole_too(rooms: Trained) -> None:
-    prediction = answer(rooms.posterior, table(30), calibrated=False, draws=True, coverage=0.5)
-    assert not prediction.calibrated
-    assert prediction.draws is not None
-    assert prediction.prediction_set is not None
-    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
-    covered = np.where(prediction.prediction_set, prediction.probabilities, 0.0).sum(axis=1)
-    assert (covered >= 0.5 - 1e-9).all()
 
 
 def test_printed_scores_are_about_those_of_fresh_rows(rooms: Trained) -> None:

@@ -17,7 +17,7 @@ from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows
 from murho.model.training import rows
 from murho.model.training import train as training
-from murho.model.training.options import QUICK_MEMBERS, default_budget, make_options
+from murho.model.training.options import QUICK_MEMBERS, make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
@@ -152,21 +152,6 @@ def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
     assert min(ratios) >= 2.0, ratios
 
 
-def test_with_members_every_row_is_learned_from_and_judged() -> None:
-    trained = train_quickly(make_table(), members=3)
-    assert trained.spec.training["rows"] == 160
-    assert trained.spec.metrics["n"] == 160
-    assert calibration_of(trained.spec).rows == 160
-
-
-def test_the_example_row_can_be_asked() -> None:
-    trained = train_quickly(make_table())
-    example = trained.spec.training["example"]
-    assert list(example) == ["size", "district", "lift", "day"]
-    assert isinstance(example["lift"], bool)
-    assert isinstance(example["day"], str)
-
-
 def test_the_example_row_and_the_landmarks_are_no_rows_of_the_table() -> None:
     table = make_table()
     trained = train_quickly(table)
@@ -204,9 +189,3 @@ def test_one_candidate_is_fitted_with_few_members_and_calibrated() -> None:
 )
 def test_a_given_number_of_members_is_kept(given: dict[str, object], members: int) -> None:
     assert make_options(given).members == members
-
-
-def test_the_default_budget_grows_with_the_table() -> None:
-    assert default_budget(100) == default_budget(1_000) == 48.0
-    assert 48.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 290.0
-    assert default_budget(10**7) == 900.0
