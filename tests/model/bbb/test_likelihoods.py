@@ -1,4 +1,4 @@
-"""Observation models: what holds for every one of them (`LikelihoodContract`), and what only one has."""
+"""Observation models: what holds for every one of them, and what only one has."""
 
 from __future__ import annotations
 

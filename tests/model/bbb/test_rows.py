@@ -19,10 +19,11 @@ from tests.model.conftest import small_fit, small_rows
 
 if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
-    from murho.model.training.scoring import RowScorer
 
 
-def _scores(network: BayesianNetwork, rows: Rows, targets: torch.Tensor, scorer: RowScorer) -> torch.Tensor:
+def _scores(
+    network: BayesianNetwork, rows: Rows, targets: torch.Tensor, scorer: NumberScorer | ClassScorer
+) -> torch.Tensor:
     """Both scores of each row, extrapolated to all members, ``[2, N]``."""
     return extrapolated(judge_scores(network, rows, targets, scorer, seed=0), network, rows)
 
@@ -106,24 +107,23 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated() -
 
 
 def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_but_not_extrapolated() -> None:
-    numbers = small_rows(20)
-    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
-    rows = Rows(numbers.features, (numbers.targets > 0.0).float(), folds)
+    numbers, rows = small_rows(20), torch.arange(20)
+    rows_of = Rows(numbers.features, (numbers.targets > 0.0).float(), torch.stack((rows % 5, rows // 5)))
     reads = mixed_reading(10, numbers.features.shape[1], [0])
-    outcome = small_fit(rows, rows, members=10, noise="bernoulli", reads=reads, alike=False)
+    outcome = small_fit(rows_of, rows_of, members=10, noise="bernoulli", reads=reads, alike=False)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
-        logits = outcome.network(rows.features, torch.Generator()).squeeze(-1).double()
-    right = torch.sigmoid((2.0 * rows.targets.double() - 1.0) * logits)
-    judges = torch.stack([right[folds[0], torch.arange(20)], right[folds[1] + 5, torch.arange(20)]])
+        outputs = outcome.network(rows_of.features, torch.Generator())
+        right = outcome.likelihood.log_density(outputs, rows_of.targets).double().exp()
+    judges = torch.stack([right[rows % 5, rows], right[rows // 5 + 5, rows]])
     expected = [*(-judges.log().mean(dim=1)).tolist(), -float(judges.mean(dim=0).log().mean())]
     assert isinstance(outcome.likelihood, Bernoulli)
-    judging = rows.targets.double(), ClassScorer(outcome.likelihood)
-    found = judge_scores(outcome.network, rows, *judging, seed=0)
+    judging = rows_of.targets.double(), ClassScorer(outcome.likelihood)
+    found = judge_scores(outcome.network, rows_of, *judging, seed=0)
     assert found[:, 0].mean(dim=1).tolist() == pytest.approx(expected, rel=1e-4)
-    scores = _scores(outcome.network, rows, *judging)
-    assert float(scores[0].mean()) == pytest.approx(expected[2], rel=1e-4)
-    assert mixture_nll(outcome.network, outcome.likelihood, rows, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
+    together = float(_scores(outcome.network, rows_of, *judging)[0].mean())
+    assert together == pytest.approx(expected[2], rel=1e-4)
+    assert mixture_nll(outcome.network, outcome.likelihood, rows_of, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
 
 
 def test_in_time_a_member_sees_only_blocks_before_its_own() -> None:

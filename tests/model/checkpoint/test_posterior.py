@@ -52,21 +52,6 @@ def test_the_law_of_total_variance_holds_and_raw_parts_are_those_of_the_draws(
     np.testing.assert_allclose(present(answer.epistemic_std), answer.draws.std(axis=1))
 
 
-@pytest.mark.parametrize("noise", [True, False])
-def test_monte_carlo_errors_change_nothing_else(rent: Posterior, columns: Columns, noise: bool) -> None:
-    options = replace(OPTIONS, noise=noise)
-    plain = rent.predict(columns, options)
-    answer = rent.predict(columns, replace(options, mc_error=True))
-    np.testing.assert_array_equal(answer.percentiles, plain.percentiles)
-    np.testing.assert_array_equal(answer.std, plain.std)
-    assert answer.mc_error.mean.shape == answer.mc_error.std.shape == (1000,)
-    assert answer.mc_error.percentiles.shape == (1000, 3)
-    most = present(answer.std) * (1.0 + 1e-6)  # compiled code works it out in single precision
-    for errors in (answer.mc_error.mean, answer.mc_error.std, *answer.mc_error.percentiles.T):
-        assert (errors > 0.0).all()
-        assert (errors <= most).all()
-
-
 def test_monte_carlo_errors_are_about_those_made(rent: Posterior, columns: Columns) -> None:
     assert rent.predict(columns, PredictOptions(samples=1, mc_error=True)).mc_error is None
     few = _rows(columns, slice(100))

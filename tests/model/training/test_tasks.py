@@ -11,7 +11,6 @@ import pytest
 
 from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.errors import OptionError, TableError
-from murho.model.predictive.compiled_engine import CompiledEngine
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.options import make_options
@@ -67,7 +66,6 @@ def answer(posterior: Posterior, rows: pa.Table, **options: Any) -> ClassPredict
         ("floor", {}, None),
         ("floor", {"task": "classification"}, ("0", "1", "2")),
         ("floor", {"columns": {"floor": {"kind": "categorical"}}}, ("0", "1", "2")),
-        ("size", {"task": "regression"}, None),
     ],
 )
 def test_text_and_truth_values_are_classes_unless_the_user_says_otherwise(
@@ -97,16 +95,12 @@ def test_rows_of_every_class_are_told_and_rare_classes_named() -> None:
         ("room", {"task": "regression"}, TableError, "text or truth values"),
         ("room", {"noise": "mixture"}, OptionError, "--noise is for a target that is a number"),
         ("room", {"target_minimum": 0.0}, OptionError, "--target-minimum"),
-        ("size", {"task": "classification"}, None, ""),
         ("nothing", {}, TableError, "not a column"),
     ],
 )
 def test_what_fits_no_task_is_refused(
-    target: str, options: dict[str, Any], error: type[Exception] | None, message: str
+    target: str, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    if error is None:
-        assert len(choose_classes(table(), target, make_options(options), Notes().say) or ()) == 240
-        return
     with pytest.raises(error, match=message):
         choose_classes(table(), target, make_options(options), Notes().say)
 
@@ -182,13 +176,9 @@ NORMAL = np.random.default_rng(0).normal(size=2_000)
         (NORMAL.clip(max=2.0), True),  # 2 % of the rows
         (NORMAL.clip(max=2.7), False),  # too few
         (NORMAL.round(1).clip(max=1.0), True),  # rounded, and still more at the end than beside it
-        (NORMAL.round(1), False),
-        (NORMAL.round(), False),
         (np.repeat(NORMAL, 20), False),  # every row twenty times
         (np.random.default_rng(0).integers(1, 6, 2_000).astype(float), False),  # ratings
-        (np.random.default_rng(0).choice([0.0, 1.0], 2_000, p=[0.05, 0.95]), False),
         (-NORMAL.clip(min=0.0), True),  # half of the amounts are zero
-        (-np.random.default_rng(0).poisson(9.0, 2_000).astype(float), False),
     ],
 )
 def test_a_cap_is_a_value_at_the_end_that_is_repeated_as_none_near_it(targets: np.ndarray, cap: bool) -> None:
@@ -221,41 +211,26 @@ def test_limits_that_exclude_each_other_are_refused() -> None:
         target_limits(np.array([1.0, np.nan]), "y", make_options({"target_minimum": 1, "target_maximum": 1}), print)
 
 
-def test_options_without_a_limit_survive_json() -> None:
-    options = make_options({"target_maximum": math.inf, "target_minimum": -math.inf})
-    assert make_options(options.model_dump(mode="json")) == options
-    with pytest.raises(OptionError, match="--target-maximum"):
-        make_options({"target_maximum": math.nan})
-
-
 def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None:
-    generator = np.random.default_rng(1)
-    x = generator.normal(size=(700, 2))
-    latent = 1.5 + np.sin(2.0 * x[:, 0]) + 0.7 * x[:, 1] + 0.4 * generator.normal(size=700)
-    rent = np.minimum(latent, 2.0)
-    columns = {"a": x[:, 0], "b": x[:, 1]}
-    notes = Notes()
-    table = pa.table({"a": x[:400, 0], "b": x[:400, 1], "rent": rent[:400]})
-    trained = train_quickly(
-        table, notes, columns={}, members=5, noise="heteroscedastic", hidden=(16,), epochs=60, temperature=0.3
-    )
+    generator, notes = np.random.default_rng(1), Notes()
+    a, b = generator.normal(size=(2, 700))
+    rent = np.minimum(1.5 + np.sin(2.0 * a) + 0.7 * b + 0.4 * generator.normal(size=700), 2.0)
+    small = {"noise": "heteroscedastic", "hidden": (16,), "epochs": 60, "temperature": 0.3}
+    rows = pa.table({"a": a[:400], "b": b[:400], "rent": rent[:400]})
+    trained = train_quickly(rows, notes, columns={}, members=5, **small)
     assert any(line.startswith("found a cap") for line in notes.lines)
-    posterior = trained.posterior
-    fresh = {name: column[400:] for name, column in columns.items()}
-    answer = posterior.predict(
-        fresh, PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(1.999, 2.0), draws=True)
-    )
+    posterior, fresh = trained.posterior, {"a": a[400:], "b": b[400:]}
+    asked = PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(1.999, 2.0), draws=True)
+    answer = posterior.predict(fresh, asked)
     for values in (answer.mean, present(answer.percentiles), present(answer.draws)):
         assert values.max() <= 2.0
-    assert (present(answer.percentiles)[:, 2] == 2.0).mean() > 0.3
     low, _, high = present(answer.percentiles).T
+    assert (high == 2.0).mean() > 0.3
     assert 0.84 < ((rent[400:] >= low) & (rent[400:] <= high)).mean() < 0.96
     mass, beyond = present(answer.exceedance).T
     assert mass.mean() == pytest.approx((rent[400:] == 2.0).mean(), abs=0.08)
     assert (beyond == 0.0).all()
     for options in (PredictOptions(samples=0), PredictOptions(noise=False)):
         assert posterior.predict(fresh, options).mean.max() <= 2.0
-    assert not isinstance(posterior.engine, CompiledEngine)
     spec = read_stored(write_checkpoint(tmp_path, "capped", trained.spec, trained.posterior.tensors)).spec
     assert present(spec.target.limits).maximum == 2.0
-    assert spec.to_json()["target"]["limits"] == {"minimum": None, "maximum": 2.0}

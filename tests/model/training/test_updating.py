@@ -202,7 +202,7 @@ def test_the_temperature_falls_from_one_to_that_of_the_training_without_a_jump(o
     assert max(np.abs(np.diff(np.log(temperatures)))) < 0.02
 
 
-@pytest.mark.parametrize("count", [9, 49, 99])
+@pytest.mark.parametrize("count", [9, 49])
 def test_one_row_more_changes_the_answers_little(old: Posterior, count: int) -> None:
     rows, answers, moved = _rows(old, 100), [], []
     for number in (count, count + 1):
@@ -219,9 +219,8 @@ def test_one_row_more_changes_the_answers_little(old: Posterior, count: int) -> 
     assert moved[1] == pytest.approx(moved[0], rel=0.5)
 
 
-@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture"])
-def test_other_kinds_of_noise_are_updated_too(noise: str) -> None:
-    before = train_quickly(make_table(), members=2, noise=noise).posterior
+def test_other_kinds_of_noise_are_updated_too() -> None:
+    before = train_quickly(make_table(), members=2, noise="mixture").posterior
     updated = _update(before, _rows(before, 60), epochs=10)
     assert np.isfinite(present(updated.after)["nll"])
     wide = WideRule.after(updated.facts["total_rows"])
