@@ -86,7 +86,7 @@ def choose_classes(
     of_words, of_bits = (False, False) if classes else infer_task(table.column(target), target, hints)
     if options.task == "auto":
         of_kind = {FeatureKind.CATEGORICAL: True, FeatureKind.BOOLEAN: True, FeatureKind.NUMERIC: False}
-        classes = of_kind.get(declared, of_words)
+        classes = of_words if declared is None else of_kind.get(declared, of_words)
         if declared is None and of_bits:
             classes = True
             say(f"the target {target!r} is 0 or 1: classes; --task regression predicts a number")

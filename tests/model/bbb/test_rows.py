@@ -87,7 +87,7 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated() -
         outcome.network.rho.fill_(-30.0)
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
     standardisation, likelihood = Standardisation(Identity(), 3.0, 2.0), outcome.likelihood
-    targets = standardisation.inverse(rows.targets.double())
+    targets = rows.targets.double() * 2.0 + 3.0
     assert isinstance(likelihood, GaussianMixtureLikelihood)
     scorer = NumberScorer(likelihood, standardisation, float(targets.std(correction=0)))
     found = _scores(outcome.network, Rows(rows.features, rows.targets, folds), targets, scorer)
