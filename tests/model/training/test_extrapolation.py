@@ -81,8 +81,9 @@ def posterior_of(
     for name, column in columns.items():
         numeric = name in kinds
         kind = kinds.get(name, FeatureKind.CATEGORICAL)
-        least, most = (float(column.min()), float(column.max())) if numeric else (None, None)
-        features.append(Feature(name, kind, None, False, least, most, () if numeric else ("A", "B")))
+        least, most = (float(np.nanmin(column)), float(np.nanmax(column))) if numeric else (None, None)
+        missing = numeric and bool(np.isnan(column).any())
+        features.append(Feature(name, kind, None, missing, least, most, () if numeric else ("A", "B")))
     schema = Schema(tuple(features), Target("y", None), {})
     encoder = Encoder.fit(schema, columns)
     architecture = Architecture(encoder.width, (len(first),), 1, "relu", members=1, skip=True)
@@ -140,18 +141,7 @@ def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
 
 def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
     columns = {"x": np.where(np.arange(ROWS) < 3, 7.0, np.nan), "idle": np.zeros(ROWS)}
-    kinds = {name: Feature(name, FeatureKind.NUMERIC, None, name == "x", 0.0, 7.0, ()) for name in columns}
-    schema = Schema(tuple(kinds.values()), Target("y", None), {})
-    encoder = Encoder.fit(schema, columns)
-    spec = ModelSpec(
-        architecture=Architecture(encoder.width, (), 1, "relu", members=1, skip=False),
-        likelihood=LikelihoodSpec("fixed", sigma=0.1),
-        target=Standardisation(Identity(), 0.0, 1.0),
-        schema=schema,
-        encoder=encoder,
-    )
-    tensors = {name: torch.zeros(shape) for name, shape in spec.tensor_shapes().items()}
-    found = extrapolation_trial(Posterior(spec, tensors, engine="torch"), columns)
+    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {}, columns), columns)
     assert all(each.share == 0.0 for each in found.continuations.values())
     assert all(slope > 0.0 for slope in found.slopes.values())
 

@@ -206,9 +206,10 @@ def test_on_few_rows_trials_have_all_members(monkeypatch: pytest.MonkeyPatch) ->
     assert members == [5, 5, 10, 10]
 
 
+@pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize("better", ["full", "settling"])
-def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
-    monkeypatch: pytest.MonkeyPatch, better: str
+def test_what_has_settled_is_kept_and_of_classes_the_better_of_it_and_the_full_fit(
+    monkeypatch: pytest.MonkeyPatch, better: str, classes: bool
 ) -> None:
     def scored(
         fits: CandidateFits, candidate: Candidate, stage: str, start: Fit | None = None
@@ -220,34 +221,14 @@ def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
     kept: dict[str, Fit | None] = {}
     fit = CandidateFits.fit
     monkeypatch.setattr(CandidateFits, "fit", scored)
-    options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
-    trained = train(make_table(), "rent", options, reporter=Notes())
-    assert trained.spec.architecture.members == 10
-    torch.testing.assert_close(
-        trained.posterior.tensors["layers.0.bias.mu"],
-        present(kept["settling"]).network.named_tensors()["layers.0.bias.mu"].detach(),
-    )
-
-
-@pytest.mark.parametrize("better", ["full", "settling"])
-def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
-    monkeypatch: pytest.MonkeyPatch, better: str
-) -> None:
-    def scored(fits: CandidateFits, candidate: Candidate, stage: str, *start: Any) -> tuple[Attempt, Fit | None]:
-        attempt, kept[stage] = fit(fits, candidate, stage, *start)
-        return rescored(attempt, 0.1 if stage == better else 1.0), kept[stage]
-
-    kept: dict[str, Fit | None] = {}
-    notes = Notes()
-    fit = CandidateFits.fit
-    monkeypatch.setattr(CandidateFits, "fit", scored)
-    options = make_options({"epochs": 2, "hidden": (6,), "members": 2, "encoding": "standard", "whiten": "no"})
-    trained = train(rooms_table(rows=1_300), "room", options, reporter=notes)
-    torch.testing.assert_close(
-        trained.posterior.tensors["layers.0.bias.mu"],
-        present(kept[better]).network.named_tensors()["layers.0.bias.mu"].detach(),
-    )
-    assert not any("settled" in line for line in notes.lines)
+    if classes:
+        options = make_options({"epochs": 2, "hidden": (6,), "members": 2, "encoding": "standard", "whiten": "no"})
+        trained = train(rooms_table(rows=1_300), "room", options, reporter=Notes())
+    else:
+        options = make_options(QUICK | {"transform": "none", "noise": "heteroscedastic"})
+        trained = train(make_table(), "rent", options, reporter=Notes())
+    name, outcome = "layers.0.bias.mu", present(kept[better if classes else "settling"])
+    torch.testing.assert_close(trained.posterior.tensors[name], outcome.network.named_tensors()[name])
 
 
 @pytest.mark.parametrize(

@@ -181,11 +181,3 @@ def test_one_candidate_is_fitted_with_few_members_and_calibrated() -> None:
     }
     assert spec.architecture.members == QUICK_MEMBERS
     assert spec.calibration is not None
-
-
-@pytest.mark.parametrize(
-    ("given", "members"),
-    [({}, 10), ({"quick": True}, 5), ({"quick": True, "members": 10}, 10), ({"quick": True, "members": 3}, 3)],
-)
-def test_a_given_number_of_members_is_kept(given: dict[str, object], members: int) -> None:
-    assert make_options(given).members == members
