@@ -125,11 +125,9 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     Args:
         directory: ``NAME/VERSION``.
     """
-
-    def read(file: str, most: int, least: int) -> bytes:
-        return read_file(directory / file, most, least)
-
-    return read_version(read, str(directory), *name_and_version(directory))
+    return read_version(
+        lambda file, *limits: read_file(directory / file, *limits), str(directory), *name_and_version(directory)
+    )
 
 
 def read_version(read: Read, address: str, name: str, version: str) -> StoredCheckpoint:

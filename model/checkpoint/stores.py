@@ -248,11 +248,11 @@ def store_at(place: Path | str) -> CheckpointStore:
         OptionError: The URL can't be used; the message says what to install.
     """
     chosen = place_of(place)
-    if isinstance(chosen, str) and is_url(chosen):
+    if isinstance(chosen, str):
         from murho.model.checkpoint.object_store import ObjectStore
 
         return ObjectStore(chosen)
-    return DirectoryStore(Path(chosen))
+    return DirectoryStore(chosen)
 
 
 @dataclass(frozen=True, slots=True)

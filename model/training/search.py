@@ -364,11 +364,6 @@ def _whitening(data: TrainingData) -> Whitening | None:
     return data.encoder(InputChoice("standard", whitened=True)).whitening
 
 
-def planned_trials(dimensions: Sequence[SearchDimension]) -> int:
-    """Trials that a search plans: the first candidate, and the other values of each dimension."""
-    return sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
-
-
 def run_trials(
     fits: CandidateFits, best: BestSoFar, first: Candidate, dimensions: Sequence[SearchDimension]
 ) -> Candidate:
@@ -542,7 +537,8 @@ def search(
         reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
     chosen = first_candidate(data, options)
     dimensions = list(open_dimensions(data, options))
-    trials = 0 if options.quick else planned_trials(dimensions)
+    # The first candidate, and the other values of each dimension.
+    trials = 1 + sum(len(dimension.others) for dimension in dimensions) if dimensions and not options.quick else 0
     # A handful of rows tells a straight line more surely than a bend.
     linear = options.quick and options.budget is None and rows < FEWEST_ROWS_TO_BEND
     linear &= "hidden" not in options.model_fields_set
