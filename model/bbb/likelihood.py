@@ -173,7 +173,7 @@ class Likelihood(nn.Module, ABC):
 
 
 class NumericLikelihood(Likelihood):
-    """An observation model of numbers. `gaussian_mixture.GaussianMixtureLikelihood` is the base of most of them."""
+    """An observation model of numbers. `model.bbb.numbers.GaussianMixtureLikelihood` is the base of most of them."""
 
     @abstractmethod
     def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:
