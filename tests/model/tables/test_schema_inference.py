@@ -253,7 +253,7 @@ def test_a_word_for_a_missing_cell_is_one_in_tables_and_requests_unless_it_is_ke
         asked, refused = decode_cells(feature, requested)
         assert not refused
         again = columns_from_table(table, schema)[name]  # as a file to predict is read
-        assert str([*asked]) == str([*columns[name]]) == str([*again])
+        assert [str(cell) for cell in asked] == [str(cell) for cell in columns[name]] == [str(cell) for cell in again]
         return str(columns[name].tolist())
 
     assert cells_of("damage") == "[None, 'minor', None, 'major', None]"
