@@ -182,12 +182,3 @@ def _mean_epistemic_std(scored: Path) -> float:
     with scored.open() as file:
         values = [float(row["epistemic_std"]) for row in csv.DictReader(file)]
     return sum(values) / len(values)
-
-
-def test_the_pages_tables_name_every_option() -> None:
-    text = PAGE.read_text()
-    for command in ("update", "prune"):
-        (table,) = re.findall(rf"^\| option of `murho {command}.*?\n\n", text, flags=re.MULTILINE | re.DOTALL)
-        named = set(re.findall(r"`(--[a-z-]+)`", table))
-        known = set(re.findall(r"--[a-z-]+", call_murho(command, "--help").stdout)) - {"--help"}
-        assert named == known, command
