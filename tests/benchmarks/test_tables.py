@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import co2, dependent, idle, live, shift, uci
+from benchmarks import co2, dependent, live, shift, uci
 from benchmarks.datasets import SETS, UCI
 from benchmarks.runner import measure
 from murho.model.training.options import make_options
@@ -45,15 +45,6 @@ def test_copies_are_copies_groups_are_new_and_later_rows_come_later() -> None:
 def test_groups_are_covered_with_the_option() -> None:
     report = measure(dependent.task, "groups", 0, True, 20.0)
     assert 0.8 <= report["calibrated"]["coverage"]["90"] <= 0.98
-
-
-@pytest.mark.parametrize("name", list(idle.TABLES))
-def test_fresh_rows_are_others_of_the_same_idle_table(name: str) -> None:
-    rows, fresh = idle.make(name, 0)
-    assert (rows.num_rows, fresh.num_rows) == (idle.TABLES[name][1], idle.FRESH)
-    assert rows.column_names == fresh.column_names
-    assert not set(rows["y"].to_pylist()) & set(fresh["y"].to_pylist())
-    assert idle.make(name, 0)[0].equals(rows)
 
 
 def test_no_feature_of_co2_is_made_from_the_series_itself() -> None:
