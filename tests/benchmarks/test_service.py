@@ -75,15 +75,6 @@ def test_bodies_are_sent_in_turn_and_connections_send_again_once_they_are_answer
     assert set(bodies) == set(BODIES)
 
 
-@needs_wrk
-def test_refusals_and_lost_requests_are_counted_apart() -> None:
-    done, _ = loaded(lambda count: response() if count % 2 else response("429 Too Many Requests"), connections=1)
-    assert done["not_200"] == pytest.approx(done["requests"] / 2, abs=1)
-    assert done["rate"] == pytest.approx(done["requests"] / 2 / done["seconds"], rel=0.1)
-    done, _ = loaded(lambda count: response() if count < 3 else None, connections=1)
-    assert done["lost"] > 0
-
-
 def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
     def rounds(*rates: float) -> list[dict[str, float]]:
         return [{"rate": rate} for rate in rates]
