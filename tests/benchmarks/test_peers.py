@@ -13,12 +13,10 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import comparison, peers, processes
-from benchmarks.comparison import known_rows, measure_peer, number_scores, task_of
+from benchmarks.comparison import measure_peer, task_of
 from benchmarks.datasets import SETS, DataSet, Split
 from benchmarks.peers import CALIBRATOR, PEERS, Peer
-from benchmarks.peers.tables import Answer, Predictive
 from benchmarks.processes import STAMP, SystemProcess, Turns, environment
-from benchmarks.scores import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +29,7 @@ ROWS = 200
 
 
 def test_every_script_is_of_a_peer_and_every_environment_is_pinned() -> None:
-    others = {"__init__", "murho_fit", "murho_predictions", *SHARED, *SERVICE}
+    others = {"__init__", "murho_predictions", *SHARED, *SERVICE}
     assert {path.stem for path in FOLDER.glob("*.py")} - others == set(SCRIPTS)
     assert len({(peer.benchmark, peer.name) for peer in PEERS}) == len(PEERS)
     for peer in (*PEERS, CALIBRATOR):
@@ -99,7 +97,7 @@ def session(task):
         return task, asked
     return sys.argv[2], answer
 
-drive(step=session)
+drive(engine=session)
 """
 TABLES = """
 import numpy as np
@@ -140,7 +138,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(folder: Path, *tasks: str) -> dict[str, Any]:
-    peer = partial(Peer, "step", title="", script="steady")
+    peer = partial(Peer, "engine", title="", script="steady")
     return {task: partial(SystemProcess, peer(name=task), task, cache=folder) for task in tasks}
 
 
@@ -183,30 +181,6 @@ def test_a_task_has_no_target_of_a_test_row(table: pa.Table, split: Split) -> No
     assert len(task.training) == 160
     assert task.inner.sum() == 24
     assert not any(truth[0] in told for told in (task.target, task.training.numbers, task.test.numbers))
-
-
-def test_rows_of_a_class_that_no_training_row_has_are_not_asked_about(table: pa.Table, split: Split) -> None:
-    known = known_rows(table, "kind", split)
-    assert 17 not in known.test
-    task, truth = task_of(table, "kind", known, 0, classes=True)
-    names = np.array(["a", "b", "c"])
-    assert names[task.target].tolist() == [table["kind"][int(row)].as_py() for row in known.training]
-    assert names[truth].tolist() == [table["kind"][int(row)].as_py() for row in known.test]
-
-
-def test_scores_of_normals_and_of_points() -> None:
-    truth = np.random.default_rng(0).normal(10.0, 2.0, size=400)
-
-    def normals(rows: int) -> Predictive:
-        return Predictive(np.full(rows, 10.0), std=np.full(rows, 2.0))
-
-    report = number_scores(Answer(normals(300), normals(300), normals(100), rounds=7), truth[300:], truth[:300])
-    assert report["rmse"] == pytest.approx(2.0, rel=0.1)
-    assert report["raw"]["crps"] == pytest.approx(report["crps_closed"], rel=0.02)
-    point, inner = (Predictive(np.zeros(rows), np.zeros((rows, len(LEVELS)))) for rows in (300, 100))
-    conformal = number_scores(Answer(None, point, inner, rounds=1), truth[300:], truth[:300])
-    assert conformal["raw"] is None
-    assert conformal["calibrated"]["width"]["50"] > 0.0
 
 
 @pytest.mark.parametrize("target", ["y", "kind"])
