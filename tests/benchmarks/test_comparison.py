@@ -81,7 +81,7 @@ def test_committed_scores_are_of_known_peers_and_pinned_packages() -> None:
 def test_without_the_data_a_command_says_where_to_get_them(
     command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ["--peers", ""] if command in (tabular, classification) else []
+    more = ["--only-murho"] if command in (tabular, classification) else []
     jobs = [] if command is mushroom else ["--jobs", "1"]
     assert command.main(["--data", str(tmp_path), "--output", str(tmp_path / "out"), *more, *jobs]) == 1
     said = capsys.readouterr().err

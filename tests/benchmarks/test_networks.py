@@ -1,4 +1,4 @@
-"""Answers of the same networks in every system, and what they are held against."""
+"""Steps and answers of the same networks in every system, and what they are held against."""
 
 from __future__ import annotations
 
@@ -8,13 +8,30 @@ import numpy as np
 import orjson
 import pytest
 
-from benchmarks import engine, training
+from benchmarks import engine, steps, training
 from benchmarks.engine import deviations, disagreement, exact_answers
+from benchmarks.peers.murho_fit import Murho
 from benchmarks.peers.murho_predictions import prepare
-from benchmarks.peers.networks import EngineTask
+from benchmarks.peers.networks import (
+    EngineTask,
+    StepTask,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+TASK = EngineTask((6, 5))
+
+
+def test_murho_takes_whole_epochs_and_learns() -> None:
+    task = StepTask((50,), members=2, rows=640)
+    rows, targets = task.data()
+    system = Murho(task)
+    assert system.take(steps=1)["steps"] == 10  # each of two members sees half of the rows
+    before = np.sqrt(np.mean((system.predict(rows) - targets) ** 2))
+    assert system.take(steps=600)["steps"] == 600
+    assert np.sqrt(np.mean((system.predict(rows) - targets) ** 2)) < 0.4 < before
 
 
 @pytest.mark.parametrize("noise", ["fixed", "heteroscedastic", "mixture"])
@@ -26,6 +43,16 @@ def test_murhos_answers_are_those_of_double_precision_and_of_other_draws(noise: 
     assert set(found) == {"mean", "std", "percentiles"}
     assert max(found.values()) < 1e-5
     assert max(disagreement([answer], 512, exact_answers(task, rows, engine.REFERENCE_DRAWS, seed=1))) < 3.0
+
+
+def test_a_linear_model_has_the_moments_that_are_known() -> None:
+    task = EngineTask(())
+    rows = task.rows_of(6)
+    (layer,) = task.posterior()
+    std = np.sqrt(rows**2 @ layer.weight_sigma[:, 0] ** 2 + layer.bias_sigma[0] ** 2)
+    found = exact_answers(task, rows, 4096)
+    np.testing.assert_allclose(found["mean"], rows @ layer.weight_mu[:, 0] + layer.bias_mu[0], atol=0.05 * std.max())
+    np.testing.assert_allclose(found["epistemic_std"], std, rtol=0.05)
 
 
 def test_disagreement_is_in_standard_errors_and_calls_are_pooled() -> None:
@@ -46,12 +73,15 @@ def test_disagreement_is_in_standard_errors_and_calls_are_pooled() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_runs_without_any_peer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_commands_run_without_any_peer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--systems", "", "--rounds", "1", "--output", str(tmp_path)]
     assert engine.main([*words, "--nets", "1x4", "--batches", "1,2", "--samples", "8"]) == 0
     assert "Murho, mixture" in capsys.readouterr().out
-    first = orjson.loads((tmp_path / "results.jsonl").read_bytes())
+    assert steps.main([*words, "--cases", "1x50-32"]) == 0
+    assert "Murho, M = 10" in capsys.readouterr().out
+    first, second = (orjson.loads(line) for line in (tmp_path / "results.jsonl").read_bytes().splitlines())
     assert [cell["systems"][engine.REFERENCE]["agrees"] for cell in first["cells"]] == [True, True]
+    assert second["cases"]["1x50-32"]["Murho, M = 5"]["rmse"] < 0.5
 
 
 @pytest.mark.slow
