@@ -20,7 +20,7 @@ from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import Share, decompressed
-from murho.service.predict.options import EXPECTED, LONGEST_ID
+from murho.service.predict.options import LONGEST_ID
 from murho.service.predict.problems import MAX_LISTED, Problems, Strict, parsed, pointer, shorten
 from murho.service.predict.routes import REFERENCE
 from murho.service.settings import Settings
@@ -287,7 +287,8 @@ def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) ->
     expected = "the name of a class" if classes else "a finite number"
     for place, (key, value) in enumerate(zip(ids, values, strict=True)):
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST_ID or not key.isprintable():
-            problems.add(place, 0, pointer("outcomes", place, "id"), EXPECTED["ids"][1].join(("Expected ", ".")))
+            message = f"Expected a text of 1 to {LONGEST_ID} printable characters."
+            problems.add(place, 0, pointer("outcomes", place, "id"), message)
         try:
             checked.append(canonical_category(value) if classes else _number(value, texts=texts))
         except (ValueError, OverflowError):

@@ -19,8 +19,8 @@ from murho.model.errors import Problem
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answers import Asked, Codec, Encoded, encode_answer
-from murho.service.predict.options import PredictRequest, check_options, options_of, predict_options
-from murho.service.predict.problems import JSON_NAMES, foreign_form, refuse_unknown
+from murho.service.predict.options import PredictRequest, options_of, predict_options
+from murho.service.predict.problems import JSON_NAMES, foreign_form, parsed, refuse_unknown
 from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class JSONCodec(Codec):
             documents = self._documents[id(schema)] = _Documents(schema)
         if terms.kind is PredictRequest and (asked := documents.read(body, settings)) is not None:
             return asked
-        request = check_options(load_json(body, settings.max_json_bytes), terms.kind, rows=True)
+        request = parsed(terms.kind, load_json(body, settings.max_json_bytes))
         options = predict_options(request, settings, schema.target)
         return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 

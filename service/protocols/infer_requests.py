@@ -162,19 +162,6 @@ class InferAsked(Asked):
     outputs: tuple[tuple[Output, bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Matrix(Inputs):
-    """The rows of a request that are one tensor."""
-
-    def pointer(self, row: int, feature: str) -> str:
-        """Returns the pointer to a cell: to the element of the tensor."""
-        return _matrix_pointer(list(self.columns).index(feature), row)
-
-
-def _matrix_pointer(position: int, row: int) -> str:
-    return pointer("inputs", MATRIX, row, position)
-
-
 def takes_matrix(schema: Schema) -> bool:
     """Returns whether all features of a model are numbers, so that one matrix can have them."""
     return all(feature.kind in OF_NUMBERS for feature in schema.features)
@@ -312,8 +299,10 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
     if _is_matrix(inputs, schema):
         if values[0].dtype.kind not in "iuf":
             raise wrong(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
-        return _Matrix(Form.MATRIX, number_columns(schema, values[0].reshape(rows, -1), _matrix_pointer), rows)
-    problems, columns = Problems(), dict[str, "NDArray[Any]"]()
+        matrix = values[0].reshape(rows, -1)
+        columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", MATRIX, row, place))
+        return Inputs(Form.MATRIX, columns, rows, lambda place: place.replace("/inputs", f"/inputs/{MATRIX}", 1))
+    columns, problems = {}, Problems()
     by_name = {each.name: (each.datatype, found) for each, found in zip(inputs, values, strict=True)}
     for position, feature in enumerate(schema.features):
         datatype, found = by_name[feature.name]

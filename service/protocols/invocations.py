@@ -6,7 +6,6 @@ The default model answers. Exactly one key of a JSON body has the rows: `datafra
 as there.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import options_of
 from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
-from murho.service.predict.rows import Inputs, parse_inputs
+from murho.service.predict.rows import parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,21 +58,6 @@ class ScoringResponse(BaseModel):
     predictions: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows(Inputs):
-    """The rows of a request.
-
-    Attributes:
-        move: From pointers as `parse_inputs` has them to pointers into the body.
-    """
-
-    move: "Callable[[str], str]"
-
-    def pointer(self, row: int, feature: str) -> str:
-        """Returns the pointer to a cell in the form of the request."""
-        return self.move(Inputs.pointer(self, row, feature))
-
-
 class ScoringCodec(Codec):
     """The codec of JSON as MLflow has it; see `Codec`."""
 
@@ -97,11 +81,7 @@ class ScoringCodec(Codec):
             rows, move = _split(request.dataframe_split)
         else:
             move = partial(_below, given[0])
-        try:
-            inputs = parse_inputs(rows, schema, settings.max_rows)
-        except BadInputError as error:
-            raise moved(error, move) from None
-        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, move), options, said)
+        return Asked(parse_inputs(rows, schema, settings.max_rows, move), options, said)
 
     def encode(self, answered: "Answered") -> Encoded:
         """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""

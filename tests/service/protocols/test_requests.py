@@ -131,7 +131,7 @@ def asking(**parts: Any) -> dict[str, Any]:
     [
         ([], "Expected a JSON object, not a list."),
         ({}, "/inputs: This is required."),
-        (asking(input=1), "/input: There is no key 'input' here."),
+        (asking(input=1), "/input: There is no key 'input' here"),
         (x_with(size=3), "/inputs/x/size: There is no key 'size' here."),
         (x_with(name=3), "/inputs/0/name: Expected a string, not 3."),
         (x_with(shape=[True, 3]), "/inputs/x/shape/0: Expected a whole number, not a boolean."),
@@ -148,12 +148,12 @@ def asking(**parts: Any) -> dict[str, Any]:
         (x_with(data=None), "/inputs/x: The input has neither data nor"),
         (x_with(parameters={"binary_data_size": 24}), "/inputs/x: The input has both data and"),
         (x_with(name="Weigth"), "/inputs/Weigth: 'Weigth' is no feature of this model. Did you mean"),
-        (asking(parameters={"samples": "3"}), "/parameters/samples: Expected an integer"),
+        (asking(parameters={"samples": "3"}), "/parameters/samples: Expected a whole number"),
         (asking(parameters={"percentiles": "5;50"}), "/parameters/percentiles/0: Expected a number"),
         (asking(outputs={}), "/outputs: Expected a list, not an object."),
         (
             asking(outputs=[{"name": "mean", "parameters": {"binary_data": "no"}}]),
-            "/outputs/0/parameters/binary_data: Expected true or false, not a string.",
+            "/outputs/0/parameters/binary_data: Expected true or false",
         ),
     ],
 )
