@@ -112,8 +112,7 @@ async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     """Describes the latest version of a model by the distribution of its training rows.
 
     `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
-    row, `reliability` is how often raw bands held the held-out rows, `curves` are those of the training. What a
-    checkpoint does not have is null.
+    row. What a checkpoint does not have is null.
     """
     from murho.service.models.facts import overview
 

@@ -21,7 +21,7 @@ from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import Share, decompressed
 from murho.service.predict.options import LONGEST_ID
-from murho.service.predict.problems import MAX_LISTED, Problems, Strict, parsed, pointer, shorten
+from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer, shorten
 from murho.service.predict.routes import REFERENCE
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
@@ -58,7 +58,7 @@ class Outcome(Strict):
 class OutcomesRequest(Strict):
     """What came true of recorded predictions of one model."""
 
-    outcomes: list[Outcome] = Field(min_length=1)
+    outcomes: Many[Outcome] = Field(min_length=1)
 
 
 class UnknownOutcome(BaseModel):

@@ -22,7 +22,7 @@ from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWa
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, load_json
 from murho.service.predict.options import MAX_SEED, PredictRequest, records
-from murho.service.predict.problems import MAX_LISTED, Problems, Strict, parsed, pointer, refuse_unknown
+from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer, refuse_unknown
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
 
@@ -79,7 +79,7 @@ class DecideRequest(Strict):
     abstain: Abstain | None = Field(
         None, description="Answers \"unsure\" where the decision's error can't be controlled. For classifiers."
     )
-    draw: list[int] | None = Field(
+    draw: Many[int] | None = Field(
         None, description="Number of the draw that decides for each context; at random by default. For thompson."
     )
     samples: Annotated[int, Field(ge=1)] | None = Field(None, description="Draws behind the answer.")
@@ -89,7 +89,7 @@ class DecideRequest(Strict):
     record: bool | None = Field(
         None, description="true: the store keeps the decisions, with ids, so that outcomes can be told of them."
     )
-    ids: list[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
+    ids: Many[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
 
 
 class DecideResponse(BaseModel):

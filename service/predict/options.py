@@ -13,10 +13,10 @@ from pydantic import AfterValidator, ConfigDict, Field
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError
-from murho.service.predict.problems import MAX_LISTED, Strict, parsed, pointer, refuse_unknown, shorten
+from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
@@ -154,7 +154,7 @@ class PredictRequest(Strict):
         None,
         description="true: the answer is kept in the service's store and has ids, so that outcomes can be told of it.",
     )
-    ids: list[Id] | None = Field(
+    ids: Many[Id] | None = Field(
         None, description="The caller's own ids, all different, one a row; they ask for a record, too."
     )
 
@@ -183,12 +183,28 @@ def query_options(
 
 
 def options_of(
-    given: Mapping[str, Any], settings: Settings, target: Target, kind: type[PredictRequest] = PredictRequest
+    given: Mapping[str, Any],
+    settings: Settings,
+    target: Target,
+    kind: type[PredictRequest] = PredictRequest,
+    move: Callable[[str], str] = str,
 ) -> tuple[PredictOptions, PredictRequest]:
-    """Returns options that come without rows, complete and as they were sent; raises what `query_options` does."""
-    refuse_unknown([name for name in given if name == "inputs"], "It is no option.")
-    request = parsed(kind, {"inputs": None, **given})
-    return predict_options(request, settings, target), request
+    """Returns options that come without rows, complete and as they were sent; raises what `query_options` does.
+
+    Args:
+        given: The options.
+        settings: See `predict_options`, as for the next.
+        target: The target of the model.
+        kind: The options that there are.
+        move: From the pointer to an option to that in the body.
+    """
+    try:
+        refuse_unknown([name for name in given if name == "inputs"], "It is no option.")
+        request = parsed(kind, {"inputs": None, **given})
+        return predict_options(request, settings, target), request
+    except BadInputError as error:
+        problems = (Problem(move(each.pointer), each.message) for each in error.problems)
+        raise BadInputError(problems, error.total) from None
 
 
 def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import islice
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
@@ -21,10 +21,10 @@ __all__ = [
     "JSON_NAMES",
     "MAX_LISTED",
     "InferenceError",
+    "Many",
     "Problems",
     "Strict",
     "foreign_form",
-    "moved",
     "parsed",
     "pointer",
     "refuse_unknown",
@@ -152,6 +152,7 @@ EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "none_required": "null",
     "bool_type": "true or false",
     "finite_number": "a finite number",
     "greater_than": "a number above {gt}",
@@ -177,6 +178,9 @@ class InferenceError(BaseModel):
 
 
 Document = TypeVar("Document", bound=Strict)
+Item = TypeVar("Item")
+Many = Annotated[list[Item], Field(fail_fast=True)]
+"""A list of any length: of its wrong entries one is told, as each takes a kilobyte."""
 
 
 def parsed(kind: type[Document], document: Mapping[str, Any]) -> Document:
@@ -220,9 +224,3 @@ def _shown(value: object) -> str:
 def wrong(place: tuple[str | int, ...], message: str) -> BadInputError:
     """Returns the error of one thing at one place of a document."""
     return BadInputError([Problem(pointer(*place), message)])
-
-
-def moved(error: BadInputError, move: Callable[[str], str]) -> BadInputError:
-    """Returns an error with other pointers."""
-    problems = (Problem(move(item.pointer), item.message) for item in error.problems)
-    return BadInputError(problems, error.total)

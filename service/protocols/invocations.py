@@ -13,12 +13,11 @@ import orjson
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes, PartsDependency
 from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
+from murho.service.predict.problems import Many, Strict, parsed, pointer, refuse_unknown, wrong
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
 from murho.service.predict.rows import parse_inputs
 
@@ -37,8 +36,8 @@ PIECE_ROWS = 256
 class DataframeSplit(Strict):
     """A data frame in pandas' split form."""
 
-    columns: list[str]
-    data: list[list[Any]] = Field(min_length=1)
+    columns: Many[str]
+    data: Many[list[Any]] = Field(min_length=1)
     index: Any = None
 
 
@@ -73,10 +72,7 @@ class ScoringCodec(Codec):
             found = " and ".join(given) if given else "none of them"
             raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
         rows: Any = getattr(request, given[0])
-        try:
-            options, said = options_of(request.params or {}, settings, schema.target, terms.kind)
-        except BadInputError as error:
-            raise moved(error, "/params{}".format) from None
+        options, said = options_of(request.params or {}, settings, schema.target, terms.kind, "/params{}".format)
         if request.dataframe_split is not None:
             rows, move = _split(request.dataframe_split)
         else:

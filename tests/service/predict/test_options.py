@@ -68,6 +68,7 @@ def test_a_query_says_the_same() -> None:
         ({"percentiles": [1] * 101}, "/percentiles", "Expected at most 100 entries, not a list of 101."),
         ({"thresholds": ["x"]}, "/thresholds/0", "Expected a number, not the string 'x'."),
         ({"thresholds": ["x"] * 1_000_000}, "/thresholds", ""),
+        ({"ids": [1] * 1_000_000}, "/ids/0", "Expected a string, not 1."),
         ({"noise": "true"}, "/noise", "Expected true or false, not the string 'true'."),
         ({"include": ["all"]}, "/include/0", "'why' or 'worth_asking', not the string"),
         ({"coverage": 1}, "/coverage", ""),
