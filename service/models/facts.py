@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import structlog
 
+from murho.model.calibration.classes import ClassCalibration
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import CheckpointError
@@ -77,6 +78,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
     """
     spec = model.spec
     training, calibration = spec.training, spec.calibration
+    method = "vector scaling" if isinstance(calibration, ClassCalibration) else getattr(calibration, "method", None)
     return {
         "name": model.name,
         "version": model.version,
@@ -90,10 +92,11 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
             "rows": spec.rows_learned or training.get("rows"),
             "members": spec.architecture.members,
             "hidden": list(spec.architecture.hidden),
+            "likelihood": spec.likelihood.kind,
             "temperature": training.get("temperature"),
         },
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
-        "calibration": None if calibration is None else {"rows": calibration.rows},
+        "calibration": None if calibration is None else {"method": method, "rows": calibration.rows},
     }
 
 

@@ -107,7 +107,7 @@ async def describe_calibration(name: str, parts: PartsDependency, version: str |
     return JSONBytes({"name": model.name, "version": model.version, "calibration": calibration})
 
 
-@router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics, reliability")
+@router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics")
 async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     """Describes the latest version of a model by the distribution of its training rows.
 
