@@ -49,13 +49,6 @@ def test_without_draws_there_is_the_mean_alone(client: AppClient) -> None:
     assert error == "/outputs/0/name: The output 'std' needs draws, and the parameter samples is 0."
 
 
-def test_without_levels_there_are_no_percentiles(client: AppClient) -> None:
-    assert "percentiles" not in outputs(infer(client, row_tensors(), parameters={"percentiles": ""}))
-    for name, parameters in (("percentiles", {"percentiles": " "}), ("exceedance", {})):
-        response = infer(client, row_tensors(), parameters=parameters, outputs=[{"name": name}])
-        assert f"The output '{name}' needs the parameter" in error_of(response)
-
-
 def test_one_matrix_has_all_features_that_are_numbers(client: AppClient) -> None:
     as_json = {"name": "x", "shape": [2, 3], "datatype": "FP64", "data": [3000, 100, 1, 2000, None, 0]}
     nested = as_json | {"data": [[3000, 100, 1], [2000, None, 0]]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -93,22 +92,6 @@ def test_wide_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(block["Weight"]) for block in blocks] == [3, 3, 3, 1]
 
 
-@pytest.mark.parametrize("ends", [b"\r\r\r", b"\n\r\n", b"\n\r", b"\r\n\r\r"])
-def test_a_return_alone_ends_a_row_too(ends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    names, row = ",".join(NAMES).encode(), b"1500,,true,,Europe"
-    first, *others = re.findall(rb"\r\n|.", ends, re.DOTALL)
-    body = names + first + b"".join(row + end for end in others)
-    for size in (2**20, len(names) + 1, 25):
-        monkeypatch.setattr(csv_tables, "BLOCK_BYTES", max(size, len(names) + 2))
-        assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == len(others)
-
-
-@pytest.mark.parametrize("lines", [b"", b"\n", b"\n" * 2_000_000])
-def test_blank_lines_are_no_rows(lines: bytes) -> None:
-    with pytest.raises(BadInputError, match="no rows"):
-        columns_in_blocks(",".join(NAMES).encode() + lines)
-
-
 def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # A thousand columns of nothing took 0.2 s in the event loop.
     monkeypatch.setattr("pyarrow.csv.read_csv", None)
@@ -123,15 +106,6 @@ def test_a_quote_that_is_not_closed_is_bad_input(rows: int) -> None:
     row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
     body = text_of([row] * rows, lineterminator="\n") + b'1500,,true,,"Europe\n1500,,true,,Europe\n'
     with pytest.raises(BadInputError, match=f"line {rows + 2}: a quote opens a cell there and isn't closed"):
-        columns_in_blocks(body)
-
-
-def test_a_quote_that_is_not_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_tables, "MOST_ROW_BYTES", 2**12)
-    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 2**10)
-    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
-    body = text_of([row] * 3) + b'1500,,true,,"Eur\n' + b"1500,,true,,Europe\n" * 1000
-    with pytest.raises(BadInputError, match="is a quote not closed"):
         columns_in_blocks(body)
 
 
