@@ -1,6 +1,7 @@
 """`/models` and below: what is served, each model in detail, and what changes at once, without a restart.
 
-And `GET /healthz`, `/readyz` and `/metrics`, for machines: a service with a full queue is still alive and ready.
+And `GET /healthz`, `/readyz` and `/metrics`, for machines, also by the names that other servers have for them: a
+service with a full queue is still alive and ready.
 """
 
 import asyncio
@@ -191,13 +192,16 @@ machines_router = APIRouter(tags=["operations"])
 
 
 @machines_router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
+@machines_router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
 async def alive(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
     parts.require_alive()
-    return JSONBytes({"status": "alive"})
+    return JSONBytes({"status": "alive", "live": True})
 
 
 @machines_router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
+@machines_router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
+@machines_router.get("/ping", summary="Ready, as /readyz", name="ping")
 async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason.
 
@@ -210,6 +214,7 @@ async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
     return JSONBytes(
         {
             "status": "ready",
+            "ready": True,
             "models": list(islice(snapshot.models, MOST_LISTED)),
             "model_count": len(snapshot.models),
             "refused": [title_of(item.name, item.version) for item in refused[:MOST_LISTED]],

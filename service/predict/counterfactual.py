@@ -18,9 +18,9 @@ from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, load_json
+from murho.service.predict.json_requests import JSONCodec, document_of
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Problems, Strict, parsed, pointer, refuse_unknown
+from murho.service.predict.problems import Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import explain_unknown, parse_inputs
 
@@ -129,9 +129,8 @@ class _OneRow(JSONCodec):
 
     def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the row and the options; see `Codec.decode`."""
-        refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
         schema, settings = terms.schema, terms.settings
-        own = parsed(CounterfactualRequest, load_json(body, settings.max_json_bytes))
+        own = parsed(CounterfactualRequest, document_of(body, terms))
         problems, names = Problems(), {feature.name for feature in schema.features}
         for place, name in enumerate(own.fixed):
             if name not in names:

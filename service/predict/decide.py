@@ -20,9 +20,9 @@ from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, load_json
+from murho.service.predict.json_requests import JSONCodec, document_of
 from murho.service.predict.options import MAX_SEED, PredictRequest, records
-from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer, refuse_unknown
+from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
 
@@ -171,9 +171,7 @@ class _Reader(JSONCodec):
 
     def decode(self, body: bytes, terms: Terms) -> _Asked:
         """Returns the contexts, the actions and the options; see `Codec.decode`."""
-        if terms.query:
-            refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
-        return _read(load_json(body, terms.settings.max_json_bytes), terms.schema, terms.settings)
+        return _read(document_of(body, terms), terms.schema, terms.settings)
 
 
 _READER = _Reader()

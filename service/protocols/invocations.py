@@ -1,4 +1,4 @@
-"""`POST /invocations` and `GET /ping`: what MLflow's clients and SageMaker ask a scoring server.
+"""`POST /invocations`: what MLflow's clients and SageMaker ask a scoring server.
 
 The default model answers. Exactly one key of a JSON body has the rows: `dataframe_split`
 (`{"columns": […], "data": [[…]]}`), `dataframe_records` (a list of objects), `instances` (records or a matrix) or
@@ -10,14 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from murho.service.parts import JSONBytes, PartsDependency
 from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
-from murho.service.predict.json_requests import load_json
+from murho.service.predict.json_requests import document_of
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Many, Strict, parsed, pointer, refuse_unknown, wrong
+from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
 from murho.service.predict.rows import parse_inputs
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
     from murho.service.predict.answers import Answered, Terms
 
-__all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse", "router"]
+__all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse"]
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256
@@ -65,8 +63,7 @@ class ScoringCodec(Codec):
     def decode(self, body: bytes, terms: "Terms") -> Asked:
         """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
-        refuse_unknown(list(terms.query), "With a JSON body, options are in its params, not query parameters.")
-        request = parsed(ScoringRequest, load_json(body, settings.max_json_bytes, nan=True))
+        request = parsed(ScoringRequest, document_of(body, terms, "in its params", nan=True))
         given = [key for key in ROWS if key in request.model_fields_set]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
@@ -141,11 +138,3 @@ INVOCATIONS = Door(
     (ScoringResponse,),
     tag="scoring",
 )
-router = APIRouter(tags=["scoring"])
-
-
-@router.get("/ping", summary="Ready, as /readyz", name="ping")
-async def _ping(_: Request, parts: PartsDependency) -> JSONBytes:
-    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
-    parts.require_ready()
-    return JSONBytes({"status": "ready"})

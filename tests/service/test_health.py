@@ -35,6 +35,7 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
         client.wait_until_loaded()
         assert client.get("/readyz").json() == {
             "status": "ready",
+            "ready": True,
             "models": ["cars"],
             "model_count": 1,
             "refused": [],
