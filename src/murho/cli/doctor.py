@@ -157,7 +157,7 @@ def _engine(_: "Settings") -> Iterator[Finding]:
 
 
 def _checkpoints(settings: "Settings") -> Iterator[Finding]:
-    from murho.model.checkpoint.checkpoint import list_checkpoints
+    from murho.model.checkpoint.directories import list_checkpoints
     from murho.model.checkpoint.posterior import Posterior
 
     root = settings.checkpoints
