@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-import torch
 
 from benchmarks import dropout, mnist
 from benchmarks.datasets import Split
@@ -24,7 +22,6 @@ from benchmarks.mnist_networks import (
 )
 from murho.model.bbb.priors import ScaleMixturePrior
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.distributions.mixtures import Mixture
 from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
@@ -112,17 +109,3 @@ def test_posteriors_learn_and_doubt_more_away_from_the_rows(system: str, monkeyp
     assert report["log_likelihood"] > -3.5  # of a target of standard deviation 14, with noise of 3
     assert 0.7 < report["90"] <= 1.0
     assert report["entropy 1"] < report["entropy 8"]
-
-
-def test_scores_and_entropy_of_a_known_predictive(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(_: float, features: Any, *__: Any) -> Any:
-        return lambda rows: Mixture(torch.zeros(50, len(rows)).double(), torch.ones(1, 1).double())
-
-    target = np.random.default_rng(0).normal(size=4000)
-    rows = pa.table({"a": target, "y": target})
-    monkeypatch.setitem(dropout.SYSTEMS, "known", (fit, (1.0,)))
-    report = dropout.measure(rows, "y", Split(np.arange(4000), np.arange(4000)), "known", 1, 0)
-    scale = target.std()
-    assert report["log_likelihood"] == pytest.approx(-0.5 - 0.5 * math.log(2 * math.pi) - math.log(scale), abs=1e-3)
-    assert report["90"] == pytest.approx(0.9, abs=0.015)
-    assert report["entropy 1"] == pytest.approx(0.5 * math.log(2.0 * math.pi * math.e), abs=0.02)

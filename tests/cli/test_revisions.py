@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_docs import block_after, shell
 from tests.support import ROOT, call_murho
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -70,16 +68,6 @@ def test_update_and_prune_print_one_json_object(workplace: Path) -> None:
     assert {"checkpoint", "name", "version", "pruning", "metrics"} == set(pruned)
     assert pruned["pruning"] == facts_of(workplace, pruned["version"])["records"]["pruning"]
     assert int(pruned["version"]) == int(updated["version"]) + 1
-
-
-def test_the_latest_version_is_taken_and_answers_like_any_other(workplace: Path) -> None:
-    first = call_murho("prune", "cars", "--fraction", 0.3, "--checkpoints", workplace, "--json", "--version", 1)
-    again = call_murho("prune", "cars", "--fraction", 0.6, "--checkpoints", workplace, "--json")
-    assert json.loads(again.stdout)["pruning"]["from_version"] == json.loads(first.stdout)["version"]
-    report = json.loads(call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", workplace, "--json").stdout)
-    assert report["n"] == 398
-    scored = call_murho("predict", CARS, "--model", "cars", "--checkpoints", workplace)
-    assert len(scored.stdout.splitlines()) == 407
 
 
 def test_pruning_with_rows_compares_and_calibrates(workplace: Path) -> None:
@@ -148,40 +136,6 @@ def test_a_pruned_version_can_not_be_updated_and_the_message_says_which_can(work
     said = call_murho("update", "cars", workplace / "eighties.csv", "--checkpoints", workplace, code=2).stderr
     assert "was pruned" in said
     assert "--version 1" in said
-
-
-def _shape(line: str) -> str:
-    """A line without its numbers, bars and widths."""
-    return re.sub(r"\s+", " ", re.sub(r"[·█]+", "", re.sub(r"[\d.,]*\d", "0", line))).strip()
-
-
-def _weights(text: str) -> list[str]:
-    """Counts of weights that the table and the options decide."""
-    return re.findall(r"^(removed [\d,]+ of [\d,]+ weights|held [\d,]+ more)", text, flags=re.MULTILINE)
-
-
-@pytest.mark.slow
-def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
-    (tmp_path / "examples").mkdir()
-    for name in ("cars.csv", "cars.toml"):
-        (tmp_path / "examples" / name).write_text((ROOT / "examples" / name).read_text())
-    typed = re.findall(r"<!-- revising -->\n```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert len(typed) == 4
-    printed = [shell(text.replace("murho train ", f"murho train {WIDE} "), tmp_path) for text in typed]
-    for text, mark in ((printed[1], "updated"), (printed[3], "pruned")):
-        said = {_shape(line) for line in text.splitlines()}
-        promised = {_shape(line) for line in block_after(PAGE, mark).splitlines()}
-        assert promised <= said, promised - said
-    assert len(_weights(printed[3])) == 2
-    assert _weights(printed[3]) == _weights(block_after(PAGE, "pruned"))
-    before, after = (_mean_epistemic_std(tmp_path / f"{name}.csv") for name in ("before", "after"))
-    assert after < before  # the new rows tell what is beyond the range of `Year`
-
-
-def _mean_epistemic_std(scored: Path) -> float:
-    with scored.open() as file:
-        values = [float(row["epistemic_std"]) for row in csv.DictReader(file)]
-    return sum(values) / len(values)
 
 
 def test_the_pages_tables_name_every_option() -> None:
