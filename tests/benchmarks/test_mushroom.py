@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from benchmarks import mushroom
-from benchmarks.mushroom import AGENTS, Problem, linear_thompson, mushrooms, wheel
+from benchmarks.mushroom import Problem, linear_thompson, mushrooms, wheel
 from benchmarks.processes import ProcessError
 
 if TYPE_CHECKING:
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 def small(decisions: int) -> Problem:
     """Two kinds of mushroom, which their first input tells apart."""
     return mushrooms(np.eye(2, dtype=np.float32), np.array([False, True]), decisions, seed=3)
-
-
-@pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_decides_for_every_context_and_its_seed_decides_for_it(name: str) -> None:
-    play, problem = AGENTS[name][1], small(40)
-    arms = play(problem, 1)
-    assert arms.shape == (40,)
-    assert set(arms) <= {0, 1}
-    assert np.array_equal(arms, play(problem, 1))
 
 
 def test_linear_thompson_sampling_learns_what_is_linear_and_leaves_an_arm_that_never_pays() -> None:

@@ -68,12 +68,18 @@ def test_many_categories_are_cut_and_small_ones_flagged(report: dict[str, Any]) 
     assert line(lines, "(4 categories of under 20 rows)").endswith("few rows")
 
 
-def test_evaluate_prints_a_report_and_its_json(rooms_file: Path, room_checkpoints: Path) -> None:
+def test_evaluate_prints_a_report_and_its_json(rooms_file: Path, room_checkpoints: Path, quick_cars: Path) -> None:
     words = ("evaluate", rooms_file, "--model", "rooms", "--checkpoints", room_checkpoints)
     text = call_murho(*words).stdout
     assert text.startswith("rooms version 1 on 60 rows\nverdict: predicts well: log loss ")
     for part in ("prediction sets", "the surest rows", "by district", "by lift", "class / predicted class", *CLASSES):
         assert part in text
+    cars = call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", quick_cars, "--json")
+    assert "left out 8 rows" in cars.stderr
+    report = json.loads(cars.stdout)
+    assert {"n", "rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
+    for kind in ("raw", "calibrated"):
+        assert set(report[kind]["coverage"]) == set(report[kind]["width"]) == {"50", "80", "90", "95"}
     report = json.loads(call_murho(*words, "--json").stdout)
     assert {"n", "accuracy", "log_loss", "brier", "auc", "ece", "raw", "calibrated", "sets"} <= set(report)
 

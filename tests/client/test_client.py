@@ -198,15 +198,6 @@ def test_a_description_that_is_out_of_date_is_asked_for_again() -> None:
     assert service.paths[before:] == ["/models/line/predict", "/models/line"]
 
 
-def test_a_service_without_a_default_says_itself_what_is_missing() -> None:
-    listing = httpx2.Response(200, json={"default": None, "models": []})
-    service = StandIn(
-        lambda request: listing if request.method == "GET" else problem(404, "unknown-model", "Name one.")
-    )
-    with client(service) as murho, pytest.raises(UnknownModel, match="Name one"):
-        murho.predict(ROWS)
-
-
 def test_rows_are_sent_in_the_form_of_the_model() -> None:
     kinds = {"x": "numeric", "lift": "boolean", "kind": "categorical"}
     service = StandIn()

@@ -13,7 +13,6 @@ import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -341,22 +340,6 @@ def test_hostile_options_get_finite_numbers_or_a_reason(busy: Service) -> None:
             assert not re.search("null|NaN|Infinity", response.text), name
         else:
             assert (response.status_code, response.headers["content-type"]) == (422, PROBLEM), name
-
-
-def interleaved(*kinds: list[Any]) -> list[Any]:
-    return list(chain.from_iterable(zip(*kinds, strict=True)))
-
-
-def test_models_options_seeds_and_bad_rows_at_once_change_no_answer(
-    busy: Service, posterior: Posterior, rents: Posterior
-) -> None:
-    mixed = interleaved(
-        asks(posterior, 60, "/models/cars/predict", bad=0.2), asks(rents, 60, "/models/rents/predict", bad=0.2, seed=1)
-    )
-    with Traffic(busy.port, mixed, threads=15) as traffic:
-        traffic.wait_for(2 * len(mixed))
-    traffic.require()
-    assert set(traffic.statuses) == {200, 422}
 
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import re
 import shutil
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
@@ -241,41 +240,6 @@ def test_a_service_that_is_gone_is_said_and_found_again(visit: Visit) -> None:
     visit.page.wait_for_selector("#notice", state="hidden")
     visit.answered()
     assert not visit.page.locator("body.stale").count()
-
-
-def test_a_service_that_loads_is_waited_for(browser: Browser, site: str) -> None:
-    refused = 0
-
-    def not_yet(route: Any) -> None:
-        nonlocal refused
-        refused += 1
-        if refused > 1:
-            route.continue_()
-            return
-        body = '{"title": "The service isn\'t ready", "status": 503, "detail": "The checkpoints are being loaded."}'
-        route.fulfill(status=503, content_type="application/problem+json", body=body, headers={"retry-after": "1"})
-
-    with visiting(browser, site) as visit:
-        visit.page.clock.install()
-        visit.page.route(re.compile("/models$"), not_yet)
-        visit.page.goto(visit.address)
-        visit.page.wait_for_selector("#notice:not([hidden])")
-        assert "being loaded" in visit.text("#notice")
-        visit.page.clock.run_for(1000)  # as long as the service asked for
-        visit.page.wait_for_selector("#density svg")
-        visit.page.wait_for_selector("#notice", state="hidden")
-
-
-def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) -> None:
-    charts = httpx.get(f"{site}/models/cars/charts").json()["charts"]
-    assert {"predicted", "reliability", "coverage", "doubt", "importance", "curves"} <= {
-        chart["name"] for chart in charts
-    }
-    visit.page.click("#tab-card")
-    visit.answered()
-    shown = visit.page.locator("#report figure h4").all_inner_texts()
-    assert shown == [chart["title"] for chart in charts]
-    assert visit.page.locator("#report .reported svg").count() == len(shown)
 
 
 def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:

@@ -154,20 +154,6 @@ def test_it_installs_once_and_again_only_when_something_changed(project: Path) -
     assert "creating" not in after_a_change.stdout
 
 
-def test_a_set_up_that_broke_off_is_taken_up_again_and_one_that_was_moved_made_anew(project: Path) -> None:
-    fake_python(project, "python3.12", STAND_IN.replace("touch .venv/bin/murho", "exit 1"))
-    assert set_up(project).returncode == 1
-    fake_python(project, "python3.12", STAND_IN)
-    shutil.copy(project.parent / "bin" / "python3.12", project / ".venv" / "bin" / "python")
-    again = set_up(project)
-    assert again.returncode == 0
-    assert "creating" not in again.stdout
-    assert "installing cpu" in again.stdout
-    moved = project.rename(project.with_name("moved"))
-    assert "Replacing .venv" in set_up(moved).stdout
-    assert set_up(moved).stdout == ""
-
-
 # ---- scripts/container_health.py
 
 
