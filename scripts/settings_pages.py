@@ -1,6 +1,7 @@
-"""Pages made from code: settings of the service (deploy/murho.toml, docs/settings.md), options of commands.
+"""Texts made from code: settings of the service and options of commands.
 
-``python scripts/settings_pages.py`` writes them.
+``python scripts/settings_pages.py`` writes deploy/murho.toml. The lists of the site are made with it, by
+`scripts/site_pages.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "PAGES", "commands_page", "example", "with_listing"]
+__all__ = ["EXAMPLE", "commands_page", "example", "with_listing"]
 
 EXAMPLE = Path("deploy/murho.toml")
-PAGES = {name: Path(f"docs/{name}.md") for name in ("settings", "options")}
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
@@ -110,5 +110,3 @@ def _choices(annotation: Any) -> list[str]:
 if __name__ == "__main__":
     EXAMPLE.parent.mkdir(exist_ok=True)
     EXAMPLE.write_text(example())
-    for name, page in PAGES.items():
-        page.write_text(with_listing(page.read_text(), name))
