@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fsspec.registry import _registry as loaded_file_systems
 
-from murho.model.checkpoint.checkpoint import read_stored
-from murho.model.checkpoint.directories import CheckpointReference
+from murho.model.checkpoint.checkpoint import CheckpointReference, read_stored
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, place_of, shown_place, store_at
 from murho.model.errors import CheckpointError, OptionError, StorageError
