@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
-import pyarrow as pa
 import pytest
 
 from benchmarks import mushroom
-from benchmarks.mushroom import AGENTS, Problem, curve_of, linear_thompson, mushrooms, one_hot, wheel
+from benchmarks.mushroom import AGENTS, Problem, linear_thompson, mushrooms, wheel
 from benchmarks.processes import ProcessError
 
 if TYPE_CHECKING:
@@ -41,25 +40,6 @@ def test_linear_thompson_sampling_learns_what_is_linear_and_leaves_an_arm_that_n
     assert (linear_thompson(Problem(contexts, rewards, rewards, 1.0, (-101.0, 10.0)), 0, sigma=1.0)[50:] == 1).all()
 
 
-def test_mushrooms_are_one_hot() -> None:
-    read = pa.table({"class": ["e", "p", "p"], "odor": ["a", "b", "a"], "root": ["a", "b", None]})
-    features, poisonous = one_hot(read)
-    assert poisonous.tolist() == [False, True, True]
-    assert features.shape == (3, 2 + 3)
-    assert features.sum(axis=1).tolist() == [2.0] * 3
-
-
-def test_the_oracle_eats_the_edible_and_regrets_nothing() -> None:
-    problem = mushrooms(np.eye(2, dtype=np.float32), np.array([False, True]), 4000, seed=0)
-    bad = problem.contexts[:, 1] == 1.0
-    oracle = (~bad).astype(np.int64)
-    assert problem.regret(oracle).sum() == 0.0
-    assert set(problem.regret(1 - oracle)[bad]) == {15.0}
-    assert set(problem.regret(1 - oracle)[~bad]) == {5.0}
-    assert problem.rewards[bad, 1].mean() == pytest.approx(-15.0, abs=1.5)
-    assert set(problem.rewards[~bad, 1]) == {5.0}
-
-
 @pytest.mark.parametrize("delta", [0.5, 0.95])
 def test_the_wheel_has_prizes_beyond_delta_one_in_each_quadrant(delta: float) -> None:
     problem = wheel(delta, 5000, seed=1)
@@ -73,12 +53,6 @@ def test_the_wheel_has_prizes_beyond_delta_one_in_each_quadrant(delta: float) ->
     assert outer.mean() == pytest.approx(1.0 - delta**2, abs=0.03)
     low, high = problem.reward_range
     assert low < problem.rewards.min() < problem.rewards.max() < high
-
-
-def test_a_curve_ends_with_the_whole_regret() -> None:
-    curve = curve_of(np.ones(1250))
-    assert len(curve) == 500
-    assert curve[[0, 1, -1]].tolist() == [2.0, 5.0, 1250.0]
 
 
 def test_the_command_keeps_its_runs_prints_and_names_peers_that_it_lacks(

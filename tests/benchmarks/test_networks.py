@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import orjson
 import pytest
 
-from benchmarks import engine, steps, training
+from benchmarks import engine
 from benchmarks.engine import deviations, disagreement, exact_answers
 from benchmarks.peers.murho_fit import Murho
 from benchmarks.peers.murho_predictions import prepare
@@ -16,10 +13,6 @@ from benchmarks.peers.networks import (
     EngineTask,
     StepTask,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TASK = EngineTask((6, 5))
 
@@ -70,23 +63,3 @@ def test_disagreement_is_in_standard_errors_and_calls_are_pooled() -> None:
     together = draws.reshape(200, 3)
     pooled = {"mean": together.mean(axis=0), "epistemic_std": together.std(axis=0)}
     assert disagreement(answers, 200, pooled) == pytest.approx((0.0, 0.0), abs=1e-9)
-
-
-@pytest.mark.slow
-def test_both_commands_run_without_any_peer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--systems", "", "--rounds", "1", "--output", str(tmp_path)]
-    assert engine.main([*words, "--nets", "1x4", "--batches", "1,2", "--samples", "8"]) == 0
-    assert "Murho, mixture" in capsys.readouterr().out
-    assert steps.main([*words, "--cases", "1x50-32"]) == 0
-    assert "Murho, M = 10" in capsys.readouterr().out
-    first, second = (orjson.loads(line) for line in (tmp_path / "results.jsonl").read_bytes().splitlines())
-    assert [cell["systems"][engine.REFERENCE]["agrees"] for cell in first["cells"]] == [True, True]
-    assert second["cases"]["1x50-32"]["Murho, M = 5"]["rmse"] < 0.5
-
-
-@pytest.mark.slow
-def test_the_real_command_is_run() -> None:
-    report = training.measure(60, 2, budget=0.1)
-    assert report["peak"][0] > 50 << 20  # PyTorch alone takes more
-    assert report["processor"][0] > 0.0
-    assert 0.9 * report["noise"] < report["rmse"] < 5.0 * report["noise"]

@@ -6,22 +6,19 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from benchmarks import comparison, peers, processes
-from benchmarks.comparison import known_rows, measure_peer, number_scores, task_of
+from benchmarks.comparison import measure_peer, number_scores, task_of
 from benchmarks.datasets import SETS, DataSet, Split
 from benchmarks.peers import CALIBRATOR, PEERS, Peer
 from benchmarks.peers.tables import Answer, Predictive
-from benchmarks.processes import STAMP, SystemProcess, Turns, environment
+from benchmarks.processes import SystemProcess, Turns
 from benchmarks.scores import LEVELS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FOLDER = Path(peers.__file__).parent
 SHARED = ("exchange", "tables", "networks")
@@ -40,47 +37,6 @@ def test_every_script_is_of_a_peer_and_every_environment_is_pinned() -> None:
         if peer.script:
             text = (FOLDER / f"{peer.script}.py").read_text(encoding="utf-8")
             assert re.search(rf"drive\(.*\b{peer.benchmark}=", text)
-
-
-class Commands:
-    """Stands in for venv and pip: notes what is run, and makes the file that venv would."""
-
-    def __init__(self) -> None:
-        self.run: list[list[str]] = []
-
-    def __call__(self, _name: str, words: Sequence[str]) -> None:
-        self.run.append(list(words))
-        if "venv" in words:
-            python = Path(words[-1]) / "bin" / "python"
-            python.parent.mkdir(parents=True)
-            python.touch()
-
-
-@pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
-    made = Commands()
-    monkeypatch.setattr(processes, "_run", made)
-    return made
-
-
-def test_an_environment_is_made_once_and_anew_for_other_packages_or_if_it_was_not_finished(
-    commands: Commands, tmp_path: Path
-) -> None:
-    first = environment("peer", ["numpy==2.0.0", "torch==2.13.0"], tmp_path)
-    installs = [words for words in commands.run if "install" in words]
-    assert installs[0][-1].startswith("torch==2.13.0")  # before the rest, and from its own index
-    assert "numpy==2.0.0" in installs[-1]
-    count = len(commands.run)
-    assert environment("peer", ["numpy==2.0.0", "torch==2.13.0"], tmp_path) == first
-    assert len(commands.run) == count
-    left_over = tmp_path / "peer" / "left-over"
-    left_over.touch()
-    environment("peer", ["numpy==2.0.1"], tmp_path)
-    assert not left_over.exists()
-    (tmp_path / "peer" / STAMP).unlink()
-    count = len(commands.run)
-    environment("peer", ["numpy==2.0.1"], tmp_path)
-    assert len(commands.run) > count
 
 
 SCRIPT = """
@@ -183,15 +139,6 @@ def test_a_task_has_no_target_of_a_test_row(table: pa.Table, split: Split) -> No
     assert len(task.training) == 160
     assert task.inner.sum() == 24
     assert not any(truth[0] in told for told in (task.target, task.training.numbers, task.test.numbers))
-
-
-def test_rows_of_a_class_that_no_training_row_has_are_not_asked_about(table: pa.Table, split: Split) -> None:
-    known = known_rows(table, "kind", split)
-    assert 17 not in known.test
-    task, truth = task_of(table, "kind", known, 0, classes=True)
-    names = np.array(["a", "b", "c"])
-    assert names[task.target].tolist() == [table["kind"][int(row)].as_py() for row in known.training]
-    assert names[truth].tolist() == [table["kind"][int(row)].as_py() for row in known.test]
 
 
 def test_scores_of_normals_and_of_points() -> None:

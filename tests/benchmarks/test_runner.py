@@ -12,8 +12,7 @@ import pytest
 from benchmarks import runner
 from benchmarks.datasets import Split
 from benchmarks.results import Kept, command, positive
-from benchmarks.runner import Job, Task, fit_job, geometric, grouped, mean, measure, reports_of
-from murho.model.errors import OptionError
+from benchmarks.runner import Job, Task, fit_job, measure, reports_of
 
 if TYPE_CHECKING:
     import argparse
@@ -47,12 +46,6 @@ def test_a_fit_is_scored_on_its_test_rows() -> None:
     # The mean over 99 levels is near the mixture's closed form.
     assert report["raw"]["crps"] == pytest.approx(report["crps"], rel=0.05)
     assert set(report["calibrated"]["coverage"]) == {"50", "80", "90", "95"}
-
-
-def test_a_classifier_is_scored_by_its_probabilities() -> None:
-    report = runner.measure(lambda: line(160, classes=True))
-    assert report["raw"]["accuracy"] > 0.75
-    assert report["calibrated"]["log_loss"] < np.log(2.0)
 
 
 class Counted:
@@ -101,15 +94,6 @@ def test_a_kept_fit_agrees_in_options_rows_and_sources_but_not_in_where_data_are
     assert len({str(job.of) for job in jobs}) == 4
 
 
-def test_a_line_has_means_over_its_reports_and_geometric_means_of_ratios() -> None:
-    reports: list[dict[str, Any]] = [{"a": {"b": 1.0}, "c": 2.0}, {"a": {"b": 3.0}, "c": 1.5}, {"a": None, "c": None}]
-    columns = {"b, %": mean("a.b", 100.0), "none": mean("a.d"), "ratio": geometric("a.b", "c")}
-    text = grouped("made up", columns, {"first": reports, "empty": []}).splitlines()
-    assert text[0].split() == ["made", "up", "fits", "b,", "%", "none", "ratio"]
-    assert text[2].split() == ["first", "3", "200", "±", "1e+02", "-", "1.00"]
-    assert len(text) == 3
-
-
 ABOUT = "`python -m benchmarks.made_up`: nothing.\n\nNothing else."
 
 
@@ -129,18 +113,6 @@ def test_a_finished_command_adds_a_line_of_facts_options_and_numbers(tmp_path: P
     assert lines[0]["options"]["number"] == 1
     assert lines[0]["machine"]["cores"] >= 1
     assert "commit" in lines[0]
-
-
-def test_what_goes_wrong_is_said_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(_: argparse.Namespace) -> dict[str, Any]:
-        raise OptionError("no such luck")
-
-    assert command(ABOUT, add, run)(["--output", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "python -m benchmarks.made_up: no such luck\n"
-    file = tmp_path / "file"
-    file.write_text("")
-    assert command(ABOUT, add, lambda _: {})(["--output", str(file)]) == 1
-    assert str(file) in capsys.readouterr().err
 
 
 def test_kept_reports_count_while_they_depend_on_the_same_and_whole_lines_alone(tmp_path: Path) -> None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-from benchmarks.datasets import SETS, TABULAR, UCI, DataSet, read_set, splits
+from benchmarks.datasets import SETS, TABULAR, UCI, splits
 from benchmarks.scores import (
     COVERAGES,
     LEVELS,
-    class_report,
     conformal_quantiles,
     crps_of_normals,
     normal_quantiles,
     quantile_scores,
 )
-from murho.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
@@ -42,13 +35,6 @@ def test_coverage_and_width_of_uniform_quantiles() -> None:
         assert scores["width"][str(nominal)] == pytest.approx(float(nominal))
 
 
-def test_the_standard_error_is_of_the_mean_over_rows() -> None:
-    scores = quantile_scores(np.zeros((4, len(LEVELS))), np.array([0.0, 1.0, -2.0, 5.0]))
-    assert scores["crps"] == pytest.approx(2.0)
-    assert scores["crps_error"] == pytest.approx(np.sqrt((4.0 + 1.0 + 0.0 + 9.0) / 3.0) / 2.0)
-    assert quantile_scores(np.zeros((1, len(LEVELS))), np.ones(1))["crps_error"] is None
-
-
 def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
     generator = np.random.default_rng(1)
     scale = generator.uniform(0.5, 2.0, size=6000)
@@ -65,17 +51,6 @@ def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
         for nominal in COVERAGES:
             assert coverage[str(nominal)] == pytest.approx(nominal / 100.0, abs=0.025)
         assert np.all(np.diff(corrected, axis=1) >= 0.0)
-
-
-def test_scores_of_probabilities_known_by_hand() -> None:
-    scores = class_report(np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 1]))
-    assert scores["log_loss"] == pytest.approx(-np.log([0.8, 0.6]).mean())
-    assert scores["brier"] == pytest.approx((0.2**2 + 0.4**2) / 2)
-    assert scores["auc"] == scores["accuracy"] == 1.0
-    assert scores["log_loss_error"] == pytest.approx(np.log(0.8 / 0.6) / 2)
-
-
-SMALL = DataSet("small", "tabular/small.csv", 3, "y", "the moon")
 
 
 def test_standard_splits_begin_with_the_known_rows() -> None:
@@ -102,21 +77,3 @@ def test_each_row_is_in_one_part_of_every_split(name: str) -> None:
     for split in made:
         assert np.array_equal(np.sort(np.concatenate([split.training, split.test])), np.arange(dataset.rows))
         assert abs(len(split.training) - share * dataset.rows) < 1.0
-
-
-def test_a_missing_table_says_where_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"yacht\.csv does not exist.*archive\.ics\.uci\.edu/dataset/243"):
-        read_set(UCI["yacht"], tmp_path)
-
-
-def test_another_table_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tabular").mkdir()
-    path = tmp_path / SMALL.file
-    path.write_text("x,y\n1,2\n3,4\n", encoding="utf-8")
-    with pytest.raises(OptionError, match="must have 3 rows"):
-        read_set(SMALL, tmp_path)
-    path.write_text("x,z\n1,2\n3,4\n5,6\n", encoding="utf-8")
-    with pytest.raises(OptionError, match="the column 'y'; it has 3 and x, z"):
-        read_set(SMALL, tmp_path)
-    path.write_text("x,y\n1,2\n3,4\n5,6\n", encoding="utf-8")
-    assert read_set(SMALL, tmp_path).num_rows == 3

@@ -1,18 +1,15 @@
-"""Load by wrk on servers that misbehave, the claims, the simulation of replicas, and the commands in small."""
+"""Load by wrk on servers that misbehave, the claims, and the commands in small."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from benchmarks import scale, service
-from benchmarks.scale import Costs, PodAutoscaler, open_loop, plans
-from benchmarks.servers import load
+from benchmarks.scale import plans
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -23,66 +20,6 @@ if TYPE_CHECKING:
     Answer = Callable[[int], bytes | None]
 
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk")
-BODIES = [b'{"a": 1}', b'{"longer": [1, 2]}']
-
-
-class Scripted(asyncio.Protocol):
-    """Answers the n-th request of all connections with what a function says; None closes the connection."""
-
-    def __init__(self, answer: Answer, asked: list[bytes]) -> None:
-        self.answer, self.asked = answer, asked
-        self.transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.asked.append(data)
-        answer = self.answer(len(self.asked))
-        if answer is None:
-            self.transport.close()
-        else:
-            self.transport.write(answer)
-
-
-def response(status: str = "200 OK") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
-
-
-def loaded(answer: Answer, **options: Any) -> tuple[dict[str, Any], list[bytes]]:
-    asked: list[bytes] = []
-
-    async def run() -> dict[str, Any]:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Scripted(answer, asked), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            return await asyncio.to_thread(load, port, "/predict", BODIES, seconds=1, **options)
-
-    return asyncio.run(run()), asked
-
-
-@needs_wrk
-def test_bodies_are_sent_in_turn_and_connections_send_again_once_they_are_answered() -> None:
-    done, asked = loaded(lambda _: response(), connections=2)
-    assert (done["not_200"], done["lost"]) == (0, 0)
-    assert done["requests"] > 20
-    assert done["rate"] == pytest.approx(done["requests"] / done["seconds"])
-    assert 0.0 < done["p50"] <= done["p99"] <= done["max"]
-    heads, bodies = zip(*(request.split(b"\r\n\r\n") for request in asked), strict=True)
-    assert heads[0].startswith(b"POST /predict HTTP/1.1")
-    assert b"content-type: application/json" in heads[0].lower()
-    assert max(map(bodies.count, BODIES)) - min(map(bodies.count, BODIES)) <= 2  # of two connections, in any order
-    assert set(bodies) == set(BODIES)
-
-
-@needs_wrk
-def test_refusals_and_lost_requests_are_counted_apart() -> None:
-    done, _ = loaded(lambda count: response() if count % 2 else response("429 Too Many Requests"), connections=1)
-    assert done["not_200"] == pytest.approx(done["requests"] / 2, abs=1)
-    assert done["rate"] == pytest.approx(done["requests"] / 2 / done["seconds"], rel=0.1)
-    done, _ = loaded(lambda count: response() if count < 3 else None, connections=1)
-    assert done["lost"] > 0
 
 
 def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
@@ -159,20 +96,3 @@ def test_what_large_loads_take_is_printed_from_kept_costs(tmp_path: Path, capsys
     assert [row[0] for row in tables["requests"][1:]] == ["1,000", "100,000", "10,000,000"]
     rows = [["1", "17", "17", "1.0"], ["10", "8", "85", "2.0"], ["100", "2", "170", "10.0"]]
     assert tables["request sizes"][1:] == rows
-
-
-@pytest.mark.parametrize("share", [0.3, 0.7])
-def test_single_requests_wait_as_pollaczek_and_khinchine_say(share: float) -> None:
-    """M/D/1 with service s: the mean wait is ``load s / (2 (1 - load))``."""
-    outcome = open_loop(Costs(fixed=0.004, each=0.006, largest=1), lambda _: share / 0.01, 400.0)
-    assert np.mean(outcome.latencies) - 0.01 == pytest.approx(share * 0.01 / (2.0 * (1.0 - share)), rel=0.1)
-
-
-def test_the_autoscaler_follows_the_rule_of_kubernetes() -> None:
-    scaler = PodAutoscaler(target=4.0)
-    assert scaler(0.0, [4, 4]) == 2
-    assert scaler(15.0, [4, 4, 5]) == 3  # within the tolerance
-    assert scaler(30.0, [6, 6, 6]) == 5  # ceil(3 * 1.5)
-    assert scaler(45.0, [40] * 10) == 20  # at most twice as many at a time
-    assert scaler(60.0, [0] * 20) == 20  # 20 were wanted within five minutes
-    assert scaler(400.0, [0] * 20) == 1

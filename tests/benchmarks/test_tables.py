@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import co2, dependent, idle, live, shift, uci
-from benchmarks.datasets import SETS, UCI
-from benchmarks.runner import measure
+from benchmarks import co2, dependent, shift
 from murho.model.training.options import make_options
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", list(dependent.TABLES))
@@ -41,21 +32,6 @@ def test_copies_are_copies_groups_are_new_and_later_rows_come_later() -> None:
     assert max(task.training["day"].to_pylist()) < min(task.test["day"].to_pylist())
 
 
-@pytest.mark.slow
-def test_groups_are_covered_with_the_option() -> None:
-    report = measure(dependent.task, "groups", 0, True, 20.0)
-    assert 0.8 <= report["calibrated"]["coverage"]["90"] <= 0.98
-
-
-@pytest.mark.parametrize("name", list(idle.TABLES))
-def test_fresh_rows_are_others_of_the_same_idle_table(name: str) -> None:
-    rows, fresh = idle.make(name, 0)
-    assert (rows.num_rows, fresh.num_rows) == (idle.TABLES[name][1], idle.FRESH)
-    assert rows.column_names == fresh.column_names
-    assert not set(rows["y"].to_pylist()) & set(fresh["y"].to_pylist())
-    assert idle.make(name, 0)[0].equals(rows)
-
-
 def test_no_feature_of_co2_is_made_from_the_series_itself() -> None:
     dates = [f"{year}-{month:02d}" for year in range(2009, 2013) for month in range(1, 13)]
     decimal = [f"{2009.0 + (index + 0.5) / 12.0:.4f}" for index in range(48)]
@@ -74,44 +50,3 @@ def test_gap_is_the_middle_third_and_tail_the_outer_sixths() -> None:
     assert sorted(by_row[row] for row in made["tail"].test.tolist()) == [0, 1, 10, 11]
     for split in made.values():
         assert sorted([*split.training.tolist(), *split.test.tolist()]) == rows.tolist()
-
-
-def test_a_large_set_is_cut_and_features_of_few_values_texts_and_missing_cells_are_left_out() -> None:
-    count, target = shift.MOST_ROWS + 500, SETS["yacht"].target
-    cells = [None if row % 10 == 0 else str(row / 7.0) for row in range(count)]
-    columns = {"x": cells, "switch": [str(row % 9) for row in range(count)], "colour": ["red", "blue"] * (count // 2)}
-    read = pa.table({**columns, target: [str(row) for row in range(count)]})
-    made = shift.splits_of("yacht", read)
-    assert list(made) == ["gap-yacht-x", "tail-yacht-x"]
-    for split in made.values():
-        used = np.sort(np.concatenate([split.training, split.test]))
-        assert 0.85 * shift.MOST_ROWS < len(used) < 0.95 * shift.MOST_ROWS
-        assert (used % 10 != 0).all()
-
-
-def test_the_protocol_has_its_network_and_members_have_fits_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(uci, "read_set", lambda dataset, _: SimpleNamespace(num_rows=dataset.rows))
-    options = Namespace(
-        sets=["protein", "yacht"], network="protocol", splits=2, members=None, budget=None, data=tmp_path
-    )
-    jobs = uci.jobs_of(options)
-    assert [job.name for job in jobs] == [
-        *("protein-00-protocol", "protein-01-protocol", "yacht-00-protocol", "yacht-01-protocol")
-    ]
-    assert jobs[0].arguments[-1]["hidden"] == [100]
-    assert jobs[2].arguments[-1] == {"hidden": [50], "activation": "relu", "skip": False}
-    options.members, options.network, options.splits = 1, "defaults", None
-    jobs = uci.jobs_of(options)
-    assert jobs[0].name == "protein-00-defaults-members=1"
-    assert jobs[0].arguments[-1] == {"members": 1}
-    assert len(jobs) == 5 + 20
-    assert {line.partition(" ")[0] for line in uci.PUBLISHED} == set(UCI)
-
-
-def test_live_bands_are_scored_in_all_and_in_the_worst_stretch() -> None:
-    truth = np.zeros(1_000)
-    bands = np.tile([-1.0, 2.0], (1_000, 1))
-    bands[100:200, 0] = 1.0
-    assert live.scores(bands, truth) == {"coverage": 0.9, "worst": 0.8, "width": 2.8}

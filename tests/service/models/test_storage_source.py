@@ -21,7 +21,8 @@ RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
+    from murho.model.checkpoint.checkpoint import StoredCheckpoint
+    from murho.model.checkpoint.directories import CheckpointReference
 
 
 class Bench:
