@@ -10,8 +10,7 @@ from warnings import warn
 import numpy as np
 import pyarrow as pa
 
-from murho.model.checkpoint.checkpoint import FACTS_FILE, write_checkpoint
-from murho.model.checkpoint.directories import default_root, find_checkpoint
+from murho.model.checkpoint.checkpoint import FACTS_FILE, default_root, find_checkpoint, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError, InputError, OptionError
