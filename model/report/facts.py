@@ -396,9 +396,9 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any],
     # Rows of the same value are in the same part.
     edges = np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9))) if len(values) else values
     places = np.searchsorted(edges, values, side="right")
-    parts = [places == place for place in np.unique(places)]
+    masks = [places == place for place in np.unique(places)]
     found: list[tuple[dict[str, Any], NDArray[np.intp]]] = [
-        ({"from": written(values[part].min()), "to": written(values[part].max())}, present[part]) for part in parts
+        ({"from": written(values[mask].min()), "to": written(values[mask].max())}, present[mask]) for mask in masks
     ]
     return [*found, *([({"category": None}, gone)] if len(gone) else [])]
 
