@@ -353,8 +353,8 @@ def train(data: Any, target: str | int, *, device: str = "cpu", verbose: bool = 
 
     Args:
         data: A data frame of pandas, polars or pyarrow, or the path of a file.
-        target: Name of the column to predict; pandas' may be whole numbers. A number gets error bars; text and truth values get probabilities of
-            classes (``task="classification"`` makes classes of numbers).
+        target: Name of the column to predict; pandas' may be whole numbers. A number gets error bars; text and truth
+            values get probabilities of classes (``task="classification"`` makes classes of numbers).
         device: Where to compute: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         verbose: Whether to show the progress on stderr.
         options: Options of ``murho train`` by name: ``budget=20``, ``seed=1``, ``ignore=("Name",)``,
