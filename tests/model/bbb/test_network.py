@@ -14,7 +14,6 @@ from murho.model.bbb.network import (
     inputs_read,
     learned_tensors,
     mixed_reading,
-    tensor_problem,
     weights_from_inputs,
 )
 from murho.model.bbb.priors import EmpiricalBayesPrior
@@ -114,16 +113,3 @@ def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
             tensor.copy_(tensors[name])
         outputs = [each(rows, torch.Generator().manual_seed(2)) for each in (network, plain)]
     torch.testing.assert_close(*outputs)
-
-
-def test_the_first_problem_is_told_by_the_tensors_name() -> None:
-    expected = {"mu": torch.empty((2, 3), device="meta")}
-    assert tensor_problem({"mu": torch.zeros(2, 3)}, expected) is None
-    for found, problem in (
-        ({}, "tensor 'mu' is missing, expected shape [2, 3]"),
-        ({"mu": torch.zeros(2, 3), "nu": torch.zeros(1)}, "tensor 'nu' is not expected"),
-        ({"mu": torch.zeros(3)}, "tensor 'mu' has shape [3], expected [2, 3]"),
-        ({"mu": torch.zeros(2, 3).double()}, "tensor 'mu' is torch.float64, expected torch.float32"),
-        ({"mu": torch.full((2, 3), torch.inf)}, "tensor 'mu' holds NaN or infinity"),
-    ):
-        assert tensor_problem(found, expected) == problem
