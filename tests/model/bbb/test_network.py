@@ -16,11 +16,9 @@ from murho.model.bbb.network import (
     mixed_reading,
     weights_from_inputs,
 )
-from murho.model.bbb.priors import EmpiricalBayesPrior
-from murho.model.bbb.registry import make_likelihood
 from murho.model.predictive.draws import make_draws
 from murho.model.predictive.forward import forward
-from tests.model.gradient_checks import INPUTS, assert_gradient_is_of_the_free_energy
+from tests.model.gradient_checks import INPUTS
 
 
 def network_with(**changes: object) -> BayesianNetwork:
@@ -70,17 +68,6 @@ def test_the_two_judges_of_a_row_are_of_both_kinds() -> None:
     # Members m and m + 5 judge rows of the folds m of two partitions.
     assert without_bins.tolist() == [False] * 5 + [True] * 5
     assert (~mixed_reading(4, 4, BINS)[:, 1]).tolist() == [False, True, False, True]
-
-
-def test_the_gradient_is_that_of_automatic_differentiation() -> None:
-    likelihood = make_likelihood("homoscedastic", members=3).double()
-    network = BayesianNetwork(
-        Architecture(INPUTS, (6, 5), likelihood.outputs, "silu", 3, skip=True),
-        torch.Generator().manual_seed(3),
-        None,
-        mixed_reading(3, INPUTS, BINS),
-    ).double()
-    assert_gradient_is_of_the_free_energy(network, likelihood, EmpiricalBayesPrior(), 2)
 
 
 @pytest.mark.parametrize("skip", [False, True])
