@@ -28,7 +28,7 @@ from pydantic import (
     field_validator,
 )
 
-from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
+from murho.model.checkpoint.checkpoint import NAME_PATTERN, VERSION_PATTERN
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES

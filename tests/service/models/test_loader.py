@@ -18,7 +18,7 @@ from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
-    from murho.model.checkpoint.directories import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.models.loader import LoadedModel, Outcome
 
 
