@@ -132,11 +132,6 @@ def test_it_passes_the_checks_of_scikit_learn(estimator: Estimator, check: Calla
     check(estimator)
 
 
-def test_names_of_columns_are_kept_and_checked() -> None:
-    for estimator in (number(), classes()):
-        estimator_checks.check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
-
-
 def test_every_option_of_a_fit_is_a_described_parameter_with_the_same_default() -> None:
     parameters, options = inspect.signature(BBBRegressor).parameters, TrainOptions()
     names = {RENAMED.get(name, name): name for name in TrainOptions.model_fields if name != "task"}
@@ -333,18 +328,6 @@ def test_it_is_silent_unless_it_is_verbose(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
     number(verbose=True).fit(*line(20))
     assert "training" in capsys.readouterr().err
-
-
-def test_std_is_made_of_the_spread_of_functions_and_of_the_noise(flats: pd.DataFrame) -> None:
-    few = frame_of(45, without="rent")  # too few to calibrate
-    estimator = number(noise="fixed", noise_sigma=40.0).fit(*few)
-    mean, std = estimator.predict(flats, return_std=True)
-    functions = estimator.sample_functions(flats)
-    assert functions.shape == (30, 256)
-    np.testing.assert_allclose(functions.mean(axis=1), mean, rtol=1e-12)
-    alike(std**2, functions.var(axis=1) + 40.0**2)
-    alone = np.concatenate([estimator.sample_functions(flats.iloc[[row]], samples=8) for row in range(30)])
-    np.testing.assert_allclose(functions[:, :8], alone, rtol=1e-5)
 
 
 def test_spread_and_quantiles_come_with_the_mean_also_through_a_pipeline(
