@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import co2, dependent, shift, uci
-from benchmarks.datasets import UCI
+from benchmarks import co2, dependent, shift
 from murho.model.training.options import make_options
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", list(dependent.TABLES))
@@ -58,24 +50,3 @@ def test_gap_is_the_middle_third_and_tail_the_outer_sixths() -> None:
     assert sorted(by_row[row] for row in made["tail"].test.tolist()) == [0, 1, 10, 11]
     for split in made.values():
         assert sorted([*split.training.tolist(), *split.test.tolist()]) == rows.tolist()
-
-
-def test_the_protocol_has_its_network_and_members_have_fits_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(uci, "read_set", lambda dataset, _: SimpleNamespace(num_rows=dataset.rows))
-    options = Namespace(
-        sets=["protein", "yacht"], network="protocol", splits=2, members=None, budget=None, data=tmp_path
-    )
-    jobs = uci.jobs_of(options)
-    assert [job.name for job in jobs] == [
-        *("protein-00-protocol", "protein-01-protocol", "yacht-00-protocol", "yacht-01-protocol")
-    ]
-    assert jobs[0].arguments[-1]["hidden"] == [100]
-    assert jobs[2].arguments[-1] == {"hidden": [50], "activation": "relu", "skip": False}
-    options.members, options.network, options.splits = 1, "defaults", None
-    jobs = uci.jobs_of(options)
-    assert jobs[0].name == "protein-00-defaults-members=1"
-    assert jobs[0].arguments[-1] == {"members": 1}
-    assert len(jobs) == 5 + 20
-    assert {line.partition(" ")[0] for line in uci.PUBLISHED} == set(UCI)
