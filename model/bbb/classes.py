@@ -13,11 +13,6 @@ from murho.model.errors import OptionError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Bernoulli",
-    "Categorical",
-]
-
 
 class Bernoulli(ClassLikelihood):
     """``p(second class) = sigmoid(output)``."""

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Limits, Standardisation
 
-__all__ = [
-    "INITIAL_NOISE",
-    "NOISE_FLOOR",
-    "ClassLikelihood",
-    "Likelihood",
-    "NumericLikelihood",
-]
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.
@@ -212,6 +205,7 @@ class ClassLikelihood(Likelihood):
     """
 
     target: ClassVar[str] = "class"
+    wide_tails: ClassVar[bool] = False
     classes: int
 
     @abstractmethod

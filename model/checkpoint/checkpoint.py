@@ -27,10 +27,6 @@ import orjson
 from murho.model.checkpoint.directories import (
     NAME_PATTERN,
     VERSION_PATTERN,
-    CheckpointReference,
-    default_root,
-    find_checkpoint,
-    list_checkpoints,
     name_and_version,
     validate_name,
 )
@@ -45,27 +41,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = [
-    "FACTS_FILE",
-    "FORMAT",
-    "SEAL",
-    "TENSORS_FILE",
-    "CheckpointReference",
-    "Read",
-    "StoredCheckpoint",
-    "check_seal",
-    "check_writable",
-    "default_root",
-    "find_checkpoint",
-    "list_checkpoints",
-    "name_and_version",
-    "read_file",
-    "read_stored",
-    "read_version",
-    "sealed",
-    "validate_name",
-    "write_checkpoint",
-]
 
 SEAL = "sha256_of_the_rest"
 """Key of the seal."""
@@ -150,11 +125,9 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     Args:
         directory: ``NAME/VERSION``.
     """
-
-    def read(file: str, most: int, least: int) -> bytes:
-        return read_file(directory / file, most, least)
-
-    return read_version(read, str(directory), *name_and_version(directory))
+    return read_version(
+        lambda file, *limits: read_file(directory / file, *limits), str(directory), *name_and_version(directory)
+    )
 
 
 def read_version(read: Read, address: str, name: str, version: str) -> StoredCheckpoint:

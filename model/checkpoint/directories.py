@@ -18,17 +18,6 @@ from murho.model.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "NAME_PATTERN",
-    "VERSION_PATTERN",
-    "CheckpointReference",
-    "choose_checkpoint",
-    "default_root",
-    "find_checkpoint",
-    "list_checkpoints",
-    "name_and_version",
-    "validate_name",
-]
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")

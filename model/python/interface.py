@@ -10,12 +10,8 @@ from warnings import warn
 import numpy as np
 import pyarrow as pa
 
-from murho.model.checkpoint.checkpoint import (
-    FACTS_FILE,
-    default_root,
-    find_checkpoint,
-    write_checkpoint,
-)
+from murho.model.checkpoint.checkpoint import FACTS_FILE, write_checkpoint
+from murho.model.checkpoint.directories import default_root, find_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError, InputError, OptionError
@@ -36,7 +32,8 @@ from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device, use_threads_for_fitting
 from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
-from murho.model.tables.schema import ColumnOverride, FeatureKind
+from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options

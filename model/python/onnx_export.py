@@ -359,4 +359,5 @@ def _quantiles(
             found = found * (1.0 - wide[2]) + g.cdf((middle - centre) / wider * sign) * wide[2]
         right = g("Xor", g("Less", found, tail), upper)
         low, high = g("Where", right, middle, low), g("Where", right, high, middle)
-    return (low + high) * 0.5
+    halfway: _Value = (low + high) * 0.5
+    return halfway

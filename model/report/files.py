@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
 
-__all__ = [
-    "MOST_ROWS",
-    "PAGE_FILE",
-    "report_files",
-    "report_of_rows",
-    "revision_report",
-    "training_report",
-]
 
 PICTURES = "report"
 MOST_ROWS = 20_000

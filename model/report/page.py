@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     from murho.model.report.charts import Chart
 
-__all__ = [
-    "HOW_TO_GET_CHARTS",
-    "Drawing",
-    "can_draw",
-    "draw",
-    "html_page",
-]
 
 HOW_TO_GET_CHARTS = "pip install '.[charts]' in a clone of Murho's repository"
 

@@ -34,7 +34,6 @@ __all__ = ["description", "overview", "report_charts", "target_of"]
 
 SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
-TRAINING_FACTS = ("validation_rows", "calibration_rows", "left_out_rows", "epochs", "temperature", "seconds")
 BINS = 30
 DIGITS = 3
 
@@ -84,19 +83,17 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "name": model.name,
         "version": model.version,
         "created": spec.created,
-        "murho": spec.murho,
-        "task": model.schema.target.task,
         "target": _target(model),
         "features": [_feature(model, feature) for feature in model.schema.features],
         "importance": _by_importance(model, report),
         "left_out": dict(model.schema.left_out),
         "typical": _typical_row(model),
         "training": {
-            **{fact: training.get(fact) for fact in TRAINING_FACTS},
             "rows": spec.rows_learned or training.get("rows"),
             "members": spec.architecture.members,
             "hidden": list(spec.architecture.hidden),
             "likelihood": spec.likelihood.kind,
+            "temperature": training.get("temperature"),
         },
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
         "calibration": None if calibration is None else {"method": method, "rows": calibration.rows},

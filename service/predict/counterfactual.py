@@ -18,9 +18,9 @@ from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, load_json
+from murho.service.predict.json_requests import JSONCodec, document_of
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Problems, Strict, moved, parsed, pointer, refuse_unknown
+from murho.service.predict.problems import Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import explain_unknown, parse_inputs
 
@@ -129,12 +129,8 @@ class _OneRow(JSONCodec):
 
     def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the row and the options; see `Codec.decode`."""
-        refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
         schema, settings = terms.schema, terms.settings
-        document, known = load_json(body, settings.max_json_bytes), CounterfactualRequest.model_fields
-        unknown = [name for name in document if name not in known]
-        refuse_unknown(unknown, f"A counterfactual has no such option; there are {', '.join(known)}.")
-        own = parsed(CounterfactualRequest, document)
+        own = parsed(CounterfactualRequest, document_of(body, terms))
         problems, names = Problems(), {feature.name for feature in schema.features}
         for place, name in enumerate(own.fixed):
             if name not in names:
@@ -143,10 +139,9 @@ class _OneRow(JSONCodec):
         if not isinstance(own.inputs, dict):
             raise BadInputError([Problem("/inputs", "Expected one row: an object with a value for each feature.")])
         options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
-        try:
-            return _Asked(parse_inputs([own.inputs], schema, 1), options, request, own=own)
-        except BadInputError as error:  # there is one row, and so no number of it
-            raise moved(error, lambda place: place.replace("/inputs/0", "/inputs", 1)) from None
+        # There is one row, and so no number of it.
+        row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
+        return _Asked(row, options, request, own=own)
 
 
 ONE_ROW = _OneRow()

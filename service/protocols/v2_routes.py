@@ -64,20 +64,6 @@ INFER = Door(
 )
 
 
-@router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
-async def _live(parts: PartsDependency) -> JSONBytes:
-    """Answers 200 as long as the process can answer at all; 503 if the engine shows no sign of life."""
-    parts.require_alive()
-    return JSONBytes({"live": True})
-
-
-@router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
-async def _ready(parts: PartsDependency) -> JSONBytes:
-    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
-    parts.require_ready()
-    return JSONBytes({"ready": True})
-
-
 @router.get("/v2", summary="The server and its extensions", name="v2_server")
 @router.get("/v2/", include_in_schema=False, name="v2_server_slash")
 async def _server(request: Request) -> JSONBytes:

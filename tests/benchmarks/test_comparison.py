@@ -51,19 +51,6 @@ def test_the_distance_to_a_peer_has_the_error_of_pairs() -> None:
     assert standing({name: of[:1] for name, of in runs.items()}, "crps")["behind_error"] is None
 
 
-def test_the_table_of_a_set_begins_with_the_lowest_and_the_summary_counts_the_sets() -> None:
-    lower = {"ngboost": [run_of(2.0, raw=1.5)] * 2, "Murho": [run_of(1.0, raw=1.1)] * 2}
-    lines = tabular.COMPARISON.render_set("yacht", lower).splitlines()
-    assert lines[2].startswith("Murho")
-    assert "calibrated *" in lines[3]
-    assert lines[4].startswith("NGBoost, Normal")
-    assert "raw *" in lines[4]
-    higher = {"Murho": [run_of(1.05, raw=1.0)], "ngboost": [run_of(1.0, raw=1.0, width=4.0)]}
-    text = tabular.COMPARISON.render_summary({"yacht": lower, "wine": higher, "bike": {"ngboost": [run_of(1.0)]}})
-    assert "lowest crps on 1 of 2 sets; at worst +5.0 %" in text
-    assert "yacht 1.00, wine 0.50" in text
-
-
 def test_kept_scores_of_peers_are_shown_without_running_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

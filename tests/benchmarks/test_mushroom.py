@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from benchmarks import mushroom
-from benchmarks.mushroom import Problem, linear_thompson, mushrooms, wheel
+from benchmarks.mushroom import AGENTS, Problem, linear_thompson, mushrooms, wheel
 from benchmarks.processes import ProcessError
 
 if TYPE_CHECKING:
@@ -21,6 +21,15 @@ def small(decisions: int) -> Problem:
     return mushrooms(np.eye(2, dtype=np.float32), np.array([False, True]), decisions, seed=3)
 
 
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_decides_for_every_context_and_its_seed_decides_for_it(name: str) -> None:
+    play, problem = AGENTS[name][1], small(40)
+    arms = play(problem, 1)
+    assert arms.shape == (40,)
+    assert set(arms) <= {0, 1}
+    assert np.array_equal(arms, play(problem, 1))
+
+
 def test_linear_thompson_sampling_learns_what_is_linear_and_leaves_an_arm_that_never_pays() -> None:
     problem = small(400)
     regret = problem.regret(linear_thompson(problem, 0))
@@ -29,17 +38,6 @@ def test_linear_thompson_sampling_learns_what_is_linear_and_leaves_an_arm_that_n
     contexts = generator.normal(size=(500, 1)).astype(np.float32)
     rewards = np.stack((np.full(500, -100.0), 2.0 + contexts[:, 0] + generator.normal(size=500)), axis=1)
     assert (linear_thompson(Problem(contexts, rewards, rewards, 1.0, (-101.0, 10.0)), 0, sigma=1.0)[50:] == 1).all()
-
-
-def test_the_oracle_eats_the_edible_and_regrets_nothing() -> None:
-    problem = mushrooms(np.eye(2, dtype=np.float32), np.array([False, True]), 4000, seed=0)
-    bad = problem.contexts[:, 1] == 1.0
-    oracle = (~bad).astype(np.int64)
-    assert problem.regret(oracle).sum() == 0.0
-    assert set(problem.regret(1 - oracle)[bad]) == {15.0}
-    assert set(problem.regret(1 - oracle)[~bad]) == {5.0}
-    assert problem.rewards[bad, 1].mean() == pytest.approx(-15.0, abs=1.5)
-    assert set(problem.rewards[~bad, 1]) == {5.0}
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.95])

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
+import pytest
 
-from benchmarks import mnist
+from benchmarks import dropout, mnist
+from benchmarks.datasets import Split
 from benchmarks.mnist_networks import (
     Images,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 SIDE = 28
@@ -54,3 +55,22 @@ def test_mnist_in_small_keeps_its_fits(tmp_path: Path, capsys: pytest.CaptureFix
     assert names == {"mnist-8", "mnist-8-pruned", "mnist-notebook"}
     assert mnist.main([*words, *epochs, "--parts", "doubt", "--doubt-images", "10", "--threads", "1"]) == 0
     assert "fitting" not in capsys.readouterr().err  # nothing is fitted again
+
+
+def numbers_table() -> pa.Table:
+    first, second = np.random.default_rng(0).normal(size=(2, 300))
+    noise = np.random.default_rng(1).normal(size=300)
+    return pa.table({"a": first, "b": second, "y": 100.0 + 10.0 * (first + second + 0.3 * noise)})
+
+
+@pytest.mark.parametrize("system", dropout.SYSTEMS)
+def test_posteriors_learn_and_doubt_more_away_from_the_rows(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, values = dropout.SYSTEMS[system]
+    chosen = {"dropout": (0.02, 0.6), "Bayes by Backprop": (0.3, 100.0)}[system]
+    assert set(chosen[:1]) <= {*values, 0.02}
+    monkeypatch.setitem(dropout.SYSTEMS, system, (fit, chosen))
+    report = dropout.measure(numbers_table(), "y", Split(np.arange(240), np.arange(240, 300)), system, 40, 0)
+    assert report["chosen"] == chosen[0]  # the other one does not fit
+    assert report["log_likelihood"] > -3.5  # of a target of standard deviation 14, with noise of 3
+    assert 0.7 < report["90"] <= 1.0
+    assert report["entropy 1"] < report["entropy 8"]

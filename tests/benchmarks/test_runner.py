@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.results import Kept, command, positive
 from benchmarks.runner import Job, Task, measure, reports_of
-from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     import argparse
@@ -96,18 +95,6 @@ def test_a_finished_command_adds_a_line_of_facts_options_and_numbers(tmp_path: P
     assert lines[0]["options"]["number"] == 1
     assert lines[0]["machine"]["cores"] >= 1
     assert "commit" in lines[0]
-
-
-def test_what_goes_wrong_is_said_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(_: argparse.Namespace) -> dict[str, Any]:
-        raise OptionError("no such luck")
-
-    assert command(ABOUT, add, run)(["--output", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "python -m benchmarks.made_up: no such luck\n"
-    file = tmp_path / "file"
-    file.write_text("")
-    assert command(ABOUT, add, lambda _: {})(["--output", str(file)]) == 1
-    assert str(file) in capsys.readouterr().err
 
 
 def test_kept_reports_count_while_they_depend_on_the_same_and_whole_lines_alone(tmp_path: Path) -> None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-from benchmarks.datasets import SETS, UCI, DataSet, read_set, splits
+from benchmarks.datasets import SETS, TABULAR, UCI, splits
 from benchmarks.scores import (
     COVERAGES,
     LEVELS,
-    class_report,
     conformal_quantiles,
     crps_of_normals,
     normal_quantiles,
     quantile_scores,
 )
-from murho.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
@@ -60,17 +53,6 @@ def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
         assert np.all(np.diff(corrected, axis=1) >= 0.0)
 
 
-def test_scores_of_probabilities_known_by_hand() -> None:
-    scores = class_report(np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 1]))
-    assert scores["log_loss"] == pytest.approx(-np.log([0.8, 0.6]).mean())
-    assert scores["brier"] == pytest.approx((0.2**2 + 0.4**2) / 2)
-    assert scores["auc"] == scores["accuracy"] == 1.0
-    assert scores["log_loss_error"] == pytest.approx(np.log(0.8 / 0.6) / 2)
-
-
-SMALL = DataSet("small", "tabular/small.csv", 3, "y", "the moon")
-
-
 def test_standard_splits_begin_with_the_known_rows() -> None:
     # np.random.seed(1), then np.random.choice(range(n), n, replace=False) for each split.
     first, second, *_ = splits(UCI["yacht"], 308, 20)
@@ -78,6 +60,12 @@ def test_standard_splits_begin_with_the_known_rows() -> None:
     assert first.test[-3:].tolist() == [72, 235, 37]
     assert second.training[:6].tolist() == [162, 101, 114, 20, 23, 182]
     assert splits(UCI["energy"], 768, 1)[0].training[:6].tolist() == [285, 101, 581, 352, 726, 472]
+
+
+def test_other_splits_begin_with_the_known_rows() -> None:
+    made = splits(TABULAR["autompg"], 398, 5)
+    assert made[0].training[:6].tolist() == [133, 202, 292, 88, 55, 36]
+    assert made[4].training[:6].tolist() == [203, 107, 264, 3, 41, 215]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -89,16 +77,3 @@ def test_each_row_is_in_one_part_of_every_split(name: str) -> None:
     for split in made:
         assert np.array_equal(np.sort(np.concatenate([split.training, split.test])), np.arange(dataset.rows))
         assert abs(len(split.training) - share * dataset.rows) < 1.0
-
-
-def test_another_table_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tabular").mkdir()
-    path = tmp_path / SMALL.file
-    path.write_text("x,y\n1,2\n3,4\n", encoding="utf-8")
-    with pytest.raises(OptionError, match="must have 3 rows"):
-        read_set(SMALL, tmp_path)
-    path.write_text("x,z\n1,2\n3,4\n5,6\n", encoding="utf-8")
-    with pytest.raises(OptionError, match="the column 'y'; it has 3 and x, z"):
-        read_set(SMALL, tmp_path)
-    path.write_text("x,y\n1,2\n3,4\n5,6\n", encoding="utf-8")
-    assert read_set(SMALL, tmp_path).num_rows == 3

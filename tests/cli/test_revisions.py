@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.test_docs import block_after, shell
 from tests.support import ROOT, call_murho
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -90,10 +92,35 @@ def test_a_pruned_version_can_not_be_updated_and_the_message_says_which_can(work
     assert "--version 1" in said
 
 
-def test_the_pages_tables_name_every_option() -> None:
-    text = PAGE.read_text()
-    for command in ("update", "prune"):
-        (table,) = re.findall(rf"^\| option of `murho {command}.*?\n\n", text, flags=re.MULTILINE | re.DOTALL)
-        named = set(re.findall(r"`(--[a-z-]+)`", table))
-        known = set(re.findall(r"--[a-z-]+", call_murho(command, "--help").stdout)) - {"--help"}
-        assert named == known, command
+def _shape(line: str) -> str:
+    """A line without its numbers, bars and widths."""
+    return re.sub(r"\s+", " ", re.sub(r"[·█]+", "", re.sub(r"[\d.,]*\d", "0", line))).strip()
+
+
+def _weights(text: str) -> list[str]:
+    """Counts of weights that the table and the options decide."""
+    return re.findall(r"^(removed [\d,]+ of [\d,]+ weights|held [\d,]+ more)", text, flags=re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    for name in ("cars.csv", "cars.toml"):
+        (tmp_path / "examples" / name).write_text((ROOT / "examples" / name).read_text())
+    typed = re.findall(r"<!-- revising -->\n```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(typed) == 4
+    printed = [shell(text.replace("murho train ", f"murho train {WIDE} "), tmp_path) for text in typed]
+    for text, mark in ((printed[1], "updated"), (printed[3], "pruned")):
+        said = {_shape(line) for line in text.splitlines()}
+        promised = {_shape(line) for line in block_after(PAGE, mark).splitlines()}
+        assert promised <= said, promised - said
+    assert len(_weights(printed[3])) == 2
+    assert _weights(printed[3]) == _weights(block_after(PAGE, "pruned"))
+    before, after = (_mean_epistemic_std(tmp_path / f"{name}.csv") for name in ("before", "after"))
+    assert after < before  # the new rows tell what is beyond the range of `Year`
+
+
+def _mean_epistemic_std(scored: Path) -> float:
+    with scored.open() as file:
+        values = [float(row["epistemic_std"]) for row in csv.DictReader(file)]
+    return sum(values) / len(values)

@@ -8,6 +8,7 @@ import time
 import traceback
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import httpx2
 import numpy as np
@@ -217,9 +218,8 @@ def test_rows_are_sent_in_the_form_of_the_model() -> None:
         {"x": [1.5], "lift": [True], "kind": ["a"]},
     ]
     for broken in (None, [None], [{"name": "a"}], [{"name": "a", "version": "1", "target": "y"}]):
-        listed = httpx2.Response(200, json={"models": broken})
-        service = StandIn(lambda _: listed)  # noqa: B023 - asked before the next one is made
-        with client(service) as murho, pytest.raises(UnexpectedAnswer, match="client knows"):
+        listed = Mock(return_value=httpx2.Response(200, json={"models": broken}))
+        with client(listed) as murho, pytest.raises(UnexpectedAnswer, match="client knows"):
             murho.models()
 
 

@@ -102,28 +102,6 @@ def test_classes_of_one_row_or_none_and_sure_mistakes_are_finite(classes: int) -
     assert 0.95 < float(surest) < 0.9995  # separable rows do not make probabilities certain
 
 
-def test_rows_of_weight_0_do_not_count() -> None:
-    right, labels = rows_of(400)
-    weighted = fit_class_map(2.0 * right, labels, weights=(torch.arange(400) < 200).float())
-    alone = fit_class_map(2.0 * right[:200], labels[:200])
-    torch.testing.assert_close(weighted.log_probabilities(right), alone.log_probabilities(right), rtol=0.0, atol=2e-3)
-
-
-def test_the_derivatives_are_at_zero_where_the_fit_ends() -> None:
-    """The least penalised loss, by automatic derivatives of the stated objective."""
-    right, labels = rows_of(400)
-    logs = torch.log_softmax(1.4 * right + torch.tensor([0.5, 0.0, -0.5]), dim=1)
-    fitted = fit_class_map(logs, labels)
-    weights, shifts = (torch.tensor(part, dtype=torch.float64) for part in (fitted.weights, fitted.intercept))
-    # Of t and d with the same sum, those of the least penalty: their derivatives by a common shift cancel.
-    common = weights.log().sum() / (3.0 + 1.0 / (0.25**2 * 2.0 * 5.0 * 3.0))
-    slope, apart, shifts = (part.clone().requires_grad_() for part in (common, weights.log() - common, shifts))
-    loss = torch.nn.functional.cross_entropy(logs * torch.exp(slope + apart) + shifts, labels, reduction="sum")
-    penalty = 0.5 * (slope / 0.25).square() + 15.0 * (apart.square().sum() + shifts.square().sum())
-    for derivative in torch.autograd.grad(loss + penalty, [slope, apart, shifts]):
-        assert float(derivative.abs().max()) < 1e-2
-
-
 @pytest.mark.parametrize(("rows", "share"), [(1_000, 0.5), (3_000, 0.25), (0, 1.0)])
 def test_the_slope_moves_by_the_share_of_the_new_rows(rows: int, share: float) -> None:
     logs, labels = rows_of(1_000, stated=2.0, spread=2.0)

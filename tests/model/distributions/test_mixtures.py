@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.distributions.steps import DOUBLE, SINGLE, cornish_fisher, taylor_step
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
-from tests.model.conftest import make_table, present, train_quickly
-from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, bisect, make
+from tests.model.conftest import make_table, present
+from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -141,76 +139,6 @@ def test_no_rows_and_no_levels_have_none() -> None:
     none = Mixture(torch.zeros(4, 0).double(), torch.ones(4, 1).double())
     assert none.quantiles(SCORES).shape == (0, len(SCORES))
     assert make("smooth").quantiles(torch.zeros(0)).shape == (6, 0)
-
-
-def test_a_gaussian_s_quantiles_by_its_moments_are_its_scores() -> None:
-    assert cornish_fisher(1.7, 0.0, 0.0) == 1.7
-    # Of a chi squared distribution of 100 degrees of freedom the 95th percentile is 124.342.
-    guess = cornish_fisher(1.6448536, math.sqrt(8.0 / 100.0), 12.0 / 100.0)
-    assert 100.0 + math.sqrt(200.0) * guess == pytest.approx(124.342, abs=0.02)
-
-
-@pytest.mark.parametrize("distance", [1e-7, 1e-3, 0.03, 0.3, 1.0])
-@pytest.mark.parametrize("kind", SMOOTH | HARD)
-def test_what_is_near_enough_is_within_the_tolerance(kind: str, distance: float) -> None:
-    mixture = make(kind)
-    centre, unit = (part.unsqueeze(1) for part in mixture.moments())
-    means, widths = (
-        part.expand_as(mixture.means).unsqueeze(2) / unit for part in (mixture.means - centre.T, mixture.noise)
-    )
-    shares = mixture.shares.expand_as(mixture.means).unsqueeze(2)
-    ends = [(end - centre) / unit for end in bisect(mixture, SCORES)]
-    signs = torch.where(SCORES > 0.0, 1.0, -1.0).double().expand_as(ends[0])
-    values = ends[0] + distance * torch.linspace(-1.0, 1.0, len(SCORES)).double()
-    place = (values - means) / widths
-    tails = (shares * 0.5 * torch.erfc(signs * place * 0.5**0.5)).sum(dim=0)
-    bells = shares * torch.exp(-0.5 * place.square()) / (2.0 * math.pi) ** 0.5 / widths
-    density, slope = bells.sum(dim=0), -(bells * place / widths).sum(dim=0)
-    curvature = (bells * (place.square() - 1.0) / widths.square()).sum(dim=0)
-    missing = (tails - 0.5 * torch.erfc(SCORES.abs() * 0.5**0.5)) * signs
-    fourth = (shares / widths.pow(4)).sum(dim=0)
-    step, near = taylor_step(values, tails, missing, density, slope, curvature, fourth, DOUBLE)
-    nearer = values + step
-    error = torch.maximum(ends[0] - nearer, nearer - ends[1])
-    assert (error[near] <= 1.01 * DOUBLE.tolerance).all()
-    if kind in SMOOTH and distance <= 1e-3:
-        assert near.all()
-
-
-def test_a_number_that_is_none_is_not_near_enough() -> None:
-    known: dict[str, Any] = {
-        "tail": 0.4,
-        "missing": 0.0,
-        "density": 0.39,
-        "slope": -0.1,
-        "curvature": -0.3,
-        "fourth": 1.0,
-    }
-    assert taylor_step(0.1, **known, precision=SINGLE)[1]
-    for name in known:
-        assert not taylor_step(0.1, **known | {name: math.nan}, precision=SINGLE)[1], name
-
-
-def test_its_weight_is_the_rule_of_succession_and_it_adds_a_twentieth_of_the_noise_variance() -> None:
-    for rows in (20, 700, 50_000):
-        rule = WideRule.after(rows)
-        assert rule.weight == pytest.approx(1.0 / (rows + 1))
-        assert rule.weight * rule.widening**2 == pytest.approx(0.05)
-
-
-def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_targets() -> None:
-    spreads, noise = torch.tensor([5.0, 5.0, 5.0]).double(), torch.tensor([0.5, 3.0, 0.0]).double()
-    wide = WideRule(0.01, 8.0).noise(spreads, noise, most=12.0)
-    assert wide.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
-
-
-@pytest.mark.slow
-def test_a_learned_noise_gets_one_and_a_known_noise_none() -> None:
-    trained = train_quickly(make_table())
-    rows = trained.spec.training["rows"]
-    assert trained.spec.likelihood.wide == WideRule.after(rows)
-    known = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
-    assert known.spec.likelihood.wide is None
 
 
 def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_before(rent: Posterior) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles
+from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
@@ -128,19 +128,6 @@ def test_far_out_a_wide_component_bounds_the_surprise() -> None:
 def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
     assert mixture.weights is not None
     return mixture.means, mixture.noise, mixture.weights
-
-
-def test_function_quantiles_equal_numpy() -> None:
-    means = _components(8)[0][..., 0]
-    levels = torch.tensor([0.05, 0.5, 0.925], dtype=torch.float64)
-    expected = np.quantile(means.numpy(), levels.numpy(), axis=0).T
-    np.testing.assert_allclose(function_quantiles(means, levels).numpy(), expected)
-
-
-def test_function_quantiles_and_exceedance_of_one_draw_are_that_draw() -> None:
-    means = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
-    assert function_quantiles(means, torch.tensor([0.1, 0.9])).tolist() == [[1.0, 1.0], [2.0, 2.0]]
-    assert function_exceedance(means, torch.tensor([1.5])).tolist() == [[0.0], [1.0]]
 
 
 def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

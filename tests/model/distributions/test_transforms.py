@@ -39,35 +39,6 @@ def test_the_slope_is_the_derivative(transform: Identity | Logarithm) -> None:
     torch.testing.assert_close(transform.log_slope(values).detach(), slope.log())
 
 
-def test_moments_are_the_same_by_whichever_formula() -> None:
-    noise = torch.tensor([1e-3, 0.03, 0.5, 3.0, 12.0, 25.0], dtype=torch.float64)
-    # From where nothing is beyond the seam to where nothing is below it.
-    seams = torch.linspace(45.0, -45.0, 901, dtype=torch.float64).unsqueeze(1)
-    means = -seams * noise
-    below = [
-        torch.exp(power * means + 0.5 * (power * noise) ** 2 + torch.special.log_ndtr(seams - power * noise))
-        for power in (1, 2)
-    ]
-    above = 0.5 * torch.erfc(seams * 0.5**0.5)
-    density = torch.exp(-0.5 * seams.square()) / math.sqrt(2.0 * math.pi)
-    first = below[0] + (1.0 + means) * above + noise * density
-    second = below[1] + ((1.0 + means).square() + noise.square()) * above
-    second += noise * (2.0 * (1.0 + means) + noise * seams) * density
-    value, deviation = LOGARITHM.moments(LOGARITHM.top + means, noise)
-    torch.testing.assert_close(value, 100.5 * first - 0.5, rtol=1e-10, atol=1e-10)
-    expected = 100.5 * (second - first.square()).clamp_min(1e-24).sqrt()
-    torch.testing.assert_close(deviation, expected, rtol=1e-6, atol=1e-7)
-
-
-def test_moments_do_not_depend_on_how_numbers_lie_in_memory() -> None:
-    generator = torch.Generator().manual_seed(0)
-    means = LOGARITHM.top + torch.randn((4, 3, 5), generator=generator, dtype=torch.float64)
-    noise = 0.1 + torch.rand((4, 3, 5), generator=generator, dtype=torch.float64)
-    expected = LOGARITHM.moments(means, noise)
-    found = LOGARITHM.moments(means.transpose(0, 2).contiguous().transpose(0, 2), noise)
-    torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
-
-
 def test_moments_stay_finite_far_beyond_the_training_range() -> None:
     means = torch.tensor([-1e4, -50.0, 50.0, 1e4], dtype=torch.float64)
     value, deviation = LOGARITHM.moments(means, torch.tensor(3.0, dtype=torch.float64))

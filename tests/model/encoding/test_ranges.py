@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
 from murho.model.encoding.ranges import Continuation, Ranges
 from murho.model.encoding.transforms import Scale, Standard
-from murho.model.errors import CheckpointError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from tests.model.conftest import make_table
@@ -126,17 +125,3 @@ def test_the_distance_of_a_number_counts_up_to_its_limit_on_both_sides() -> None
     unlimited = replace(plain, continuations={"x": HALF})
     np.testing.assert_array_equal(encoder.encode(rows).inputs[:, inputs], unlimited.encode(rows).inputs[:, inputs])
     np.testing.assert_array_equal(encoder.encode({"x": VALUES}).inputs, plain.encode({"x": VALUES}).inputs)
-
-
-@pytest.mark.parametrize(
-    ("continuations", "message"),
-    [
-        ({"x": {"share": 0.5}}, "encoder.continuations.x"),
-        ({"x": HALF.to_json() | {"share": 1.5}}, "encoder.continuations.x.share"),
-    ],
-)
-def test_broken_ones_are_refused_by_field(continuations: object, message: str) -> None:
-    encoder = encoder_of()
-    data = encoder.to_json() | {"continuations": continuations}
-    with pytest.raises(CheckpointError, match=message):
-        Encoder.from_json(with_schema(data, encoder.schema.to_json()), "encoder")

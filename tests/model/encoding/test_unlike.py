@@ -142,12 +142,6 @@ def named(columns: dict[str, np.ndarray]) -> list[list[tuple[str, str | None]]]:
     return found
 
 
-def test_the_features_of_the_broken_pair_are_named() -> None:
-    first, both = named(rows((1.5, -1.5, 0.0, 0.0, 0.0), (1.5, -1.5, 1.5, 0.0, -1.5)))
-    assert {frozenset(pair) for pair in first} == {frozenset(("x1", "x2"))}
-    assert {frozenset(pair) for pair in both} == {frozenset(("x1", "x2")), frozenset(("x3", "x5"))}
-
-
 def test_names_do_not_depend_on_the_other_rows() -> None:
     columns = numeric_columns(np.random.default_rng(1).normal(size=(200, 5)) * 3.0)
     together = named(columns)

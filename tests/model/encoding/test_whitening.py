@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import copy
 import functools
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
+from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.encoding.whitening import HIDDEN_VARIANCE
-from murho.model.errors import CheckpointError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 
@@ -116,31 +113,3 @@ def test_a_row_is_encoded_alone_as_among_others_and_finite(cells: list[tuple[flo
     for row in range(len(cells)):
         alone = encoder.encode({name: column[row : row + 1] for name, column in columns.items()})
         np.testing.assert_array_equal(alone.inputs[0], together[row])
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_checkpoint_keeps_it(encoding: str) -> None:
-    columns = sensors()
-    encoder = fitted(columns, encoding)
-    again = Encoder.from_json(with_schema(encoder.to_json(), encoder.schema.to_json()))
-    assert again.names == encoder.names
-    np.testing.assert_array_equal(again.encode(columns).inputs, encoder.encode(columns).inputs)
-    np.testing.assert_array_equal(again.training_range, encoder.training_range)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("scales", "left", "std"), 0.0, r"encoder\.whitening\.scales\.left\.std: expected greater than 0"),
-        (("axes",), [[1.0, 2.0], [1.0]], r"encoder\.whitening\.axes: expected lists of the same length"),
-    ],
-)
-def test_a_broken_checkpoint_is_told_by_field(path: tuple[Any, ...], value: object, said: str) -> None:
-    encoder = fitted(sensors())
-    data = copy.deepcopy(encoder.to_json())
-    inner: Any = data["whitening"]
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
-    with pytest.raises(CheckpointError, match=said):
-        Encoder.from_json(with_schema(data, encoder.schema.to_json()), "encoder")

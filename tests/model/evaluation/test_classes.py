@@ -14,7 +14,6 @@ from murho.model.evaluation.classes import (
     JudgedClasses,
     accuracy_of_kept,
     class_scores,
-    roc_auc,
     row_log_loss,
     set_scores,
 )
@@ -118,29 +117,10 @@ def test_calibration_errors_equal_those_of_mapie(classes: int) -> None:
     assert ours["classwise_ece"] == pytest.approx(theirs)
 
 
-def test_a_single_row_and_a_single_class_have_scores() -> None:
-    one = class_scores(np.array([[0.2, 0.7, 0.1]]), np.array([1]))
-    assert one["accuracy"] == 1.0
-    assert one["auc"] is None
-    assert one["standard_errors"] == {"accuracy": None, "log_loss": None, "brier": None}
-    by_class = in_full(np.array([[0.2, 0.7, 0.1]]), np.array([1]), None)["by_class"]
-    assert by_class["0"] == {"rows": 0, "accuracy": None, "precision": None}
-    assert {name: by_class["1"][name] for name in ("rows", "accuracy", "precision")} == {
-        "rows": 1,
-        "accuracy": 1.0,
-        "precision": 1.0,
-    }
-
-
 def test_the_log_loss_of_a_class_of_probability_0_is_finite_as_in_scikit_learn() -> None:
     probabilities = np.array([[1.0, 0.0], [0.4, 0.6]])
     theirs = sklearn_metrics.log_loss([1, 1], probabilities, labels=[0, 1])
     assert row_log_loss(probabilities, np.array([1, 1])).mean() == pytest.approx(theirs)
-
-
-def test_auc_is_of_the_classes_that_have_rows() -> None:
-    probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.5, 0.4, 0.1]])
-    assert roc_auc(probabilities, np.array([0, 1, 1]), RowWeights.of(3)) == 1.0
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +143,3 @@ def test_accuracy_of_the_most_certain_rows() -> None:
     correct, uncertainty = np.arange(20) < 15, np.linspace(0.1, 0.9, 20)
     found = accuracy_of_kept(correct, uncertainty, RowWeights.of(20))
     assert found == pytest.approx({"50": 1.0, "80": 15 / 16, "90": 15 / 18, "95": 15 / 19, "100": 0.75})
-
-
-def test_rows_of_equal_uncertainty_are_kept_by_lot() -> None:
-    """The order of the rows decides nothing."""
-    correct = np.array([True, False, False, False])
-    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
-        found = accuracy_of_kept(correct[order], np.zeros(4), RowWeights.of(4))
-        assert list(found.values()) == pytest.approx([0.25] * 5)

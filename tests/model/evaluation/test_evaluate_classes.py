@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
-from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
 from murho.model.evaluation import judging
 from murho.model.evaluation.judging import evaluate_table
@@ -20,6 +18,8 @@ from tests.support import ROOT
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from murho.model.checkpoint.posterior import Posterior
 
 SCORES = {"accuracy", "balanced_accuracy", "log_loss", "brier", "auc", "ece", "classwise_ece"}
 
@@ -136,14 +136,6 @@ def test_a_weight_of_two_is_a_row_given_twice(rooms: Posterior) -> None:
         assert weighted[name] == pytest.approx(copied[name], rel=1e-6)
     assert weighted["confusion"] == copied["confusion"]
     assert weighted["entropy"] == pytest.approx(copied["entropy"], rel=1e-6)
-
-
-def test_without_a_calibration_raw_is_served(rooms: Posterior, report: dict[str, Any]) -> None:
-    raw = Posterior(replace(rooms.spec, calibration=None), dict(rooms.tensors))
-    judged = evaluate_table(raw, rooms_table(rows=200, seed=5))
-    assert judged["calibrated"] is None
-    assert judged["log_loss"] == pytest.approx(report["raw"]["log_loss"], rel=1e-6)
-    assert judged["sets"] == judged["raw"]["sets"]
 
 
 def test_classes_that_the_model_does_not_know_are_counted_and_as_misses_too(rooms: Posterior) -> None:

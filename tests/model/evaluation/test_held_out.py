@@ -19,20 +19,17 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
-from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
-from tests.model.conftest import make_table, train_quickly
+from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from murho.model.distributions.predictive import Predictive
 
 
 Rows = tuple[Encoded, np.ndarray]
@@ -90,13 +87,6 @@ def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> Non
     groups = [HeldOut(np.arange(40), None), HeldOut(np.arange(40, 60), None)]
     _, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
     assert report["calibrated"]["coverage"]["90"] == pytest.approx(40.0 / 60.0)
-
-
-def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
-    rows = Encoded.like(np.zeros((3, rent.architecture.inputs), dtype=np.float32))
-    first = cast("Predictive", rent.drawn(rows, 64, 0, members=[0]).predictive()).means
-    both = cast("Predictive", rent.drawn(rows, 128, 0).predictive()).means
-    torch.testing.assert_close(first, both[::2])
 
 
 def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Posterior) -> None:
@@ -222,21 +212,3 @@ def test_an_earlier_map_is_pooled_with_the_rows() -> None:
     assert conformal is not None
     assert (conformal.method, conformal.rows) == (POOLED, 530)
     assert report["calibrated"]["coverage"]["90"] > 0.95  # no longer right for these rows by construction
-
-
-@pytest.mark.parametrize("members", [1, 4])
-def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
-    trained = train_quickly(make_table(), members=members)
-    rows, metrics = trained.evidence.held_out, trained.spec.metrics
-    assert isinstance(rows, JudgedNumbers)
-    assert sorted(rows.rows.tolist()) == list(range(160)) or members == 1
-    np.testing.assert_array_equal(rows.targets, trained.evidence.targets[rows.rows])
-    assert list(rows.bands) == ["raw", "calibrated"]
-    for kind, bands in rows.bands.items():
-        covered = metrics[kind]["coverage"]["90"]
-        assert np.mean(np.abs(2.0 * bands.pit - 1.0) <= 0.9) == pytest.approx(covered, abs=0.013)
-        lower, upper = rows.mean + bands.ends[:, 4:6].T
-        assert np.mean(upper - lower) == pytest.approx(metrics[kind]["width"]["90"], rel=1e-6)
-        inside = (rows.targets >= lower) & (rows.targets <= upper)
-        assert inside.mean() == pytest.approx(covered, abs=0.03)
-    assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from murho.model.evaluation.summary import per_cent, plus_minus, significant, summary, verdict
+from murho.model.evaluation.summary import plus_minus, significant, summary, verdict
 
 SETS = {"coverage": {"90": 0.912}, "size": {"90": 1.234}}
 SCORES: dict[str, Any] = {
@@ -46,10 +46,6 @@ def test_without_a_calibration_the_probabilities_are_raw() -> None:
     assert lines[2] == "probabilities are raw: too few rows to calibrate them"
 
 
-def test_lines_fit_a_terminal() -> None:
-    assert max(map(len, summary(SCORES | {"accuracy": 0.97}, None))) <= 105
-
-
 @pytest.mark.parametrize(
     ("crps", "said"),
     [
@@ -63,10 +59,6 @@ def test_the_verdict_compares_with_one_answer_for_all_rows(crps: float, said: st
     scores = {"n": 73, "crps": crps, "constant": {"crps": 1.0}, "standard_errors": {"crps": 0.03}}
     assert verdict(scores, "mpg") == said
     assert verdict(scores | {"held_out": False}, "mpg").startswith("not known: judged on its own 73 training rows")
-
-
-def test_shares_in_per_cent() -> None:
-    assert (per_cent(1.0), per_cent(0.98837, 0.00579), per_cent(0.5, 0.0)) == ("100.0 %", "98.84 ± 0.58 %", "50.0 %")
 
 
 def test_numbers_have_as_many_digits_as_their_error_tells() -> None:

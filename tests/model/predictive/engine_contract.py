@@ -30,8 +30,6 @@ MEMBERS, SAMPLES = 3, 20
 NOISES = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
 TRANSFORMS: dict[str, Transform] = {"none": Identity(), "log": Logarithm(0.25, 3.0)}
 CALIBRATION = odd_map((0.5, 1.0, 2.0, 3.0), (0.4, 1.3, 1.9, 4.0), 100)
-NARROWING = odd_map((1.0, 3.0), (0.7, 2.1), 100)
-LEVELS = tuple(0.5 * step for step in range(1, 200))
 PLAIN = PredictOptions(samples=SAMPLES, percentiles=(1.0, 5.0, 50.0, 97.5))
 EVERYTHING = replace(PLAIN, thresholds=(-1.0, 0.5, 1.5, 4.0), draws=True, noise_moments=True)
 
@@ -149,15 +147,6 @@ def assert_same(actual: dict[str, Any], expected: dict[str, Any], std: Any, to: 
         assert (difference <= allowed).all(), (name, float((difference - allowed).max()))
 
 
-def std_of_percentiles(percentiles: np.ndarray) -> np.ndarray:
-    """Standard deviation of each row's distribution from its percentiles at `LEVELS`, by the trapezoid rule."""
-    weights = np.ones(len(LEVELS))
-    weights[[0, -1]] = 0.5
-    mean = np.average(percentiles, axis=1, weights=weights)
-    squares = np.average((percentiles - mean[:, None]) ** 2, axis=1, weights=weights)
-    return np.asarray(np.sqrt(squares))
-
-
 class EngineContract:
     """Subclasses have the fixture ``make``: an engine for a target model."""
 
@@ -188,28 +177,6 @@ class EngineContract:
         raw, calibrated = (case.asked(engine, EVERYTHING, each) for each in (None, CALIBRATION))
         for name in ("std", "percentiles", "exceedance"):
             assert not np.allclose(raw[name], calibrated[name])
-
-    @pytest.mark.parametrize("transform", TRANSFORMS)
-    @pytest.mark.parametrize("noise", NOISES)
-    def test_std_is_that_of_the_distribution_whose_percentiles_are_answered(
-        self, make: MakeEngine, noise: str, transform: str
-    ) -> None:
-        target = target_model(noise, transform)
-        engine, case = make(target), Case.of(target, 30)
-        options = replace(PLAIN, percentiles=LEVELS)
-        for calibration in (NARROWING, CALIBRATION):
-            raw, calibrated = (case.asked(engine, options, each) for each in (None, calibration))
-            of_percentiles = [std_of_percentiles(answer["percentiles"]) for answer in (raw, calibrated)]
-            # Up to 2 % for the nodes and, with a lognormal's tail, 1 % for the trapezoid rule.
-            np.testing.assert_allclose(calibrated["std"] / raw["std"], of_percentiles[1] / of_percentiles[0], rtol=0.03)
-            for name in ("epistemic_std", "aleatoric_std"):
-                np.testing.assert_allclose(calibrated[name] / calibrated["std"], raw[name] / raw["std"])
-            both = np.hypot(calibrated["epistemic_std"], calibrated["aleatoric_std"])
-            np.testing.assert_allclose(calibrated["std"], both)
-            # The outer half per cent on either side is missing from the percentiles, and with it part of the std.
-            assert (calibrated["std"] > of_percentiles[1]).all()
-            if transform == "none":
-                assert (calibrated["std"] < 1.2 * of_percentiles[1]).all()
 
     @pytest.mark.parametrize("noise", ["fixed", "mixture"])
     def test_a_row_alone_is_answered_as_among_others(self, make: MakeEngine, noise: str) -> None:

@@ -125,16 +125,6 @@ def test_in_double_precision_large_outputs_are_rounded_once(
         torch.testing.assert_close(forward_module.forward_in_double(draws, rows), expected, rtol=1.2e-7, atol=1e-6)
 
 
-def test_rows_and_draws_alone_are_answered_as_among_others_and_the_same_at_every_call(forward: Forward) -> None:
-    draws, rows = _draws(12, (64, 64), 1), _rows(1500)
-    whole = forward(draws, rows)
-    assert torch.equal(forward(draws, rows), whole)
-    for row in (0, 777, 1499):
-        alone = forward(draws, rows[row : row + 1])
-        torch.testing.assert_close(alone[:, 0], whole[:, row], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(forward(draws.some(slice(5)), rows), whole[:5], rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize(("zeros", "samples"), [(0, 12), (2, 7), (3, 12)])
 def test_a_row_with_zeros_reads_fewer_weights_and_has_the_same_outputs(
     forward: Forward, zeros: int, samples: int, monkeypatch: pytest.MonkeyPatch
@@ -144,31 +134,6 @@ def test_a_row_with_zeros_reads_fewer_weights_and_has_the_same_outputs(
     expected = _defined(draws, rows)[:samples]
     monkeypatch.setattr(forward_module, "SPARSE_FLOATS", 1)
     torch.testing.assert_close(forward(draws.some(slice(samples)), rows).double(), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here")
-@pytest.mark.parametrize("threads", [1, 2])
-def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:
-    draws, rows, spans = _draws(11, (8,), 1), _rows(40), []
-    kernels = load()
-    assert kernels is not None
-    forward_draws = kernels.forward_draws
-    assert forward_draws is not None
-
-    def watched(*arguments: Any) -> None:
-        spans.append(arguments[-2:])
-        forward_draws(*arguments)
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = _compiled(forward_draws=watched).forward(draws, rows)
-    finally:
-        torch.set_num_threads(before)
-    firsts = [first for first, _ in sorted(spans)]
-    assert firsts == ([0] if threads == 1 else [0, 1, 2, 4, 5, 6, 8, 9])
-    assert [last for _, last in sorted(spans)] == [*firsts[1:], 11]
-    torch.testing.assert_close(found.double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
 
 
 def test_with_another_library_behind_pytorch_outputs_are_pytorch_s() -> None:

@@ -76,24 +76,10 @@ def test_outcomes_move_mean_std_percentiles_and_exceedance_together(
     np.testing.assert_array_equal(raw["mean"], _answer(mask, None)["mean"])
 
 
-@pytest.mark.parametrize("mask", [INSIDE, BEYOND])
-def test_rows_of_one_kind_are_not_copied(mask: list[bool]) -> None:
-    with patch.object(Predictive, "of_rows") as of_rows:
-        _answer(mask, HALVING)
-    of_rows.assert_not_called()
-
-
 @pytest.mark.parametrize("options", [{"noise": False}, {"calibrated": False}, {"samples": 0}])
 def test_calibration_is_for_observations_and_for_who_wants_it(options: dict[str, Any]) -> None:
     assert PredictionPlan.of(PredictOptions(**options), HALVING, CPU).calibration is None
     assert PredictionPlan.of(PredictOptions(), HALVING, CPU).calibration is HALVING
-
-
-def test_without_noise_all_percentiles_are_those_of_the_function_values() -> None:
-    answer = _answer(MIXED, HALVING, noise=False, thresholds=(5.0,))
-    np.testing.assert_allclose(answer["percentiles"], np.repeat(MEANS[:, None], 3, axis=1))
-    assert answer["exceedance"][:, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert not answer["std"].any()
 
 
 def test_what_is_not_asked_for_is_absent() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.predictive.answer_columns import answer_columns, label, names_of_classes, table_columns
+from murho.model.predictive.answer_columns import answer_columns, table_columns
 from murho.model.predictive.prediction import (
     CLASS_FIELDS,
     NUMBER_FIELDS,
@@ -49,13 +49,6 @@ ABOUT_CLASSES = ClassPrediction(
 )
 
 
-def test_unasked_it_is_256_draws_of_a_new_observation_calibrated_and_three_percentiles() -> None:
-    asked = {"samples": 256, "percentiles": (5.0, 50.0, 95.0), "noise": True, "calibrated": True}
-    options = PredictOptions()
-    assert {name: getattr(options, name) for name in asked} == asked
-    assert not any((options.seed, options.thresholds, options.draws, options.mc_error))
-
-
 def test_it_brings_neither_numpy_nor_torch() -> None:
     code = (
         "import sys, murho.model.predictive.prediction; "
@@ -76,13 +69,6 @@ def test_every_array_of_a_prediction_has_its_field(table: tuple[AnswerField, ...
         named = {axis for axis in field.axes[1:] if f"{{{axis}}}" in field.column}
         whole = field.unit is Unit.CLASS_SET or Axis.SAMPLES in field.axes
         assert named == (set() if whole else set(field.axes[1:]))
-
-
-def test_options_that_are_off_leave_their_fields_out() -> None:
-    everything = PredictOptions(thresholds=(1.0,), draws=True, mc_error=True)
-    for table, extra in ((NUMBER_FIELDS, {"exceedance", "draws", "mc_error"}), (CLASS_FIELDS, {"draws", "mc_error"})):
-        asked = {field.name for field in table if field.is_in(PredictOptions())}
-        assert {field.name for field in table if field.is_in(everything)} - asked == extra
 
 
 def test_the_arrays_of_a_prediction_are_those_of_its_fields() -> None:
@@ -129,17 +115,6 @@ def test_without_draws_columns_are_there_and_empty() -> None:
     assert classes["prediction_set"].tolist() == [None, None]
     assert np.isnan(classes["epistemic_entropy"]).all()
     assert classes["draws"].shape == (2, 0, 3)
-
-
-def test_names_of_sets_are_in_the_order_of_the_classes() -> None:
-    assert names_of_classes(SETS[:0], Unit.CLASS_SET, CLASSES) == []
-    assert names_of_classes(np.array([[False] * 3, [True] * 3]), Unit.CLASS_SET, CLASSES) == [[], list(CLASSES)]
-    assert names_of_classes(np.array([1, 1]), Unit.CLASS, CLASSES) == ["b_c", "b_c"]
-
-
-@pytest.mark.parametrize(("value", "text"), [(5.0, "5"), (97.5, "97.5"), (-0.1, "-0.1"), (1e300, "1e+300")])
-def test_a_number_has_its_shortest_text(value: float, text: str) -> None:
-    assert label(value) == text
 
 
 @pytest.mark.parametrize("levels", [(), (5.0, 50.0, 95.0), (0.5, 99.5), (1.0,)])

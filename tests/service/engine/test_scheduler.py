@@ -208,22 +208,6 @@ def test_an_error_reaches_its_caller_alone() -> None:
     run(scheduler, test)
 
 
-def test_the_first_call_comes_before_all_work() -> None:
-    computation = Computation()
-    scheduler = Scheduler(computation, 10, 10)
-    seen: list[int] = []
-
-    async def test() -> None:
-        job = job_of()
-        submit(scheduler, job)
-        scheduler.start(first=lambda: seen.append(len(computation.passes)))
-        await job.future
-
-    asyncio.run(test())
-    assert scheduler.close(10)
-    assert seen == [0]
-
-
 def test_above_the_bound_of_requests_the_caller_is_told_to_come_back() -> None:
     computation = Computation(held=True)
     scheduler = Scheduler(computation, 2, 1000)
@@ -286,24 +270,6 @@ def test_the_time_after_which_to_come_back_is_that_of_the_work_that_waits() -> N
         with pytest.raises(QueueFullError, match=r"5\.0 s") as caught:
             scheduler.admission.require_room()
         assert caught.value.retry_after == 5
-        await arrived()
-        computation.release.set()
-        await job.future
-
-    run(scheduler, test)
-
-
-def test_the_bound_of_cost_counts_the_work() -> None:
-    computation = Computation(held=True)
-    scheduler = Scheduler(computation, 100, 10)
-
-    async def test() -> None:
-        job = job_of(4, cost=8)
-        submit(scheduler, job)
-        with pytest.raises(QueueFullError):
-            submit(scheduler, job_of(3))
-        with pytest.raises(TooLargeError, match="at most 5 rows"):
-            submit(scheduler, job_of(11, cost=22))
         await arrived()
         computation.release.set()
         await job.future
@@ -444,28 +410,6 @@ def test_an_event_loop_that_has_ended_stops_nothing() -> None:
     assert scheduler.admission.pending == 0
 
 
-def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
-    computation = Computation(held=True)
-    now = 0.0
-    scheduler = Scheduler(computation, 100, 100, clock=lambda: now)
-
-    async def test() -> None:
-        nonlocal now
-        first, second = job_of(), job_of()
-        submit(scheduler, first)
-        await computation.until_begun()
-        now = 1.0
-        submit(scheduler, second)
-        await arrived()
-        now = 3.0
-        computation.release.set()
-        await second.future
-        assert (first.timing.queue, first.timing.compute) == (0.0, 3.0)
-        assert second.timing.queue == 2.0
-
-    run(scheduler, test)
-
-
 def test_work_is_pending_until_its_request_ends_and_counts_less_as_it_is_done() -> None:
     scheduler = Scheduler(Computation(), 2, 100)
     admission = scheduler.admission
@@ -530,20 +474,3 @@ def test_a_caller_that_is_cancelled_is_forgotten() -> None:
         computation.release.set()
 
     run(scheduler, test)
-
-
-def test_an_answer_needs_no_watch() -> None:
-    asked = 0
-
-    async def receive() -> dict[str, Any]:
-        nonlocal asked
-        asked += 1
-        return await stays()
-
-    async def test() -> None:
-        for _ in range(3):
-            await submit(scheduler, job_of(), receive)
-
-    scheduler = Scheduler(Computation(), 10, 100)
-    run(scheduler, test)
-    assert asked == 0

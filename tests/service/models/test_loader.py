@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.errors import CheckpointError
-from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
+from murho.service.errors import CheckpointRefusedError, NotReadyError
 from murho.service.models.loader import Change, Loader, Registry
 from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
-    from murho.model.checkpoint.checkpoint import CheckpointReference
+    from murho.model.checkpoint.directories import CheckpointReference
     from murho.service.models.loader import LoadedModel, Outcome
 
 
@@ -82,12 +82,6 @@ def test_what_did_not_change_is_not_loaded_again() -> None:
     bench.loader.refresh()
     assert bench.source.loads == [("cars", "1")]
     assert bench.registry.snapshot.models["cars"].since["1"] == since
-
-
-def test_of_the_latest_only_that_is_loaded() -> None:
-    bench = Bench(cars("1"), cars("2"), cars("10"))
-    assert bench.source.loads == [("cars", "10")]
-    assert bench.registry.snapshot.not_served == {"cars": ("1", "2")}
 
 
 def test_a_bad_new_version_leaves_the_old_one_and_is_tried_once() -> None:
@@ -229,16 +223,6 @@ def test_load_tries_a_refused_version_again_at_once() -> None:
     assert list(bench.load("cars").versions) == ["3"]
 
 
-def test_load_of_a_version_serves_it_alone_until_the_next_load() -> None:
-    bench = Bench(cars("1"), cars("2"))
-    bench.load("cars", "1")
-    bench.put(cars("1"), cars("2"), cars("3"))
-    bench.poll()
-    assert bench.served() == {"cars": ["1"]}
-    bench.load("cars")
-    assert bench.served() == {"cars": ["3"]}
-
-
 def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> None:
     bench = Bench(cars("1"), cars("2"))
     bench.load("cars", "1")
@@ -247,32 +231,6 @@ def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> N
     assert bench.served() == {"cars": ["1"]}
     bench.poll()
     assert (bench.served(), bench.refused()) == ({"cars": ["2"]}, [])
-
-
-def test_load_of_a_bad_version_changes_nothing() -> None:
-    bench = Bench(cars("2"), BAD, policy=VersionPolicy(pins={"cars": "2"}))
-    with pytest.raises(CheckpointRefusedError, match="wrong hash"):
-        bench.load("cars", "3")
-    bench.poll()
-    assert bench.served() == {"cars": ["2"]}
-
-
-def test_what_is_unloaded_stays_away_until_it_is_loaded() -> None:
-    bench = Bench(cars("1"), FakeModel("boats"))
-    bench.unload("cars")
-    bench.put(cars("1"), cars("2"), FakeModel("boats"))
-    bench.poll()
-    bench.loader.refresh()
-    assert bench.served() == {"boats": ["1"]}
-    with pytest.raises(UnknownModelError, match="was unloaded; POST /models/cars/load"):
-        bench.registry.snapshot.find("cars")
-    bench.unload("cars")
-    bench.unload("boats")
-    with pytest.raises(NotReadyError, match="/models/boats/load, /models/cars/load"):
-        bench.registry.snapshot.require_models()
-    assert list(bench.load("cars").versions) == ["2"]
-    with pytest.raises(UnknownModelError):
-        bench.unload("trucks")
 
 
 @pytest.mark.parametrize("policy", [VersionPolicy(), VersionPolicy(every_version=True)])

@@ -134,14 +134,6 @@ def test_facts_that_allow_no_chart_are_no_error(facts: dict[str, Any] | None) ->
     assert charts_of_facts(facts) == {}
 
 
-def test_damaged_facts_are_left_out(told: FakeModel) -> None:
-    told.spec = replace(told.spec, training={"targets": {"values": []}})
-    with make_client(told) as client:
-        client.wait_until_loaded()
-        shown = client.get("/models/cars/overview").json()
-    assert shown["target"]["histogram"] is None
-
-
 @pytest.mark.parametrize("targets", [None, 7, {"classes": 7}, {"values": [1.0]}])
 def test_a_classifier_that_does_not_tell_its_classes_rows_is_shown_without(targets: object) -> None:
     model = Classifier()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from murho.service.errors import NotReadyError, UnknownModelError
+from murho.service.errors import UnknownModelError
 from murho.service.models.loader import Loader, Registry, Snapshot
 from murho.service.settings import Settings, VersionPolicy
 from tests.service.support import FakeModel, FakeSource
@@ -13,11 +13,6 @@ from tests.service.support import FakeModel, FakeSource
 
 def load(*found: FakeModel | tuple[str, str, str]) -> Snapshot:
     return Loader(FakeSource(*found), Registry("/somewhere/checkpoints"), VersionPolicy(every_version=True)).refresh()
-
-
-def test_if_all_are_refused_the_reasons_are_told() -> None:
-    with pytest.raises(NotReadyError, match="cars version 1: wrong hash"):
-        load(("cars", "1", "wrong hash")).find("cars")
 
 
 def test_unknown_names_and_versions_are_told_what_there_is() -> None:

@@ -21,7 +21,8 @@ RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
+    from murho.model.checkpoint.checkpoint import StoredCheckpoint
+    from murho.model.checkpoint.directories import CheckpointReference
 
 
 class Bench:
@@ -53,15 +54,6 @@ def bench() -> Bench:
     bench = Bench()
     bench.look()
     return bench
-
-
-def test_a_version_without_its_manifest_is_not_there_yet(bench: Bench) -> None:
-    bench.store.storage.upload(RENTS / "model.safetensors", "rents/2/model.safetensors")
-    bench.look()
-    assert (bench.served(), bench.refused()) == (["1"], {})
-    bench.store.storage.upload(RENTS / "model.json", "rents/2/model.json")
-    bench.look()
-    assert (bench.served(), bench.refused()) == (["2"], {})
 
 
 def test_a_version_that_lies_is_refused_and_serves_once_it_is_restored(bench: Bench) -> None:

@@ -119,11 +119,6 @@ def test_a_second_process_loads_what_the_first_has_compiled(before: str, found: 
     assert said == [["8.0", "0"], ["8.0", found]]
 
 
-def test_it_is_loaded_once() -> None:
-    assert load() is load()
-    assert load() is not None
-
-
 @pytest.mark.parametrize(
     ("before", "said"),
     [

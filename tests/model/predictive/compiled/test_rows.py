@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from statistics import NormalDist
-
 import numpy as np
 import pytest
 import torch
@@ -71,20 +68,6 @@ def test_between_components_far_apart_a_bracket_finds_what_free_steps_run_past(s
     assert_exact(mixture, scores, values)
 
 
-@pytest.mark.parametrize("beside_wide", [False, True])
-def test_where_few_components_are_double_precision_tells_what_single_does_not(beside_wide: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    sides = torch.where(torch.arange(600) % 2 == 0, -1.0, 1.0)[:, None].double()
-    means = sides + 0.1 * torch.randn(600, 30, generator=generator).double()
-    mixture = Mixture(means, torch.full((1, 1), 0.24, dtype=torch.float64))
-    if beside_wide:
-        mean, spread = mixture.moments()
-        mixture = mixture.with_component(mean, RULE.noise(spread, spread, torch.inf), RULE.weight)
-    scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
-    values = by_row(mixture, scores)
-    assert_exact(mixture, scores, values, tolerance=2e-6)
-
-
 @given(
     components=st.integers(1, 40),
     noise=st.floats(1e-3, 30.0),
@@ -105,33 +88,12 @@ def test_any_levels_of_any_mixture_are_exact(
     assert_exact(mixture, asked, mixture.quantiles(asked), tolerance=2e-6)
 
 
-@pytest.mark.parametrize("kind", ["smooth", "weighted", "smooth, and wide"])
-def test_levels_far_out_rise_and_the_mixture_has_their_scores(kind: str) -> None:
-    scores = torch.cat((-torch.linspace(37.0, 4.5, 200), torch.linspace(4.5, 37.0, 200))).double()
-    mixture = make(kind)
-    values = by_row(mixture, scores)
-    assert (values.diff(dim=1) > 0.0).all()
-    torch.testing.assert_close(
-        mixture.normal_score(values.T.contiguous()).T, scores.expand_as(values), rtol=0.0, atol=1e-5
-    )
-
-
 def tails_of(mixture: Mixture, thresholds: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     """Probabilities of less and of more than each threshold of each row, ``[B, T]``."""
     below, above = np.empty((2, *thresholds.shape))
     for number, row in enumerate(rows_of(mixture)):
         find_tails(*row, thresholds[number], below[number], above[number], row_of(len(mixture.means), np.float64))
     return below, above
-
-
-@pytest.mark.parametrize("deviations", [-30.0, -8.0, -7.0, -3.0, -1e-9, 0.0, 0.5, 5.0, 9.0, 36.0])
-def test_of_one_gaussian_they_are_its_own(deviations: float) -> None:
-    gaussian = Mixture(torch.full((1, 1), 2.5).double(), torch.full((1, 1), 0.125).double())
-    below, above = tails_of(gaussian, np.array([[2.5 + 0.125 * deviations]]))
-    smaller, larger = sorted((below.item(), above.item()))
-    assert smaller == pytest.approx(0.5 * math.erfc(abs(deviations) * 0.5**0.5), rel=1e-9)
-    assert larger == pytest.approx(1.0 - smaller, rel=1e-6)
-    assert (below.item() < above.item()) is (deviations < -1e-6) or abs(deviations) < 1e-6
 
 
 @pytest.mark.parametrize("kind", [*SMOOTH, *HARD])
@@ -148,20 +110,3 @@ def test_the_smaller_is_right_to_1e_9_of_itself_whatever_the_mixture(kind: str) 
     slack = 1e-7 if kind in ("a mean of ten million", "a gap where F is flat") else 0.0
     for one, other in zip(found, exact, strict=True):
         np.testing.assert_array_less(np.abs(one - other), 1e-9 * least + slack + 1e-15)
-
-
-def test_thresholds_without_end_are_never_and_always_exceeded() -> None:
-    below, above = tails_of(make("smooth"), np.tile((-math.inf, math.inf), (6, 1)))
-    np.testing.assert_allclose(below, np.tile((0.0, 1.0), (6, 1)), rtol=0.0, atol=1e-299)
-    np.testing.assert_allclose(above, np.tile((1.0, 0.0), (6, 1)), rtol=0.0, atol=1e-299)
-
-
-def test_the_wide_component_counts() -> None:
-    plain, wide = make("identical components"), make("identical components, and wide")
-    mean, spread = plain.moments()
-    far = mean + 6.0 * spread
-    found = tails_of(wide, far.unsqueeze(1).numpy())[1][:, 0]
-    weight = RULE.weight
-    own = tails_of(plain, far.unsqueeze(1).numpy())[1][:, 0]
-    beside = [1.0 - NormalDist().cdf(6.0 * float(ratio)) for ratio in spread / wide.noise[-1]]
-    np.testing.assert_allclose(found, (1.0 - weight) * own + weight * np.array(beside), rtol=1e-5)
