@@ -27,7 +27,7 @@ from benchmarks.processes import ProcessError
 from benchmarks.requests import bodies_of, records, schema_of
 from benchmarks.results import ROOT, Report, add_counts, command, table
 from benchmarks.servers import murho, running
-from murho.model.checkpoint.directories import default_root, find_checkpoint
+from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
 
 if TYPE_CHECKING:
     import argparse

@@ -26,7 +26,7 @@ from benchmarks.requests import bodies_of, records, schema_of
 from benchmarks.results import Report, add_counts, command, table
 from benchmarks.servers import murho, running
 from benchmarks.service import SAMPLES, demo, measure_rate
-from murho.model.checkpoint.directories import find_checkpoint
+from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:

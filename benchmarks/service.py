@@ -33,7 +33,7 @@ from benchmarks.processes import ProcessError, SystemProcess, add_cache, train
 from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of
 from benchmarks.results import ROOT, Report, add_counts, add_names, command, numbers, table
 from benchmarks.servers import PEERS, Server, murho, peer, running
-from murho.model.checkpoint.directories import find_checkpoint
+from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.runtime import available_processors
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from sklearn.model_selection import train_test_split
 from benchmarks.mushroom import title_of
 from benchmarks.results import DEFAULT_OUTPUT, ROOT, table
 from murho import BBBRegressor
-from murho.model.checkpoint.directories import default_root, find_checkpoint
+from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import MurhoError, OptionError
 from murho.model.predictive.prediction import PredictOptions

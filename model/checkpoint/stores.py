@@ -16,14 +16,16 @@ from urllib.request import url2pathname
 from murho.model.checkpoint.checkpoint import (
     FACTS_FILE,
     TENSORS_FILE,
+    CheckpointReference,
     StoredCheckpoint,
     check_seal,
     check_writable,
+    choose_checkpoint,
+    list_checkpoints,
     read_file,
     read_version,
     write_checkpoint,
 )
-from murho.model.checkpoint.directories import CheckpointReference, choose_checkpoint, list_checkpoints
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.files import MOST_FACTS_BYTES, parse_json
 

@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.bbb.classes import Bernoulli
 from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
 from murho.model.bbb.optimisers import Adam
 from murho.model.bbb.priors import PosteriorPrior

@@ -26,7 +26,7 @@ from murho.service.settings import VersionPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from murho.model.checkpoint.directories import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.watcher import CheckpointSource, Stamp
 

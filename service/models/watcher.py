@@ -23,7 +23,7 @@ from murho.service.models.loader import Change, Swap
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from murho.model.checkpoint.directories import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.model.checkpoint.stores import CheckpointStore
     from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.jobs import ModelLike

@@ -6,14 +6,12 @@ The search is `model.evaluation.counterfactual`; its rows are answered like thos
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import numpy as np
+import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
-from murho.model.tables.cells import format_date
-from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
@@ -22,11 +20,10 @@ from murho.service.predict.json_requests import JSONCodec, document_of
 from murho.service.predict.options import options_of
 from murho.service.predict.problems import Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.rows import explain_unknown, parse_inputs
+from murho.service.predict.rows import cells_of, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:
     from murho.model.evaluation.counterfactual import Counterfactual
-    from murho.model.tables.schema import Feature
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["DOOR", "CounterfactualRequest"]
@@ -149,10 +146,11 @@ ONE_ROW = _OneRow()
 
 def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactual") -> dict[str, Any]:
     """Returns the answer as JSON data."""
-    given = {feature.name: _cell(feature, asked.inputs.columns[feature.name][0]) for feature in model.schema.features}
+    given, *found_rows = map(
+        orjson.loads, [*cells_of(model.schema, asked.inputs.columns), *cells_of(model.schema, found.columns)]
+    )
     rows = []
-    for place, distance in enumerate(found.distances.tolist()):
-        row = {feature.name: _cell(feature, found.columns[feature.name][place]) for feature in model.schema.features}
+    for place, (row, distance) in enumerate(zip(found_rows, found.distances.tolist(), strict=True)):
         changes = [{"feature": name, "from": given[name], "to": row[name]} for name in row if row[name] != given[name]]
         rows.append({"inputs": row, "changes": changes, "distance": distance, **_told(found.prediction, place, goal)})
     return {
@@ -172,15 +170,3 @@ def _told(prediction: Any, place: int, goal: Goal) -> dict[str, Any]:
     answer = {"mean": float(prediction.mean[place])}
     answer |= {} if prediction.std is None else {"std": float(prediction.std[place])}
     return answer | ({} if goal.exceedance is None else {"exceedance": float(prediction.exceedance[place, 0])})
-
-
-def _cell(feature: "Feature", value: Any) -> Any:
-    """Returns a canonical cell as a request has it."""
-    if feature.kind is FeatureKind.CATEGORICAL or np.isnan(value):
-        return value if feature.kind is FeatureKind.CATEGORICAL else None
-    if feature.kind is FeatureKind.BOOLEAN:
-        return bool(value)
-    if feature.kind is FeatureKind.DATE:
-        return format_date(float(value))
-    # JSON's integers end where floats no longer tell neighbours apart.
-    return int(value) if float(value).is_integer() and abs(value) < 2.0**53 else float(value)

@@ -21,7 +21,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, document_of
-from murho.service.predict.options import MAX_SEED, PredictRequest, records
+from murho.service.predict.options import MAX_SEED, options_of, records
 from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
@@ -37,6 +37,8 @@ __all__ = ["DOOR", "DecideRequest"]
 
 BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
+COMMON = ("seed", "calibrated", "timeout", "record", "ids")
+"""Options that a prediction has, too."""
 VALUES_OF_PASS = 2**18
 """Rows times draws of a pass: about 1,000 rows of 256 draws."""
 
@@ -185,15 +187,13 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
         TooLargeError: There are too many contexts and actions.
     """
     from murho.model.predictive.decisions import Actions, DecideOptions, draw_numbers
-    from murho.model.predictive.prediction import PredictOptions
 
     asked = parsed(DecideRequest, document)
-    if asked.samples is not None and asked.samples > settings.max_samples:
-        raise BadInputError([Problem("/samples", f"This service draws at most {settings.max_samples} samples.")])
-    samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
+    common = {name: getattr(asked, name) for name in COMMON}
+    common["samples"] = samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
+    of, request = options_of(common | {"percentiles": []}, settings, schema.target)
     actions = Actions.read(asked.actions, schema.target)
     said = {name: getattr(asked, name) for name in ("policy", "goal", "width", "threshold", "at_least")}
-    of = PredictOptions(samples, (), asked.seed, calibrated=asked.calibrated is not False)
     given = {name: value for name, value in said.items() if value is not None}
     how = DecideOptions(**given, risk=None if asked.abstain is None else asked.abstain.risk, of=of)
     try:
@@ -217,8 +217,6 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
         raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
     else:
         draws = np.array(asked.draw, dtype=np.int64)
-    said = {"inputs": None, "timeout": asked.timeout, "record": asked.record, "ids": asked.ids}
-    request = parsed(PredictRequest, said)
     rest = {name: value for name, value in document.items() if name not in ("contexts", "draw", "record", "ids")}
     return _Asked(
         contexts,

@@ -378,8 +378,8 @@ def cells_of(schema: Schema, columns: Columns) -> list[str]:
             written.append([None if cell != cell else bool(cell) for cell in cells])
         elif feature.kind is FeatureKind.DATE:
             written.append([None if cell != cell else format_date(cell) for cell in cells])
-        else:
-            written.append(cells)  # the encoder writes NaN as null
+        else:  # the encoder writes NaN as null
+            written.append([int(cell) if cell.is_integer() and abs(cell) < 2.0**53 else cell for cell in cells])
     names = [feature.name for feature in schema.features]
     return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]
 

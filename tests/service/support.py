@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 
 from murho.model.bbb.network import Architecture
-from murho.model.checkpoint.directories import CheckpointReference
+from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder

@@ -21,7 +21,7 @@ def publish(
     json: JsonOption = False,
 ) -> None:
     """Put a version from disk into object storage, as the next version there."""
-    from murho.model.checkpoint.directories import name_and_version
+    from murho.model.checkpoint.checkpoint import name_and_version
     from murho.model.checkpoint.object_store import ObjectStore
     from murho.model.checkpoint.stores import store_at
     from murho.model.errors import OptionError

@@ -9,9 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
-from murho.model.bbb.classes import Bernoulli, Categorical
 from murho.model.bbb.counts import LARGEST_COUNT, NegativeBinomial
-from murho.model.bbb.likelihood import NOISE_FLOOR, Likelihood
+from murho.model.bbb.likelihood import NOISE_FLOOR, Bernoulli, Categorical, Likelihood
 from murho.model.bbb.numbers import (
     FixedNoise,
     GaussianMixtureLikelihood,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from murho.model.bbb.classes import Bernoulli
+from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import mixed_reading
 from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll

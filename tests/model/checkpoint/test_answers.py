@@ -119,17 +119,12 @@ def test_a_draw_is_that_of_its_copy(rent: Posterior) -> None:
 
 def test_the_answer_widens_by_what_the_cell_would_have_told(rent: Posterior) -> None:
     known = columns_of(rent, make_table(20, seed=9))
-    before, after = (
-        rent.predict(columns, PredictOptions())
-        for columns in (known, known | {"district": np.full(20, None, dtype=object)})
-    )
+    nowhere = {**known, "district": np.full(20, None, dtype=object)}
+    before, after = (rent.predict(columns, PredictOptions()) for columns in (known, nowhere))
     assert (after.epistemic_std > before.epistemic_std).mean() > 0.9
     west = known["district"] == "west"
     assert (after.mean[west] < before.mean[west]).all()  # rents are higher in the west
-    nothing = {
-        name: column[:1] * np.nan if column.dtype != object else column[:1] * 0 for name, column in known.items()
-    }
-    nothing["district"] = np.array([None], dtype=object)
+    nothing = {name: column[:1] if name == "district" else column[:1] * np.nan for name, column in nowhere.items()}
     answer, rents = rent.predict(nothing, PredictOptions()), make_table()["rent"].to_numpy()
     assert abs(answer.mean[0] - rents.mean()) < 2.0 * rents.std()
     assert not present(answer.unlike)[0]

@@ -17,8 +17,18 @@ import safetensors.torch
 import torch
 
 from murho.model.checkpoint import checkpoint
-from murho.model.checkpoint.checkpoint import SEAL, check_seal, check_writable, read_stored, sealed, write_checkpoint
-from murho.model.checkpoint.directories import find_checkpoint, list_checkpoints, name_and_version, validate_name
+from murho.model.checkpoint.checkpoint import (
+    SEAL,
+    check_seal,
+    check_writable,
+    find_checkpoint,
+    list_checkpoints,
+    name_and_version,
+    read_stored,
+    sealed,
+    validate_name,
+    write_checkpoint,
+)
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.checkpoint.stores import DirectoryStore, summaries

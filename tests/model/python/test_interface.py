@@ -73,6 +73,12 @@ def test_a_data_frame_says_what_is_a_category() -> None:
     assert train(frame.assign(code=frame["code"].astype(int)), "code", **QUICK, **OF_NUMBERS).classes is None
 
 
+def test_columns_of_a_data_frame_may_be_named_by_whole_numbers() -> None:
+    numbers = np.random.default_rng(0).normal(size=(60, 3))
+    trained = train(pd.DataFrame(numbers), 2, **QUICK, **OF_NUMBERS)
+    assert trained.predict(pd.DataFrame(numbers[:, :2])).mean.shape == (60,)
+
+
 def test_a_file_trains_as_murho_train_does(tmp_path: Path) -> None:
     path = tmp_path / "flats.csv"
     flats().to_csv(path, index=False)

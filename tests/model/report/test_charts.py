@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 
-from murho.model.report import page
+from murho.model.report import files as page
 from murho.model.report.charts import charts
-from murho.model.report.page import draw
+from murho.model.report.files import draw
 
 ALL = ["predicted", "reliability", "coverage", "doubt", "importance", "shares", "curves"]
 

@@ -13,8 +13,7 @@ from murho.model.evaluation.judging import evaluate_table
 from murho.model.report import files
 from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_revision, facts_of_spec, facts_of_training
-from murho.model.report.files import report_of_rows, revision_report, training_report
-from murho.model.report.page import can_draw, html_page
+from murho.model.report.files import can_draw, html_page, report_of_rows, revision_report, training_report
 from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import labelled_rows

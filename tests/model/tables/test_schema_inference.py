@@ -244,24 +244,23 @@ def test_a_bad_cell_is_named_by_its_row_of_the_table_and_matters_in_chosen_rows_
 def test_a_word_for_a_missing_cell_is_one_in_tables_and_requests_unless_it_is_kept() -> None:
     table = table_of(5, damage=["None", "minor", "None", "major", "NA"], code=["-200", "3.5", "1", "-200.0", "2"])
 
-    def feature_of(name: str, **given: Any) -> tuple[Feature, list[Any]]:
+    def cells_of(name: str, **given: Any) -> str:
         plan = plan_columns(table, "y", hints=hints_of_table(table, **given))
         columns = columns_from_table(table, plan.schema)
-        (feature,) = (each for each in make_schema(plan.schema, columns).features if each.name == name)
+        schema = make_schema(plan.schema, columns)
+        (feature,) = (each for each in schema.features if each.name == name)
         requested = [float(cell) if name == "code" else cell for cell in table.column(name).to_pylist()]
         asked, refused = decode_cells(feature, requested)
-        again = columns_from_table(table, make_schema(plan.schema, columns))[name]  # as a file to predict is read
         assert not refused
+        again = columns_from_table(table, schema)[name]  # as a file to predict is read
         assert [str(cell) for cell in asked] == [str(cell) for cell in columns[name]] == [str(cell) for cell in again]
-        return feature, columns[name].tolist()
+        return str(columns[name].tolist())
 
-    assert feature_of("damage")[1] == [None, "minor", None, "major", None]
-    assert feature_of("damage", keep=["damage=None"])[1] == ["None", "minor", "None", "major", None]
-    feature, codes = feature_of("code", missing_value=["code=-200", "damage=minor"])
-    assert (feature.missing, feature.missing_words, feature.minimum) == (True, ("-200",), 1.0)
-    assert str(codes) == "[nan, 3.5, 1.0, nan, 2.0]"
-    assert "minor" not in feature_of("damage", missing_value=["minor"])[1]
-    (remark,) = infer_column(table.column("damage"), "damage").remarks[:1]
+    assert cells_of("damage") == "[None, 'minor', None, 'major', None]"
+    assert cells_of("damage", keep=["damage=None"]) == "['None', 'minor', 'None', 'major', None]"
+    assert cells_of("code", missing_value=["code=-200", "damage=minor"]) == "[nan, 3.5, 1.0, nan, 2.0]"
+    assert "minor" not in cells_of("damage", missing_value=["minor"])
+    remark = infer_column(table.column("damage"), "damage").remarks[0]
     assert remark == "'None', 2 cells, is read as a missing value; if it is a category, give --keep None"
 
 

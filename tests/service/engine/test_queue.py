@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine.scheduler import (
     FIRST_SECONDS_PER_COST,
-    LARGE,
     STANDING_SECONDS,
     StandingQueue,
     Turns,
@@ -123,13 +122,3 @@ def test_the_rate_follows_what_was_measured() -> None:
     for _ in range(100):
         rates.record(model, 1e6, 4.0)
     assert rates.seconds(model, 1.0) == pytest.approx(4e-6, rel=1e-3)
-
-
-def test_small_passes_say_nothing_of_the_rate_but_correct_one_that_is_too_slow() -> None:
-    rates, model = WorkRates(), FakeModel()
-    rates.record(model, LARGE / 2, 1.0)
-    assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
-    rates.record(model, 10 * LARGE, 20.0)  # the process stood still meanwhile
-    for _ in range(100):
-        rates.record(model, LARGE / 4, 0.002)
-    assert rates.seconds(model, 1.0) == pytest.approx(0.002 / (LARGE / 4), rel=0.1)

@@ -18,7 +18,7 @@ from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
-    from murho.model.checkpoint.directories import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.models.loader import LoadedModel, Outcome
 
 
@@ -214,15 +214,6 @@ def test_a_pinned_version_that_is_bad_is_not_replaced_by_another() -> None:
 # ---- by hand
 
 
-def test_load_tries_a_refused_version_again_at_once() -> None:
-    bench = Bench(cars("2"), BAD)
-    with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\. Version 2 is served on"):
-        bench.load("cars")
-    assert bench.source.loads.count(("cars", "3")) == 2
-    bench.put(cars("2"), cars("3"))
-    assert list(bench.load("cars").versions) == ["3"]
-
-
 def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> None:
     bench = Bench(cars("1"), cars("2"))
     bench.load("cars", "1")
@@ -242,14 +233,6 @@ def test_what_was_unloaded_comes_back_with_the_newest_good_version(policy: Versi
     assert bench.refused() == [("cars", "4", "truncated"), BAD]
     bench.poll()
     assert bench.registry.snapshot.models["cars"].latest.version == "2"
-
-
-def test_a_named_version_that_is_bad_does_not_bring_back_another() -> None:
-    bench = Bench(cars("2"), BAD)
-    bench.unload("cars")
-    with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\.$"):
-        bench.load("cars", "3")
-    assert (bench.served(), bench.registry.snapshot.unloaded) == ({}, ("cars",))
 
 
 def test_code_that_is_compiled_at_the_first_start_costs_no_version_its_time() -> None:

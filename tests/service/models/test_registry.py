@@ -35,12 +35,6 @@ def test_a_version_that_is_there_but_not_served_is_told_apart() -> None:
         snapshot.find("cars", "1")
 
 
-def test_a_policy_is_two_settings() -> None:
-    assert VersionPolicy.of("pinned", " cars=3 , rents=12 ") == VersionPolicy(pins={"cars": "3", "rents": "12"})
-    assert VersionPolicy.of("all") == VersionPolicy(every_version=True)
-    assert Settings(versions="pinned", pinned="cars=1").pinned == "cars=1"
-
-
 @pytest.mark.parametrize("wrong", ["cars", "cars=", "cars=03", "cars=latest", "../x=1", "cars=1,cars=2", "cars=1,"])
 def test_pins_that_are_no_pairs_are_refused(wrong: str) -> None:
     with pytest.raises(ValidationError, match=r"cars|no NAME=VERSION"):

@@ -21,8 +21,7 @@ RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.checkpoint.checkpoint import StoredCheckpoint
-    from murho.model.checkpoint.directories import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
 
 
 class Bench:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murho.model.tables.csv_reader import Header
 from murho.service.errors import BadInputError
 from murho.service.predict.answers import Terms
 from murho.service.predict.routes import reader_of
@@ -20,9 +19,6 @@ from murho.service.tables import blocks as table_blocks
 from murho.service.tables import csv_tables
 from murho.service.tables.csv_tables import CSVCodec
 from tests.service.support import NAMES, SCHEMA
-
-HEADER = Header(",", ["x", "y"], 1)
-CELLS = st.text(alphabet='ab",;\n\r 5', max_size=6)
 
 ROWS = st.fixed_dictionaries(
     {
