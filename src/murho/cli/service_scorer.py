@@ -142,12 +142,10 @@ def _prediction(answer: Answer, options: PredictOptions) -> Prediction | ClassPr
         moments = {name: getattr(answer, name) for name in ("mean", "std", "aleatoric_std")}
         return Prediction(**moments, exceedance=exceedance, **shared)
     classes, sets = np.array(answer.classes), answer.prediction_set
+    shared |= {name: getattr(answer, name) for name in ("probabilities", "entropy", "epistemic_entropy")}
     return ClassPrediction(
         classes=answer.classes,
-        prediction=np.searchsorted(classes, answer.prediction),
-        probabilities=answer.probabilities,
-        entropy=answer.entropy,
-        epistemic_entropy=answer.epistemic_entropy,
+        prediction=np.searchsorted(classes, np.array(answer.prediction)),
         prediction_set=None if sets is None else np.array([np.isin(classes, members) for members in sets]),
         **shared,
     )

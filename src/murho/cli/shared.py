@@ -201,7 +201,7 @@ def prediction_options(percentiles: str | None, thresholds: str | None, *, raw: 
     """
     from murho.model.python.table_scoring import check_options
 
-    levels = DEFAULT_PERCENTILES
+    levels: tuple[float, ...] = DEFAULT_PERCENTILES
     if percentiles is not None:
         levels = numbers_of("--percentiles", percentiles, float, "5,50,95")
     beyond = () if thresholds is None else numbers_of("--thresholds", thresholds, float, "20,30")
