@@ -11,7 +11,7 @@ thin tail it is none. A missing cell does not count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -45,8 +45,6 @@ FURTHEST = 1e6
 """Differences are clipped at ± this number of standard deviations, so that their squares stay finite."""
 ROUNDING = 1e-12
 """Bound on the rounding of a squared distance by a matrix product, relative to the squares that it adds up."""
-WIDEST = 32
-"""Landmarks of the widest spacing that are looked at first: of rows like the training rows, nearly all are near one."""
 DECIMALS = 5
 """Digits after the point of a landmark, in standard deviations."""
 
@@ -91,16 +89,8 @@ class Landmarks(Stored):
         nearest = np.sqrt(np.sort(squares, axis=1)[:, 1 : FELLOWS + 1])  # the first one is the landmark itself
         return cls(points, np.maximum(nearest.mean(axis=1), LEAST_SPACING).round(DECIMALS), means, stds)
 
-    def distances(self, values: npt.NDArray[np.float64], enough: float = 0.0) -> npt.NDArray[np.float64]:
-        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``.
-
-        Where one of the widest landmarks is within ``enough``, no others are looked at.
-        """
-        if enough > 0.0 and len(self.points) > WIDEST:
-            found = self._widest.distances(values)
-            rows = np.flatnonzero(found > enough)
-            found[rows] = self.distances(values[rows])
-            return found
+    def distances(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``."""
         differences, nearest = self._search(values, np.square(self.spacings))
         return np.asarray(np.sqrt(np.square(differences).sum(axis=1)) / self.spacings[nearest] * self.unit)
 
@@ -129,11 +119,6 @@ class Landmarks(Stored):
         rounding = ROUNDING * (sizes + self._largest) / units.min()
         nearest = (squares <= squares.min(axis=1, keepdims=True) + rounding).argmax(axis=1)
         return np.where(present, known - self.points[nearest], 0.0), nearest
-
-    @cached_property
-    def _widest(self) -> Landmarks:
-        chosen = np.argsort(-self.spacings, kind="stable")[:WIDEST]
-        return replace(self, points=self.points[chosen], spacings=self.spacings[chosen])
 
     @cached_property
     def _weights(self) -> npt.NDArray[np.float64]:

@@ -6,20 +6,17 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import comparison, peers, processes
-from benchmarks.comparison import measure_peer, task_of
-from benchmarks.datasets import SETS, DataSet, Split
+from benchmarks import peers, processes
+from benchmarks.comparison import task_of
+from benchmarks.datasets import Split
 from benchmarks.peers import CALIBRATOR, PEERS, Peer
-from benchmarks.processes import STAMP, SystemProcess, Turns, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from benchmarks.processes import SystemProcess, Turns
 
 FOLDER = Path(peers.__file__).parent
 SHARED = ("exchange", "tables", "networks")
@@ -40,47 +37,6 @@ def test_every_script_is_of_a_peer_and_every_environment_is_pinned() -> None:
             assert re.search(rf"drive\(.*\b{peer.benchmark}=", text)
 
 
-class Commands:
-    """Stands in for venv and pip: notes what is run, and makes the file that venv would."""
-
-    def __init__(self) -> None:
-        self.run: list[list[str]] = []
-
-    def __call__(self, _name: str, words: Sequence[str]) -> None:
-        self.run.append(list(words))
-        if "venv" in words:
-            python = Path(words[-1]) / "bin" / "python"
-            python.parent.mkdir(parents=True)
-            python.touch()
-
-
-@pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
-    made = Commands()
-    monkeypatch.setattr(processes, "_run", made)
-    return made
-
-
-def test_an_environment_is_made_once_and_anew_for_other_packages_or_if_it_was_not_finished(
-    commands: Commands, tmp_path: Path
-) -> None:
-    first = environment("peer", ["numpy==2.0.0", "torch==2.13.0"], tmp_path)
-    installs = [words for words in commands.run if "install" in words]
-    assert installs[0][-1].startswith("torch==2.13.0")  # before the rest, and from its own index
-    assert "numpy==2.0.0" in installs[-1]
-    count = len(commands.run)
-    assert environment("peer", ["numpy==2.0.0", "torch==2.13.0"], tmp_path) == first
-    assert len(commands.run) == count
-    left_over = tmp_path / "peer" / "left-over"
-    left_over.touch()
-    environment("peer", ["numpy==2.0.1"], tmp_path)
-    assert not left_over.exists()
-    (tmp_path / "peer" / STAMP).unlink()
-    count = len(commands.run)
-    environment("peer", ["numpy==2.0.1"], tmp_path)
-    assert len(commands.run) > count
-
-
 SCRIPT = """
 import sys
 from benchmarks.peers.exchange import drive
@@ -99,39 +55,16 @@ def session(task):
 
 drive(engine=session)
 """
-TABLES = """
-import numpy as np
-from benchmarks.peers.exchange import drive
-from benchmarks.peers.tables import Answer, Predictive, table_session
-
-def answer(task):
-    def of(rows):
-        return Predictive(np.full(rows, task.target.mean()), std=np.full(rows, task.target.std()))
-    return Answer(of(len(task.test)), of(len(task.test)), of(int(task.inner.sum())), rounds=1.0)
-
-def classify(task):
-    def of(rows):
-        return np.full((rows, int(task.target.max()) + 1), 1.0 / (task.target.max() + 1))
-    return Answer(of(len(task.test)), of(len(task.test)), of(int(task.inner.sum())), rounds=1.0)
-
-def calibrate(task):
-    inner, labels, test = task
-    shares = np.bincount(labels, minlength=inner.shape[1]) + 1.0
-    return np.tile(shares / shares.sum(), (len(test), 1))
-
-drive(table=table_session(answer), classes=table_session(classify), calibration=table_session(calibrate))
-"""
 
 
 @pytest.fixture
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which ``benchmarks.peers`` has two more scripts, which run in this Python."""
+    """A folder in which ``benchmarks.peers`` has one more script, which runs in this Python."""
     package = tmp_path / "benchmarks" / "peers"
     package.mkdir(parents=True)
     for directory, real in ((package.parent, FOLDER.parent), (package, FOLDER)):
         (directory / "__init__.py").write_text(f"__path__.append({str(real)!r})\n", encoding="utf-8")
     (package / "steady.py").write_text(SCRIPT, encoding="utf-8")
-    (package / "own.py").write_text(TABLES, encoding="utf-8")
     monkeypatch.setattr(processes, "ROOT", tmp_path)
     monkeypatch.setattr(processes, "environment", lambda *_: Path(sys.executable))
     return tmp_path
@@ -181,23 +114,3 @@ def test_a_task_has_no_target_of_a_test_row(table: pa.Table, split: Split) -> No
     assert len(task.training) == 160
     assert task.inner.sum() == 24
     assert not any(truth[0] in told for told in (task.target, task.training.numbers, task.test.numbers))
-
-
-@pytest.mark.parametrize("target", ["y", "kind"])
-def test_a_peer_is_fitted_to_the_rows_of_the_split_alone_and_scored(
-    target: str, table: pa.Table, split: Split, scripts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SETS, "small", DataSet("small", "", ROWS, target, "nowhere"))
-    monkeypatch.setattr(comparison, "read_set", lambda *_: table)
-    monkeypatch.setattr(comparison, "CALIBRATOR", Peer("calibration", "own", "", "own"))
-    benchmark = "table" if target == "y" else "classes"
-    report = measure_peer(Peer(benchmark, "own", "", "own"), scripts, "small", split, scripts, 0)
-    assert report["seconds"] >= 0.0
-    if target == "y":
-        numbers = np.array([float(cell) for cell in table["y"].to_pylist()])
-        expected = np.sqrt(np.mean((numbers[split.test] - numbers[split.training].mean()) ** 2))
-        assert report["rmse"] == pytest.approx(expected)
-    else:
-        assert report["rows"] == 39
-        assert report["raw"]["log_loss"] == pytest.approx(np.log(3))
-        assert report["calibrated"]["log_loss"] < report["raw"]["log_loss"]

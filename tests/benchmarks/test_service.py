@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ import pytest
 
 from benchmarks import scale, service
 from benchmarks.scale import plans
-from benchmarks.servers import load
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -22,57 +20,6 @@ if TYPE_CHECKING:
     Answer = Callable[[int], bytes | None]
 
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk")
-BODIES = [b'{"a": 1}', b'{"longer": [1, 2]}']
-
-
-class Scripted(asyncio.Protocol):
-    """Answers the n-th request of all connections with what a function says; None closes the connection."""
-
-    def __init__(self, answer: Answer, asked: list[bytes]) -> None:
-        self.answer, self.asked = answer, asked
-        self.transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.asked.append(data)
-        answer = self.answer(len(self.asked))
-        if answer is None:
-            self.transport.close()
-        else:
-            self.transport.write(answer)
-
-
-def response(status: str = "200 OK") -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
-
-
-def loaded(answer: Answer, **options: Any) -> tuple[dict[str, Any], list[bytes]]:
-    asked: list[bytes] = []
-
-    async def run() -> dict[str, Any]:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Scripted(answer, asked), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            return await asyncio.to_thread(load, port, "/predict", BODIES, seconds=1, **options)
-
-    return asyncio.run(run()), asked
-
-
-@needs_wrk
-def test_bodies_are_sent_in_turn_and_connections_send_again_once_they_are_answered() -> None:
-    done, asked = loaded(lambda _: response(), connections=2)
-    assert (done["not_200"], done["lost"]) == (0, 0)
-    assert done["requests"] > 20
-    assert done["rate"] == pytest.approx(done["requests"] / done["seconds"])
-    assert 0.0 < done["p50"] <= done["p99"] <= done["max"]
-    heads, bodies = zip(*(request.split(b"\r\n\r\n") for request in asked), strict=True)
-    assert heads[0].startswith(b"POST /predict HTTP/1.1")
-    assert b"content-type: application/json" in heads[0].lower()
-    assert max(map(bodies.count, BODIES)) - min(map(bodies.count, BODIES)) <= 2  # of two connections, in any order
-    assert set(bodies) == set(BODIES)
 
 
 def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
