@@ -15,8 +15,8 @@ from scipy import ndimage
 from torch import nn
 
 from benchmarks.scores import class_report
-from murho.model.bbb.classes import Categorical
 from murho.model.bbb.free_energy import GradientStep, kl_weights
+from murho.model.bbb.likelihood import Categorical
 from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
 from murho.model.bbb.optimisers import Adam
 from murho.model.checkpoint.checkpoint import write_checkpoint

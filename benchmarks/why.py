@@ -1,11 +1,13 @@
-"""`python -m benchmarks.why --data DIR`: sampled shares beside enumeration, times, and what would help.
+"""`python -m benchmarks.why --data DIR`: shares beside known truth and enumeration, times, and what would help.
 
+*known*: of a made-up table whose function is known, the mean |share| of each feature in the mean and in both variances.
 *enumeration*: of 12 features, the sampled shares against those of all 4,096 sets: the root mean square of the
 differences, per cent of that of the shares, and how many standard errors it is. *times*: processor time of the shares
 of a row, and of a counterfactual, whose goal is a mean one standard deviation of the target higher.
 
 *cells*: two cells of each of many held-out rows are blanked; one is revealed. The forecast fall of the variance against
-the real one, for the cell that was named and for one by chance.
+the real one, for the cell that was named and for one by chance. *labels*: 60 labelled rows, and 20 more in each of
+three turns: those named, those of the largest std, or some by chance; RMSE on test rows, in that of chance at the end.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from benchmarks.datasets import TABULAR, add_data, read_set
 from benchmarks.results import Report, add_counts, add_names, command, shown, table
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.counterfactual import Goal, counterfactuals
-from murho.model.evaluation.why import PAIRS, Why, answered, why, worth_asking
+from murho.model.evaluation.why import PAIRS, Why, answered, explain, rows_to_label, why, worth_asking
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.columns import select_rows
-from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
@@ -39,25 +41,30 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-PARTS = ("enumeration", "times", "cells")
+PARTS = ("known", "enumeration", "times", "cells", "labels")
+QUICK: dict[str, Any] = {"quick": True}
 REAL = ("abalone", "bike", "california")
+FIRST, MORE, TURNS, POOL = 60, 20, 3, 600
 LEARNED = 2_000
 
 
-def made_up(rows: int, features: int, seed: int) -> pa.Table:
-    """Features and the target ``y``: x0 adds, x1 x2 interact, x3 drives the noise, x4 and x5 are twins, x6… idle."""
+def made_up(rows: int, features: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Features ``[N, F]`` and target: x0 adds, x1 x2 interact, x3 drives the noise, x4 and x5 are twins, x6… idle."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, features))
     x[:, 5] = x[:, 4] + 0.1 * generator.normal(size=rows)
     noise = 0.2 * np.exp(0.7 * x[:, 3]) * generator.normal(size=rows)
-    y = 1.5 * x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * (x[:, 4] + x[:, 5]) + noise
-    return pa.table({**{f"x{place}": column for place, column in enumerate(x.T)}, "y": y})
+    return x, 1.5 * x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * (x[:, 4] + x[:, 5]) + noise
 
 
-def _fitted(rows: pa.Table, target: str = "y") -> Posterior:
+def _fitted(rows: pa.Table, target: str = "y", seed: int = 0) -> Posterior:
     """The posterior of a quick fit, as it is served."""
-    posterior = train(rows, target, make_options({"quick": True}), reporter=Reporter()).posterior
+    posterior = train(rows, target, make_options({**QUICK, "seed": seed}), reporter=Reporter()).posterior
     return Posterior(posterior.spec, posterior.tensors)
+
+
+def _table(x: NDArray[np.float64], y: NDArray[np.float64]) -> pa.Table:
+    return pa.table({**{f"x{place}": column for place, column in enumerate(x.T)}, "y": y})
 
 
 def _shares(posterior: Posterior, columns: Columns, pairs: int = PAIRS) -> Why:
@@ -66,10 +73,25 @@ def _shares(posterior: Posterior, columns: Columns, pairs: int = PAIRS) -> Why:
     return answered(why(posterior.schema, columns, answer, options, pairs=pairs), posterior)
 
 
+def known(options: argparse.Namespace) -> Report:
+    """Mean |share| by feature; and the epistemic share of a value far from the training rows."""
+    x, y = made_up(1_500, 8, 0)
+    posterior = _fitted(_table(x, y))
+    columns = columns_from_table(_table(*made_up(options.explained, 8, 1)), posterior.schema)
+    found = explain(posterior, columns, PredictOptions()).why
+    overall = {name: np.abs(of).mean(axis=0) for name, of in found.shares.items()}
+    far = {**select_rows(columns, np.arange(20)), "x0": np.full(20, 9.0)}
+    beyond = _shares(posterior, far).shares["epistemic_variance"].mean(axis=0)
+    lines = [[name, *(shown(float(of)) for of in values)] for name, values in overall.items()]
+    lines.append(["epistemic, x0 = 9", *(shown(float(of)) for of in beyond)])
+    print(table(["mean |share|", *found.features], lines))
+    return {"overall": overall, "beyond": beyond}
+
+
 def enumeration(_options: argparse.Namespace) -> Report:
     """Sampled shares against those of all sets."""
-    posterior = _fitted(made_up(1_500, 12, 0))
-    columns = columns_from_table(made_up(20, 12, 1), posterior.schema)
+    posterior = _fitted(_table(*made_up(1_500, 12, 0)))
+    columns = columns_from_table(_table(*made_up(20, 12, 1)), posterior.schema)
     sampled, exact = _shares(posterior, columns), _shares(posterior, columns, 2**11 - 1)
     found, lines = {}, []
     for name, shares in exact.shares.items():
@@ -81,20 +103,20 @@ def enumeration(_options: argparse.Namespace) -> Report:
     return found
 
 
-def times(_options: argparse.Namespace) -> Report:
+def times(options: argparse.Namespace) -> Report:
     """Processor time of shares and counterfactuals, milliseconds a row."""
     found = {}
-    for features in (10, 60):
-        rows = made_up(1_500, features, 0)
-        posterior, std = _fitted(rows), float(np.std(rows["y"].to_numpy()))
-        columns = columns_from_table(made_up(4, features, 1), posterior.schema)
+    for features in options.features:
+        x, y = made_up(1_500, features, 0)
+        posterior = _fitted(_table(x, y))
+        columns = columns_from_table(_table(*made_up(4, features, 1)), posterior.schema)
         answer: Any = posterior.predict(columns, PredictOptions())
         reached = 0
 
         def changed() -> None:
             nonlocal reached
             for row in range(4):
-                goal = Goal.model_validate({"mean": {"at_least": float(answer.mean[row] + std)}})  # noqa: B023
+                goal = Goal.model_validate({"mean": {"at_least": float(answer.mean[row] + y.std())}})  # noqa: B023
                 given = select_rows(columns, np.array([row]))  # noqa: B023
                 distribution, asked = posterior.encoder.distribution, goal.options(posterior.schema)  # noqa: B023
                 asking = counterfactuals(posterior.schema, distribution, given, goal, asked)  # noqa: B023
@@ -150,11 +172,62 @@ def _with(columns: Columns, gone: dict[str, NDArray[np.bool_]]) -> dict[str, NDA
     return {name: np.where(gone[name], nothing[name], of) for name, of in columns.items()}
 
 
+def labels(options: argparse.Namespace) -> Report:
+    """RMSE on test rows after each turn of labelling, mean over seeds."""
+    found, lines = {}, []
+    for name in options.sets:
+        rows, target = read_set(TABULAR[name], options.data), TABULAR[name].target
+        curves: dict[str, list[list[float]]] = {"named": [], "largest std": [], "by chance": []}
+        for seed in range(options.seeds):
+            order = np.random.default_rng(seed).permutation(rows.num_rows)
+            pool, test = rows.take(order[:POOL]), rows.take(order[POOL : POOL + 1_000])
+            begin = _fitted(pool.slice(0, FIRST), target, seed)
+            for how, kept in curves.items():
+                generator, labelled, posterior = np.random.default_rng(seed), list(range(FIRST)), begin
+                curve = [_rmse(posterior, test)]
+                for _ in range(TURNS):
+                    others = np.setdiff1d(np.arange(POOL), labelled)
+                    best = _chosen(how, posterior, pool.take(others), generator)
+                    labelled += others[best].tolist()
+                    posterior = _fitted(pool.take(labelled), target, seed)
+                    curve.append(_rmse(posterior, test))
+                kept.append(curve)
+        found[name] = curves
+        unit = float(np.mean([curve[-1] for curve in curves["by chance"]]))
+        for how, kept in curves.items():
+            means, error = np.mean(kept, axis=0) / unit, np.std(kept, axis=0, ddof=1)[-1] / unit / len(kept) ** 0.5
+            lines.append([name, how, *(f"{mean:.3f}" for mean in means), f"{error:.3f}"])
+    turns = [str(FIRST + turn * MORE) for turn in range(TURNS + 1)]
+    print(table(["table", "rows labelled", *turns, "±"], lines))
+    return {"curves": found}
+
+
+def _chosen(how: str, posterior: Posterior, rows: pa.Table, generator: np.random.Generator) -> NDArray[np.int64]:
+    options = PredictOptions(percentiles=(), calibrated=False, draws=True)
+    told: Any = posterior.predict(columns_from_table(rows, posterior.schema), options)
+    if how == "named":
+        return np.array(rows_to_label(told.draws, told.aleatoric_std**2, MORE)[0])
+    if how == "largest std":
+        return np.argsort(-told.std)[:MORE]
+    return generator.permutation(rows.num_rows)[:MORE]
+
+
+def _rmse(posterior: Posterior, rows: pa.Table) -> float:
+    answer: Any = posterior.predict(columns_from_table(rows, posterior.schema), PredictOptions(percentiles=()))
+    return float(np.sqrt(np.mean((answer.mean - target_from_table(rows, posterior.schema.target)) ** 2)))
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     add_names(parser, parts=PARTS)
     add_data(parser, TABULAR, REAL)
-    add_counts(parser, rows=(1_000, "rows whose cells are blanked"))
+    add_counts(
+        parser,
+        explained=(200, "rows whose shares are told"),
+        rows=(1_000, "rows whose cells are blanked"),
+        seeds=(3, "of the labels"),
+    )
+    parser.set_defaults(features=(10, 60))
 
 
 def run(options: argparse.Namespace) -> Report:

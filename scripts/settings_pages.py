@@ -76,7 +76,7 @@ def _options() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     panel = ""
-    for name, (_, about, group) in COMMANDS.items():
+    for name, (about, group) in COMMANDS.items():
         if group != panel:
             panel = group
             yield f"\n## {panel}"

@@ -21,7 +21,7 @@ from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.errors import handle_error, handle_failure
+from murho.service.errors import handle_error
 from murho.service.http.middleware import FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
 from murho.service.models.loader import Loader, Registry
@@ -136,7 +136,7 @@ def create_app(
     )
 
     for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
-        telemetry.follow_memory(kind, partial(getattr, room, "taken"))
+        telemetry.follow(telemetry.in_flight.labels(kind), partial(getattr, room, "taken"))
     access_log, tracing = AccessLog(settings.log_level, settings.log_format), Tracing.of_environment()
 
     def load() -> None:
@@ -190,12 +190,12 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # `Tracing` makes the spans
-        exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_failure},
+        exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_error},
     )
     # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every
     # prediction would then pass for nothing.
     inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
-    direct = (*(door.router() for door in DOORS), invocations.router, models.machines_router)
+    direct = (*(door.router() for door in DOORS), models.machines_router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
     agents = AgentDoor(outer)
     if find_spec("mcp") is not None:
@@ -232,7 +232,7 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
         followers.append(AdaptationFollower(settings.adapt))
     opened = Store(store, followers)
     recorder = Recorder(opened, settings.record_bytes, keep_days=settings.store_days, store_bytes=settings.store_bytes)
-    telemetry.follow_memory("recording", lambda: recorder.waiting)
+    telemetry.follow(telemetry.in_flight.labels("recording"), lambda: recorder.waiting)
     return recorder
 
 

@@ -50,7 +50,6 @@ __all__ = [
     "UnauthorizedError",
     "UnknownModelError",
     "handle_error",
-    "handle_failure",
     "is_inference_path",
     "problem_details",
     "problem_response",
@@ -338,13 +337,8 @@ def problem_response(error: Exception, scope: Scope) -> Response:
     )
 
 
-async def handle_failure(request: Request, error: Exception) -> Response:
-    """Answers a failure of the service; whoever called the framework gets the error, and logs it."""
-    return problem_response(error, request.scope)
-
-
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Answers an error that was raised on purpose; raises failures of the service again, so that they are logged."""
+    """Answers an error that was raised on purpose; raises failures of the service again, for whoever logs them."""
     response = problem_response(error, request.scope)
     if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         raise error

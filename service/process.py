@@ -202,30 +202,24 @@ class DrainingServer(uvicorn.Server):
             parts.watcher.ask(Change())
 
     def stop(self, number: int) -> None:
-        """Begins to drain; at the second call, ends without waiting for anything."""
+        """Begins to drain, unless it has begun."""
         if self._lifecycle.draining:
-            self.should_exit = self.force_exit = True
             return
         self._lifecycle.draining = True
         # Ctrl-C comes from a person at the terminal, without a load balancer in front.
         delay = 0.0 if number == signal.SIGINT else self._settings.drain_delay
         self._draining = asyncio.get_running_loop().create_task(self._drain(delay))
 
-    def begin_to_stop(self, number: int) -> None:
-        """Begins to drain, unless it has begun."""
-        if not self._lifecycle.draining:
-            self.stop(number)
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts to serve, and shows the number of connections in the metrics."""
         await super().startup(sockets)
         parts: Parts = self.lifespan.state["parts"]
-        parts.telemetry.follow_connections(lambda: len(self.server_state.connections))
+        parts.telemetry.follow(parts.telemetry.connections, lambda: len(self.server_state.connections))
         if self._settings.metrics_port is not None:
             shared = self._worker is not None  # any worker tells of all
             await self.listen_on(listen(self._settings.host, self._settings.metrics_port, shared=shared))
         if self._worker is not None:
-            self._worker.start(parts.watcher, self.listen_on, self.begin_to_stop)
+            self._worker.start(parts.watcher, self.listen_on, self.stop)
 
     async def listen_on(self, listening: socket.socket) -> None:
         """Takes the connections of another listening socket."""

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, FilePath, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
+from murho.model.checkpoint.checkpoint import NAME_PATTERN, VERSION_PATTERN
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES

@@ -2,7 +2,7 @@
 
 A script runs in its library's own environment, in a process of its own that `benchmarks.processes` starts. It may
 import that environment's packages, numpy and, from this package, `exchange` and the tasks (`tables`, `networks`). It
-uses the library as in the library's documentation. ``murho_predictions`` is Murho's side of a
+uses the library as in the library's documentation. ``murho_fit`` and ``murho_predictions`` are Murho's side of a
 comparison, in Murho's environment.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Benchmark: TypeAlias = Literal["engine", "table", "classes", "bandit"]
-    """`benchmarks.engine`, `.tabular`, `.classification` or `.mushroom`."""
+    Benchmark: TypeAlias = Literal["step", "engine", "table", "classes", "bandit"]
+    """`benchmarks.steps`, `.engine`, `.tabular`, `.classification` or `.mushroom`."""
 
 __all__ = ["CALIBRATOR", "PEERS", "RESULTS", "Peer", "peers_of"]
 
@@ -66,6 +66,10 @@ CALIBRATOR = Peer("calibration", "probmetrics", "probmetrics", "probmetrics", PR
 """What calibrates the probabilities of all peers with classes."""
 
 PEERS = (
+    Peer("step", "numpyro", "NumPyro SVI, jit", *NUMPYRO),
+    Peer("step", "bayesian-torch", "bayesian-torch", *TORCH_LIBRARIES),
+    Peer("step", "torchbnn", "torchbnn", *TORCH_LIBRARIES),
+    Peer("step", "posteriors", "posteriors vi.diag", *TORCH_LIBRARIES),
     Peer("engine", "posteriors", "posteriors, vmap", *TORCH_LIBRARIES, stacked=True),
     Peer("engine", "numpyro", "NumPyro Predictive, jit", *NUMPYRO),
     Peer("engine", "bayesian-torch", "bayesian-torch", *TORCH_LIBRARIES),

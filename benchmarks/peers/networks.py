@@ -1,16 +1,18 @@
-"""The task of the engine benchmark: a network with one output and known noise, the same in every system.
+"""The tasks of the step and the engine benchmark: a network with one output and known noise, the same in every system.
 
-Every system has the same variational parameters, and predicts the same rows again and again, in each of its kinds of
-call.
+*Steps*: a system first trains for `LEARNING_STEPS` steps on minibatches of synthetic rows and reports its RMSE, as a
+check that its steps learn; on each request it takes steps for a while. *Engine*: every system has the same variational
+parameters, and predicts the same rows again and again, in each of its kinds of call.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,22 +31,37 @@ __all__ = [
     "ACTIVATION",
     "COLUMNS",
     "COMPONENTS",
+    "DRAWS",
     "EDGE",
+    "LEARNING_RATE",
+    "LEARNING_STEPS",
     "LEVELS",
     "NOISE",
     "PRIOR_SIGMA",
     "EngineTask",
     "Layer",
+    "NetworkTask",
+    "StepTask",
+    "Steps",
     "engine_session",
     "inverse_softplus",
     "percentiles_of",
     "shown_rows",
+    "step_session",
 ]
 
 NOISE = 0.2
 """Known standard deviation of the observation noise."""
 PRIOR_SIGMA = 1.0
 """Standard deviation of the Gaussian prior of every weight and bias."""
+LEARNING_RATE = 1e-2
+"""Learning rate of Adam."""
+LEARNING_STEPS = 1000
+"""Steps before the first timed step; they also let a library compile."""
+DRAWS = 16
+"""Draws of the mean whose RMSE is reported after `LEARNING_STEPS`."""
+STEPS_AT_A_TIME = 10
+"""Steps between two readings of the clock."""
 COLUMNS = 8
 """Numeric columns of the engine's table."""
 EDGE = 2.0
@@ -57,6 +74,129 @@ LEVELS = (5.0, 50.0, 95.0)
 """Percentile levels of an observation, Murho's default."""
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkTask:
+    """A network.
+
+    Attributes:
+        hidden: Widths of the hidden layers.
+        threads: Number of threads.
+        seed: Seed of all random numbers.
+    """
+
+    inputs: ClassVar[int]
+    """Encoded features, D."""
+    outputs: ClassVar[int] = 1
+
+    hidden: tuple[int, ...]
+    threads: int = 1
+    seed: int = 0
+
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """``(inputs, outputs)`` of each layer."""
+        return list(pairwise((self.inputs, *self.hidden, self.outputs)))
+
+
+@dataclass(frozen=True, slots=True)
+class StepTask(NetworkTask):
+    """A network with ReLU between its layers, and its minibatches.
+
+    Attributes:
+        batch: Rows per minibatch, B.
+        members: Networks trained at the same time, M; 1 for peers.
+        rows: Training rows, N.
+    """
+
+    inputs: ClassVar[int] = 8
+
+    batch: int = 32
+    members: int = 1
+    rows: int = 1280
+
+    def data(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Rows ``[N, D]`` and targets ``[N]``, both standardised: a smooth function with noise of `NOISE`."""
+        generator = np.random.default_rng(self.seed)
+        rows = generator.normal(size=(self.rows, self.inputs))
+        clean = rows[:, 0] - 0.5 * rows[:, 1] + np.sin(2.0 * rows[:, 2])
+        clean *= math.sqrt(1.0 - NOISE**2) / clean.std()
+        targets = clean - clean.mean() + NOISE * generator.normal(size=self.rows)
+        return rows.astype(np.float32), targets.astype(np.float32)
+
+    def minibatches(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Minibatches of rows ``[B, D]`` and targets ``[B]``; rows that do not fill a minibatch are left out."""
+        rows, targets = self.data()
+        firsts = range(0, len(rows) - self.batch + 1, self.batch)
+        return [(rows[first : first + self.batch], targets[first : first + self.batch]) for first in firsts]
+
+
+class System(Protocol):
+    """A system in the step benchmark."""
+
+    def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
+        """Takes steps, so many or for about so long; gives their number and ``wall`` seconds."""
+        ...
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Mean of the function values of `DRAWS` draws, ``[B]``."""
+        ...
+
+
+class Steps:
+    """The `System` of a peer, which takes its minibatches in turn."""
+
+    def __init__(
+        self,
+        minibatches: int,
+        step: Callable[[int], object],
+        draw: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+        finish: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Makes a system of a peer's functions.
+
+        Args:
+            minibatches: Number of minibatches.
+            step: Takes one optimiser step, given the number of a minibatch.
+            draw: Function values of rows ``[B, D]`` under one draw, ``[B]`` or ``[B, 1]``.
+            finish: Waits for steps that are still being computed.
+        """
+        self._minibatches, self._step, self._draw, self._finish = minibatches, step, draw, finish
+        self._taken = 0
+
+    def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
+        """Takes steps, so many or for about so long."""
+        before = self._taken
+        wall = time.perf_counter()
+        while (self._taken - before < steps) if steps is not None else (time.perf_counter() - wall < (seconds or 0.0)):
+            for _ in range(STEPS_AT_A_TIME):
+                self._step(self._taken % self._minibatches)
+                self._taken += 1
+        self._finish()
+        return {"steps": self._taken - before, "wall": time.perf_counter() - wall}
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Mean of the function values of `DRAWS` draws, ``[B]``."""
+        draws = [np.asarray(self._draw(rows)).reshape(len(rows)) for _ in range(DRAWS)]
+        return np.asarray(np.mean(draws, axis=0, dtype=np.float32))
+
+
+def step_session(prepare: Callable[[StepTask], System]) -> Session:
+    """The session of a script in the step benchmark.
+
+    When it is ready it says ``rmse``, after `LEARNING_STEPS`, in standard deviations of the targets. A request is a
+    number of seconds, answered by what `System.take` gives.
+    """
+
+    def session(task: StepTask) -> tuple[dict[str, float], Callable[[float], dict[str, float]]]:
+        rows, targets = task.data()
+        system = prepare(task)
+        system.take(steps=LEARNING_STEPS)
+        error = float(np.sqrt(np.mean((system.predict(rows) - targets) ** 2)) / targets.std())
+        return {"rmse": error}, lambda seconds: system.take(seconds=seconds)
+
+    return session
+
+
 class Layer(NamedTuple):
     """Variational parameters of a layer, float32: weights ``[inputs, outputs]`` and biases ``[outputs]``."""
 
@@ -67,33 +207,22 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineTask:
+class EngineTask(NetworkTask):
     """A network with `ACTIVATION` between its layers, and its posterior.
 
     Each column has a second input, which is zero unless the row lies beyond the training range.
 
     Attributes:
-        hidden: Widths of the hidden layers.
-        threads: Number of threads.
-        seed: Seed of all random numbers.
         noise: ``fixed``, of `NOISE`. Murho alone also has ``heteroscedastic``, with a second output for the noise, and
             ``mixture`` of `COMPONENTS`, with nine outputs.
     """
 
     inputs: ClassVar[int] = 2 * COLUMNS
 
-    hidden: tuple[int, ...]
-    threads: int = 1
-    seed: int = 0
     noise: str = "fixed"
 
     @property
-    def sizes(self) -> list[tuple[int, int]]:
-        """``(inputs, outputs)`` of each layer."""
-        return list(pairwise((self.inputs, *self.hidden, self.outputs)))
-
-    @property
-    def outputs(self) -> int:
+    def outputs(self) -> int:  # type: ignore[override]
         """Number of outputs: means, then noise, then logits of the weights."""
         return {"fixed": 1, "heteroscedastic": 2, "mixture": 3 * COMPONENTS}[self.noise]
 

@@ -1,7 +1,9 @@
 """Three libraries of PyTorch, each used as in its README or demos, one draw in each forward pass.
 
-*bayesian-torch* (Intel): ``dnn_to_bnn``. *torchbnn*: a `Sequential` of ``BayesLinear``. *posteriors*: ``vi.diag``, all
-draws at once by ``torch.vmap``. The name of the library is on the command line.
+*bayesian-torch* (Intel): ``dnn_to_bnn`` and ``get_kl_loss``. *torchbnn*: a `Sequential` of ``BayesLinear``, and
+``BKLLoss``; the prior and the initial standard deviation of every weight are 0.1, as in its demos. *posteriors*:
+``vi.diag`` with torchopt's Adam; all draws at once by ``torch.vmap``; with its default, 0, the initial network is
+noise, so that the logarithm of sigma begins at -3, as in its tutorials. The name of the library is on the command line.
 """
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
@@ -15,18 +17,23 @@ import posteriors
 import torch
 import torchbnn
 import torchopt
-from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn
+from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.networks import (
+    LEARNING_RATE,
     NOISE,
     PRIOR_SIGMA,
     EngineTask,
+    NetworkTask,
+    Steps,
+    StepTask,
     engine_session,
     inverse_softplus,
     percentiles_of,
+    step_session,
 )
 
 if TYPE_CHECKING:
@@ -47,27 +54,58 @@ PARAMETERS = {
 }
 
 
-def network(task: EngineTask) -> nn.Sequential:
+def network(task: NetworkTask, activation: type[nn.Module], library: str) -> nn.Sequential:
     """The network with the layers of a library."""
     torch.set_num_threads(task.threads)
     torch.manual_seed(task.seed)
     modules: list[nn.Module] = []
     for inputs, outputs in task.sizes:
-        if LIBRARY == "torchbnn":
+        if library == "torchbnn":
             layer = torchbnn.BayesLinear(prior_mu=0, prior_sigma=0.1, in_features=inputs, out_features=outputs)
         else:
             layer = nn.Linear(inputs, outputs)
-        modules += (layer, nn.SiLU())
+        modules += (layer, activation())
     model = nn.Sequential(*modules[:-1])
-    if LIBRARY == "bayesian-torch":
+    if library == "bayesian-torch":
         dnn_to_bnn(model, PARAMETERS)
     return model
+
+
+def minibatches(task: StepTask) -> list[tuple[Tensor, Tensor]]:
+    """Rows ``[B, D]`` and targets ``[B, 1]`` of each minibatch."""
+    return [(torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1)) for rows, targets in task.minibatches()]
+
+
+def drawing(forward: Callable[[Tensor], Tensor]) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """The argument `draw` of `Steps`, from a forward pass under one draw."""
+
+    @torch.no_grad()
+    def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(forward(torch.from_numpy(rows)))
+
+    return draw
+
+
+def steps(task: StepTask) -> Steps:
+    """The optimiser steps of bayesian-torch and torchbnn: Adam on the negative ELBO, nats per row, up to a constant."""
+    model, batches = network(task, nn.ReLU, LIBRARY), minibatches(task)
+    squares, divergence = nn.MSELoss(), torchbnn.BKLLoss(reduction="sum", last_layer_only=False)
+    divergence = divergence if LIBRARY == "torchbnn" else get_kl_loss
+    optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+
+    def step(number: int) -> None:
+        rows, targets = batches[number]
+        optimiser.zero_grad()
+        (squares(model(rows), targets) / (2.0 * NOISE**2) + divergence(model) / task.rows).backward()
+        optimiser.step()
+
+    return Steps(len(batches), step, drawing(model))
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
     """The kinds of call of bayesian-torch and torchbnn, with the task's posterior."""
     model, parts = (
-        network(task).eval(),
+        network(task, nn.SiLU, LIBRARY).eval(),
         ("weight_mu", "weight_log_sigma", "bias_mu", "bias_log_sigma"),
     )
     names = parts if LIBRARY == "torchbnn" else ("mu_weight", "rho_weight", "mu_bias", "rho_bias")
@@ -80,9 +118,32 @@ def calls(task: EngineTask) -> dict[str, Call]:
     return calls_of(lambda rows, samples: torch.stack([model(rows) for _ in range(samples)]))
 
 
+def posteriors_steps(task: StepTask) -> Steps:
+    """The optimiser steps of posteriors."""
+    model, batches = network(task, nn.ReLU, LIBRARY), minibatches(task)
+    start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+    def log_posterior(parameters: dict[str, Tensor], batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        output = functional_call(model, parameters, (batch[0],))
+        prior = posteriors.diag_normal_log_prob(parameters, sd_diag=PRIOR_SIGMA)
+        # The log posterior is in nats per row, up to a constant; so the temperature is 1 / N.
+        return prior / task.rows - nn.functional.mse_loss(output, batch[1]) / (2.0 * NOISE**2), output
+
+    adam = torchopt.adam(lr=LEARNING_RATE)
+    transform = posteriors.vi.diag.build(log_posterior, adam, temperature=1.0 / task.rows, init_log_sds=-3.0)
+    state: Any = transform.init(start)
+
+    def step(number: int) -> None:
+        nonlocal state
+        state, _ = transform.update(state, batches[number])
+
+    draw = drawing(lambda rows: functional_call(model, posteriors.vi.diag.sample(state), (rows,)))
+    return Steps(len(batches), step, draw)
+
+
 def posteriors_calls(task: EngineTask) -> dict[str, Call]:
     """The kinds of call of posteriors."""
-    model, means, log_sigmas = network(task), {}, {}
+    model, means, log_sigmas = network(task, nn.SiLU, LIBRARY), {}, {}
     for number, given in enumerate(task.posterior()):
         for name, mu, sigma in (
             (f"{2 * number}.weight", given.weight_mu, given.weight_sigma),
@@ -120,4 +181,5 @@ def calls_of(draw: Callable[[Tensor, int], Tensor]) -> dict[str, Call]:
 
 if __name__ == "__main__":
     LIBRARY = sys.argv[2]
-    drive(engine=engine_session(posteriors_calls if LIBRARY == "posteriors" else calls))
+    own = (posteriors_steps, posteriors_calls) if LIBRARY == "posteriors" else (steps, calls)
+    drive(step=step_session(own[0]), engine=engine_session(own[1]))

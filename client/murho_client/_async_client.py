@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
 
 import httpx2
 
-from murho_client._errors import DeadlineExceeded, Unreachable
-from murho_client._files import FileOptions, predict_file
-from murho_client._service import AggregateOptions, BaseClient, PredictOptions
+from murho_client._client import Client
+from murho_client._service import BaseClient
 from murho_client._transport import Attempt, Dialogue, Options, Step, Together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
 
-    from murho_client._answers import Counterfactual, DecideOptions, Decisions, Explanation, Outcomes, Totals
-    from murho_client._model import Model, ModelSummary
-    from murho_client._prediction import Prediction
     from murho_client._responses import Response
 
 __all__ = ["AsyncClient"]
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
+
+
+def _awaited(
+    method: Callable[Concatenate[Client, P], Result],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, Result]]:
+    """A method of `Client` for asyncio, where what it returns, the end of its dialogue, is awaited."""
+
+    @wraps(method)
+    async def awaited(self: AsyncClient, /, *given: P.args, **options: P.kwargs) -> Result:
+        held: Any = method(cast("Client", self), *given, **options)
+        return await held  # type: ignore[no-any-return]  # of the dialogue
+
+    return awaited
 
 
 class AsyncClient(BaseClient[httpx2.AsyncClient]):
@@ -58,120 +68,23 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         if self._owned:
             await self._http.aclose()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: Any = None,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        """Sends any request of the service's HTTP interface; see `Client.request`."""
-        return await self._run(self._service.request(method, path, json, content, headers))
+    request = _awaited(Client.request)
+    ready = _awaited(Client.ready)
+    models = _awaited(Client.models)
+    model = _awaited(Client.model)
+    load = _awaited(Client.load)
+    unload = _awaited(Client.unload)
+    predict = _awaited(Client.predict)
+    aggregate = _awaited(Client.aggregate)
+    outcomes = _awaited(Client.outcomes)
+    quality = _awaited(Client.quality)
+    decide = _awaited(Client.decide)
+    explain = _awaited(Client.explain)
+    counterfactual = _awaited(Client.counterfactual)
+    predict_file = _awaited(Client.predict_file)
 
-    async def ready(self) -> bool:
-        """Whether the service is ready; see `Client.ready`."""
-        try:
-            return await self._run(self._service.ready())
-        except (Unreachable, DeadlineExceeded):
-            return False
-
-    async def models(self) -> list[ModelSummary]:
-        """The models that the service has; see `Client.models`."""
-        return await self._run(self._service.models())
-
-    async def model(self, name: str, version: str | None = None) -> Model:
-        """One model: its target, features and metrics; see `Client.model`."""
-        return await self._run(self._service.model(name, version))
-
-    async def load(self, name: str, version: str | None = None) -> dict[str, Any]:
-        """Has a model loaded now; see `Client.load`."""
-        return await self._run(self._service.load(name, version))
-
-    async def unload(self, name: str) -> dict[str, Any]:
-        """Takes all versions of a model out of service; see `Client.unload`."""
-        return await self._run(self._service.unload(name))
-
-    async def predict(
-        self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
-    ) -> Prediction:
-        """Predicts the target of each row, with error bars; see `Client.predict`."""
-        return await self._run(self._service.predict(data, model, version, options))
-
-    async def aggregate(
-        self,
-        data: object,
-        by: str | Sequence[str] = (),
-        model: str | None = None,
-        version: str | None = None,
-        **options: Unpack[AggregateOptions],
-    ) -> Totals:
-        """Adds up predictions, with error bars; see `Client.aggregate`."""
-        return await self._run(self._service.aggregate(data, model, version, by, options))
-
-    async def outcomes(self, data: object, model: str) -> Outcomes:
-        """Tells what came true of recorded predictions; see `Client.outcomes`."""
-        return await self._run(self._service.outcomes(data, model))
-
-    async def quality(
-        self,
-        model: str,
-        *,
-        window: str = "30d",
-        by: str | None = None,
-        coverage: float | None = None,
-        version: str | None = None,
-    ) -> dict[str, Any]:
-        """How good recorded predictions were, by their outcomes; see `Client.quality`."""
-        asked = {"window": window, "by": by, "coverage": coverage, "version": version}
-        return await self._run(self._service.quality(model, asked))
-
-    async def decide(
-        self,
-        contexts: object,
-        actions: Sequence[Mapping[str, Any]] | None = None,
-        model: str | None = None,
-        version: str | None = None,
-        **options: Unpack[DecideOptions],
-    ) -> Decisions:
-        """Chooses one of several actions for each context; see `Client.decide`."""
-        return await self._run(self._service.decide(contexts, actions, model, version, options))
-
-    async def explain(
-        self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
-    ) -> Explanation:
-        """What each known cell adds to the answer of its row; see `Client.explain`."""
-        return await self._run(self._service.explain(data, model, version, options))
-
-    async def counterfactual(
-        self,
-        row: object,
-        goal: Mapping[str, Any],
-        model: str | None = None,
-        *,
-        fixed: Sequence[str] = (),
-        count: int = 3,
-        samples: int | None = None,
-        seed: int | None = None,
-    ) -> Counterfactual:
-        """The nearest rows whose answer reaches a goal; see `Client.counterfactual`."""
-        asked = {"goal": goal, "fixed": list(fixed), "count": count, "samples": samples, "seed": seed}
-        return await self._run(self._service.counterfactual(row, model, asked))
-
-    async def predict_file(
-        self,
-        source: str | PathLike[str],
-        destination: str | PathLike[str],
-        model: str | None = None,
-        version: str | None = None,
-        **options: Unpack[FileOptions],
-    ) -> int:
-        """Predicts each row of a file, and writes the answers to another file; see `Client.predict_file`.
-
-        Files are read and written in a thread, so the event loop goes on.
-        """
-        dialogue = predict_file(self._service, source, destination, model, version, options)
+    async def _run_files(self, dialogue: Dialogue[Result]) -> Result:
+        """Holds a dialogue that reads and writes files between its steps: in a thread, so the event loop goes on."""
         return await self._run(dialogue, in_thread=True)
 
     async def _run(self, dialogue: Dialogue[Result], *, in_thread: bool = False) -> Result:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import httpx2
 
-from murho_client._errors import DeadlineExceeded, Unreachable
 from murho_client._files import FileOptions, predict_file
 from murho_client._service import AggregateOptions, BaseClient, PredictOptions
 from murho_client._transport import Attempt, Dialogue, Options, Step, Together
@@ -105,10 +104,7 @@ class Client(BaseClient[httpx2.Client]):
         Raises:
             UnexpectedAnswer: Something else than a Murho service answers.
         """
-        try:
-            return self._run(self._service.ready())
-        except (Unreachable, DeadlineExceeded):
-            return False
+        return self._run(self._service.ready())
 
     def models(self) -> list[ModelSummary]:
         """The models that the service has, in their latest versions. One request.
@@ -381,7 +377,11 @@ class Client(BaseClient[httpx2.Client]):
             OSError: A file can't be read or written.
             MurhoClientError: See `predict`.
         """
-        return self._run(predict_file(self._service, source, destination, model, version, options))
+        return self._run_files(predict_file(self._service, source, destination, model, version, options))
+
+    def _run_files(self, dialogue: Dialogue[Result]) -> Result:
+        """Holds a dialogue that reads and writes files between its steps."""
+        return self._run(dialogue)
 
     def _run(self, dialogue: Dialogue[Result], stop: Event | None = None) -> Result:
         """Holds a dialogue.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import numpy as np
 
-from murho_client._display import ProgressBar, number
+from murho_client._display import advancing, number
 from murho_client._errors import InvalidInput, Problem
 from murho_client._service import PredictOptions, Service
 
@@ -75,7 +75,7 @@ def predict_file(
     kinds = None if described is None else {feature.name: feature.kind for feature in described.features}
     done = 0
     read = _csv_chunks if source.suffix.lower() in CSV else _parquet_chunks
-    with _written(destination) as write, ProgressBar(None, options.get("progress")) as bar:
+    with _written(destination) as write, advancing(None, options.get("progress")) as advance:
         for columns, labels in read(source, rows, None if keep_inputs else kinds):
             cells = {
                 name: _cells(values, None if kinds is None else kinds[name])
@@ -93,7 +93,7 @@ def predict_file(
                 scored = columns | scored
             write(scored)
             done += len(labels)
-            bar.advance(len(labels))
+            advance(len(labels))
             model, version = answer.model, answer.version
         if not done:
             raise _unusable(source, "the file has no rows below its header")

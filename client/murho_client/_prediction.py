@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from murho_client._display import Bars, Table, fixed, number
+from murho_client._display import fixed, html_table, number, pictures, short, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -361,60 +361,69 @@ class Prediction:
         return chart.mark_rule().encode(y=f"{ends[0]}:Q", y2=f"{ends[-1]}:Q") + points if ends else points
 
     def __repr__(self) -> str:
-        return self._table().text()
+        return text_table(*self._table(), self.warnings)
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        """The table for notebooks, with an error bar a row.
 
-    def _table(self) -> Table:
-        """The first and last rows, with the digits that their spreads leave sense in."""
-        count, half = self._rows, MAX_ROWS // 2
-        rows = list(range(count)) if count <= MAX_ROWS else [*range(half), *range(count - half, count)]
-        shown = self[rows]
+        The bar spans the outermost percentiles, or twice the std on both sides without percentiles. Its thick part is
+        the mean ± the epistemic std, where that lies within the bar. The dot is the mean. All bars share one scale.
+        Those of a classifier show the probability of the likeliest class.
+        """
+        return html_table(*self._table(), self.warnings, self._bars())
+
+    def _ends(self) -> tuple[Prediction, Callable[[list[str], str], list[str]]]:
+        """The first and last rows, and what puts a text between both, where rows are left out."""
+        if self._rows <= MAX_ROWS:
+            return self, lambda column, _: column
+        half = MAX_ROWS // 2
+        return self[[*range(half), *range(-half, 0)]], lambda column, text: [*column[:half], text, *column[half:]]
+
+    def _table(self) -> tuple[str, dict[str, list[str]]]:
+        """The title, and the first and last rows by column, with the digits that their spreads leave sense in."""
+        count, (shown, cut) = self._rows, self._ends()
         columns = shown.columns()
-        if self.classes is not None and len(self.classes) > MAX_CLASSES:
-            likeliest = {"prediction": columns["prediction"], "probability": shown._arrays["probabilities"].max(axis=1)}
-            after = {name: columns[name] for name in (*ENTROPIES, "prediction_set") if name in columns}
-            columns = likeliest | after
         in_unit: Callable[[float], str]
         in_unit = share = "{:.3f}".format
         if self.classes is None:
             in_unit = fixed(shown.mean, np.abs(shown.mean) / 100 if shown.std is None else shown.std)
-        cells = {"": list(map(str, shown.labels))}
+        elif len(self.classes) > MAX_CLASSES:
+            likeliest = {"prediction": columns["prediction"], "probability": shown._arrays["probabilities"].max(axis=1)}
+            after = {name: columns[name] for name in (*ENTROPIES, "prediction_set") if name in columns}
+            columns = likeliest | after
+        labels = range(count) if shown.labels is None else shown.labels
+        cells = {"": cut([short(str(label)) for label in labels], "…")}
         for name, column in columns.items():
-            write = share if self.classes is not None or name.startswith("exceedance_") else in_unit
-            cells[name] = [_cell(value, write) for value in column]
+            write = share if name.startswith("exceedance_") else in_unit
+            cells[short(name)] = cut([short(_cell(value, write)) for value in column], "…")
         how = ["mean weights only" if self.samples == 0 else f"{self.samples} samples, seed {self.seed}"]
         if self.samples:
             how.append("calibrated" if self.calibrated else "not calibrated")
         size = "1 row" if count == 1 else f"{count:,} rows"
-        title = f"{self.target}: {size}, {self.model} version {self.version}, {', '.join(how)}"
-        return Table(title, cells, len(rows) < count, self.warnings, shown._bars() if rows else None)
+        return f"{self.target}: {size}, {self.model} version {self.version}, {', '.join(how)}", cells
 
-    def _bars(self) -> Bars | None:
-        """The outermost percentiles, or twice the std on both sides; of the likeliest class of a classifier."""
-        arrays = {name: self._arrays.get(name) for name in ("epistemic_std", "percentiles")}
-        if self.classes is None:
-            centre, spread, about = self.mean, self.std, ""
-        else:
-            rows, likeliest = np.arange(self._rows), self._arrays["probabilities"].argmax(axis=1)
-            arrays = {name: None if each is None else each[rows, likeliest] for name, each in arrays.items()}
-            centre, spread = self._arrays["probabilities"][rows, likeliest], arrays["epistemic_std"]
-            about = "probability of the prediction, 0 to 1: "
-        inner, percentiles = arrays["epistemic_std"], arrays["percentiles"]
-        if spread is None or inner is None:
-            return None
+    def _bars(self) -> dict[str, list[str]]:
+        """The column of error bars; of a classifier, of the likeliest class. None: there is no spread."""
+        shown, cut = self._ends()
+        inner, percentiles, centre = shown.epistemic_std, shown.percentiles, shown._arrays.get("mean")
+        if centre is None:
+            chosen = np.arange(len(shown)), shown._arrays["probabilities"].argmax(axis=1)
+            centre, inner, percentiles = (
+                None if each is None else each[chosen] for each in (shown.probabilities, inner, percentiles)
+            )
+        spread = inner if self.classes else shown.std
+        if not len(shown) or centre is None or spread is None or inner is None:
+            return {}
+        caption = "mean ± 2 std"
+        lower, upper = centre - 2 * spread, centre + 2 * spread
         if percentiles is not None and len(self.levels) > 1:
             lower, upper = percentiles.min(axis=1), percentiles.max(axis=1)
             caption = f"p{number(min(self.levels))} to p{number(max(self.levels))}"
-        else:
-            lower, upper, caption = centre - 2 * spread, centre + 2 * spread, "mean ± 2 std"
-        scale = (0.0, 1.0)
-        if self.classes is None:
-            scale = float(min(lower.min(), centre.min())), float(max(upper.max(), centre.max()))
-        else:
-            lower, upper = np.maximum(lower, 0), np.minimum(upper, 1)
-        return Bars(centre, lower, upper, inner, scale, about + caption)
+        about, scale = "probability of the prediction, 0 to 1: ", (0.0, 1.0)
+        if not self.classes:
+            about, scale = "", (float(min(lower.min(), centre.min())), float(max(upper.max(), centre.max())))
+        drawn = pictures(lower, upper, centre, inner, scale)
+        return {f"{about}{caption} (thick: epistemic)": cut(drawn, "")} if drawn else {}
 
 
 def _facts(answer: Mapping[str, Any]) -> dict[str, Any]:

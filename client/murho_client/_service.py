@@ -24,8 +24,15 @@ from murho_client._answers import (
     totals_request,
 )
 from murho_client._data import Batch, to_batch
-from murho_client._display import Progress, ProgressBar
-from murho_client._errors import InvalidInput, Problem, UnexpectedAnswer, UnknownModel
+from murho_client._display import Progress, advancing
+from murho_client._errors import (
+    DeadlineExceeded,
+    InvalidInput,
+    Problem,
+    UnexpectedAnswer,
+    UnknownModel,
+    Unreachable,
+)
 from murho_client._model import Model, ModelSummary, fitted, record
 from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
@@ -137,7 +144,10 @@ class Service:
 
     def ready(self) -> Dialogue[bool]:
         """Whether the service is ready."""
-        return ask(self.settings, "GET", "/readyz", read_ready, retried=False)
+        try:
+            return (yield from ask(self.settings, "GET", "/readyz", read_ready, retried=False))
+        except (Unreachable, DeadlineExceeded):
+            return False
 
     def models(self) -> Dialogue[list[ModelSummary]]:
         """All models of the service, latest versions, in one request."""
@@ -298,9 +308,9 @@ class Service:
             )
 
         starts = range(0, batch.rows, rows)
-        with ProgressBar(batch.rows, options.get("progress")) as bar:
+        with advancing(batch.rows, options.get("progress")) as advance:
             answered = yield Together(
-                list(map(part, starts)), lambda number: bar.advance(min(rows, batch.rows - starts[number]))
+                list(map(part, starts)), lambda number: advance(min(rows, batch.rows - starts[number]))
             )
         return [answer for answer, _ in answered], [of for _, of in answered]
 

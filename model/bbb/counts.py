@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.transforms import Limits
 
-__all__ = [
-    "CountPredictive",
-    "NegativeBinomial",
-]
 
 LEAST_DISPERSION, INITIAL_DISPERSION = 1e-5, 0.25
 LARGEST_COUNT = 100_000

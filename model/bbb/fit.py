@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.priors import Prior
     from murho.model.bbb.rows import Rows
 
-__all__ = [
-    "Epoch",
-    "Fit",
-    "FitOptions",
-    "Progress",
-    "WorkModel",
-    "default_batch_size",
-    "fit",
-]
-
 
 def default_batch_size(rows: int) -> int:
     """Rows in a minibatch where the user gives no size: an eighth of the training rows, from 32 to 512."""
@@ -62,7 +52,7 @@ class FitOptions:
         patience: Validations without improvement before the fit stops. None: validation decides nothing, all epochs are
             run and the last average is kept.
         warm_up_steps: Steps over which the KL's factor rises to ``temperature``. Over a fit with some, noisy rows have
-            at first the same effect on their means as other rows (beta of `Likelihood.gradient`). 0: the fit goes on
+            at first the same effect on their means as other rows (beta of `Likelihood.evened`). 0: the fit goes on
             from parameters that have been learned.
         temperature: The KL's factor at the end; 1 is the exact free energy. None: the factor rises over the whole fit,
             by the same ratio in each step. Parameters at any factor may then be the best, and the fit runs to its end.

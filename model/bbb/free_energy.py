@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
     from murho.model.bbb.priors import Prior
 
-__all__ = ["FreeEnergy", "GradientClipping", "GradientStep", "kl_weights", "require_finite"]
-
 
 def kl_weights(kind: str, minibatches: int) -> list[float]:
     """Share of the KL in each minibatch of an epoch.
@@ -58,6 +56,9 @@ class FreeEnergy:
     loss: Tensor
     negative_log_likelihood: Tensor
     kl: Tensor
+
+
+GRADIENT_NORM = 10.0
 
 
 class GradientStep:
@@ -138,23 +139,6 @@ class GradientStep:
         parts = (loss, negative / rows_of_all, divergence / (len(kl) * self.total_rows))
         return FreeEnergy(*(part.detach() for part in parts))
 
-
-GRADIENT_NORM = 10.0
-
-
-class GradientClipping:
-    """Clips every gradient before the optimiser reads it, and stops a fit whose loss or gradient is not finite."""
-
-    def __init__(self, network: BayesianNetwork, likelihood: Likelihood) -> None:
-        """Store the parameters.
-
-        Args:
-            network: The fitted network.
-            likelihood: Its observation model.
-        """
-        self._network, self._likelihood = network, likelihood
-        self._parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-
     def clip(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
         """Clip the norm of each member's gradient separately, because members do not interact.
 
@@ -175,7 +159,7 @@ class GradientClipping:
         loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
         if not math.isfinite(loss + largest):
             quantities = {"the targets": targets, "the inputs": rows, **self._computed(energy)}
-            require_finite(self._network, self._likelihood, epoch, quantities)
+            require_finite(self.network, self.likelihood, epoch, quantities)
         if largest > GRADIENT_NORM:
             factor = (GRADIENT_NORM / norms).clamp_(max=1.0).unsqueeze(1)
             for gradient in gradients:
@@ -184,12 +168,12 @@ class GradientClipping:
     def _computed(self, energy: FreeEnergy) -> dict[str, Tensor]:
         """Parts of the loss and gradients, as computed: NaN and infinity spread from the last layer to the first."""
         computed = {"the log likelihood": energy.negative_log_likelihood, "the KL": energy.kl}
-        for name, parameter in self._likelihood.named_parameters():
+        for name, parameter in self.likelihood.named_parameters():
             computed |= {} if parameter.grad is None else {f"the gradient of noise.{name}": parameter.grad}
-        mu, rho = self._network.mu.grad, self._network.rho.grad
+        mu, rho = self.network.mu.grad, self.network.rho.grad
         if mu is not None and rho is not None:
             computed |= {
-                f"the gradient of {name}": part for name, part in reversed(self._network.named(mu, rho).items())
+                f"the gradient of {name}": part for name, part in reversed(self.network.named(mu, rho).items())
             }
         return computed
 

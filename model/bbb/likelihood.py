@@ -1,6 +1,7 @@
 """`Likelihood`, the base class of observation models: the distribution of a target given one draw.
 
-`NumericLikelihood` is the base of those for numbers, `ClassLikelihood` of those for classes. A model reads P network
+`NumericLikelihood` is the base of those for numbers, `ClassLikelihood` of those for classes: Bernoulli with one logit
+for two classes, categorical with one logit each for more. A model reads P network
 outputs per row. It may have learned parameters of its own. They are point estimates, one set per member.
 """
 
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import nn
+from torch.nn import functional
 
-from murho.model.errors import TableError
+from murho.model.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +27,6 @@ if TYPE_CHECKING:
     from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Limits, Standardisation
 
-__all__ = [
-    "INITIAL_NOISE",
-    "NOISE_FLOOR",
-    "ClassLikelihood",
-    "Likelihood",
-    "NumericLikelihood",
-]
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.
@@ -180,7 +175,7 @@ class Likelihood(nn.Module, ABC):
 
 
 class NumericLikelihood(Likelihood):
-    """An observation model of numbers. `gaussian_mixture.GaussianMixtureLikelihood` is the base of most of them."""
+    """An observation model of numbers. `model.bbb.numbers.GaussianMixtureLikelihood` is the base of most of them."""
 
     @abstractmethod
     def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -212,8 +207,67 @@ class ClassLikelihood(Likelihood):
     """
 
     target: ClassVar[str] = "class"
+    wide_tails: ClassVar[bool] = False
     classes: int
 
     @abstractmethod
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Log probability of every class, ``[..., C]`` for outputs ``[..., P]``; any type of float."""
+
+
+class Bernoulli(ClassLikelihood):
+    """``p(second class) = sigmoid(output)``."""
+
+    kind = "bernoulli"
+    outputs = 1
+    means = 1
+    classes = 2
+
+    def __init__(self, classes: int | None = 2) -> None:
+        """Check the number of classes.
+
+        Raises:
+            OptionError: It is not two.
+        """
+        super().__init__()
+        if classes != 2:
+            raise OptionError(f"a bernoulli likelihood has two classes, not {classes}")
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Log probabilities of both classes, ``[..., 2]``; see `ClassLikelihood.log_probabilities`."""
+        logit = outputs[..., 0]
+        return torch.stack((functional.logsigmoid(-logit), functional.logsigmoid(logit)), dim=-1)
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log probability of the observed class, ``[M, B]``; see `Likelihood.log_density`."""
+        return functional.logsigmoid((2.0 * targets - 1.0) * outputs[..., 0])
+
+
+class Categorical(ClassLikelihood):
+    """``p(class) = softmax(outputs)``: one logit for each of C classes."""
+
+    kind = "categorical"
+
+    def __init__(self, classes: int | None) -> None:
+        """Store the number of classes.
+
+        Args:
+            classes: C.
+
+        Raises:
+            OptionError: There are fewer than two.
+        """
+        super().__init__()
+        if classes is None or classes < 2:
+            raise OptionError(f"a categorical likelihood has two or more classes, not {classes}")
+        self.classes = self.outputs = self.means = classes
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Log probabilities of the C classes; see `ClassLikelihood.log_probabilities`."""
+        return torch.log_softmax(outputs, dim=-1)
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log probability of the observed class, ``[M, B]``; see `Likelihood.log_density`."""
+        log_probabilities = self.log_probabilities(outputs)
+        index = targets.long().expand(log_probabilities.shape[:-1]).unsqueeze(-1)
+        return log_probabilities.gather(-1, index).squeeze(-1)

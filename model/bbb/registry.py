@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from murho.model.bbb.classes import Bernoulli, Categorical
 from murho.model.bbb.counts import NegativeBinomial
+from murho.model.bbb.likelihood import Bernoulli, Categorical
 from murho.model.bbb.numbers import (
     FixedNoise,
     HeteroscedasticNoise,
@@ -17,13 +17,6 @@ from murho.model.errors import OptionError
 if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
 
-__all__ = [
-    "CLASS_KINDS",
-    "KINDS",
-    "LIKELIHOODS",
-    "NOISE_KINDS",
-    "make_likelihood",
-]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.kind: likelihood

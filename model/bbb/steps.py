@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from murho.model.bbb.free_energy import GradientClipping, GradientStep
+from murho.model.bbb.free_energy import GradientStep
 from murho.model.bbb.network import ACTIVATIONS
 from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
     from murho.model.bbb.priors import Prior
     from murho.model.bbb.rows import Rows, SeenRows
-
-__all__ = ["KINDS", "CompiledSteps", "Kernels", "PlainSteps", "StepOptions", "Steps", "kernels", "steps_of"]
 
 
 class StepOptions(NamedTuple):
@@ -120,7 +118,6 @@ class PlainSteps:
         self.step = GradientStep(
             network, likelihood, prior, total_rows=seen.longest, draws=draws, kl_ratios=seen.uneven
         )
-        self.clipping = GradientClipping(network, likelihood)
         self.seed, self.generator = seed, torch.Generator(training.features.device).manual_seed(seed)
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
@@ -140,7 +137,7 @@ class PlainSteps:
                 beta=step.beta,
                 generator=self.generator,
             )
-            self.clipping.clip(energy, features, targets, epoch)
+            self.step.clip(energy, features, targets, epoch)
             self.optimiser.learning_rate = step.learning_rate
             self.optimiser.step()
             self.averaged.step()

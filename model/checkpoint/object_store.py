@@ -19,8 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from murho.model.checkpoint.checkpoint import FACTS_FILE, check_writable, read_stored, write_checkpoint
-from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN, CheckpointReference, validate_name
+from murho.model.checkpoint.checkpoint import (
+    FACTS_FILE,
+    NAME_PATTERN,
+    VERSION_PATTERN,
+    CheckpointReference,
+    check_writable,
+    read_stored,
+    validate_name,
+    write_checkpoint,
+)
 from murho.model.checkpoint.stores import PAGE_FILE, CheckpointStore, WrittenVersion
 from murho.model.errors import CheckpointError, OptionError, StorageError
 from murho.model.files import MOST_FACTS_BYTES
@@ -32,7 +40,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = ["ObjectStorage", "ObjectStore", "StoredObject"]
 
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 """Protocol → the extra of Murho with its library."""

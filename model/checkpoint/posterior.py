@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.plans import AnyPlan, Engine
     from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
-__all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
-
 
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
@@ -451,14 +449,11 @@ def check_proof(posterior: Posterior, proof: object) -> None:
         CheckpointError: The proof is malformed, or an answer differs by more than `TOLERANCE`.
     """
     found = _answers(posterior)
-    if not isinstance(proof, dict) or set(proof) != set(found):
-        raise CheckpointError(f"proof: expected an object with {', '.join(found)}")
-    then: dict[str, NDArray[np.float64]] = {}
+    try:
+        then = {name: np.array(proof[name], dtype=np.float64) for name in found}  # type: ignore[index]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"proof: expected an object of numbers with {', '.join(found)} ({error})") from error
     for name, answer in found.items():
-        try:
-            then[name] = np.array(proof[name], dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(f"proof.{name}: expected lists of numbers ({error})") from error
         if then[name].shape != answer.shape or not np.isfinite(then[name]).any():
             raise CheckpointError(f"proof.{name}: expected numbers, {' x '.join(map(str, answer.shape))}")
     unit = np.nan_to_num(then.get("std", np.ones(1)))

@@ -20,12 +20,12 @@ from murho.model.checkpoint.checkpoint import (
     StoredCheckpoint,
     check_seal,
     check_writable,
+    choose_checkpoint,
     list_checkpoints,
     read_file,
     read_version,
     write_checkpoint,
 )
-from murho.model.checkpoint.directories import choose_checkpoint
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.files import MOST_FACTS_BYTES, parse_json
 
@@ -35,20 +35,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.checkpoint.spec import ModelSpec
-
-__all__ = [
-    "PAGE_FILE",
-    "CheckpointStore",
-    "CheckpointSummary",
-    "DirectoryStore",
-    "WrittenVersion",
-    "directory_at",
-    "is_url",
-    "place_of",
-    "shown_place",
-    "store_at",
-    "summaries",
-]
 
 
 # Two letters at least: the drive of a path on Windows has one. ``a::b://`` is how fsspec chains protocols.
@@ -264,11 +250,11 @@ def store_at(place: Path | str) -> CheckpointStore:
         OptionError: The URL can't be used; the message says what to install.
     """
     chosen = place_of(place)
-    if isinstance(chosen, str) and is_url(chosen):
+    if isinstance(chosen, str):
         from murho.model.checkpoint.object_store import ObjectStore
 
         return ObjectStore(chosen)
-    return DirectoryStore(Path(chosen))
+    return DirectoryStore(chosen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Encoded:
 
 
 # Rows encoded at a time, so that temporary arrays fit in the processor's cache.
-_TILE = 1024
+_TILE = 2048
 PIECE_VALUES = 2**18
 """Encoded values of a piece of incomplete rows: each row has R copies of them, and their draws."""
 

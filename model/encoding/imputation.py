@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from murho.model.encoding.feature_scores import normal_quantile
 from murho.model.tables.columns import is_missing
@@ -62,11 +63,14 @@ def imputed_columns(
     copies = {name: np.tile(column, (IMPUTATIONS, 1)) for name, column in columns.items()}
     scores, gone = distribution.scores(columns), {name: is_missing(columns[name]) for name in wanted}
     at_once = max(1, PIECE_VALUES // max(1, len(distribution.owners)) ** 2)
-    for start in range(0, len(scores), at_once):
-        rows = slice(start, start + at_once)
-        missing = {name: of[rows] for name, of in gone.items() if of[rows].any()}
-        for name, values in _filled(distribution, missing, scores[rows], places).items():
-            copies[name][:, np.flatnonzero(missing[name]) + start] = values.T
+    # Rows that lack a level come apart: all copies of another row have the same known scores.
+    lacking = np.any([np.zeros(len(scores)), *(gone[name] for name in distribution.levels if name in gone)], axis=0)
+    for every in (np.flatnonzero(lacking), np.flatnonzero(~lacking)):
+        for start in range(0, len(every), at_once):
+            rows = every[start : start + at_once]
+            missing = {name: of[rows] for name, of in gone.items() if of[rows].any()}
+            for name, values in _filled(distribution, missing, scores[rows], places).items():
+                copies[name][:, rows[missing[name]]] = values.T
     return {name: copy.reshape(-1) for name, copy in copies.items()}
 
 
@@ -86,7 +90,8 @@ def _filled(
         scores: Scores of the rows, ``[B, Q]``; NaN where not known.
         places: Place of each feature in the schema.
     """
-    copies, known = np.repeat(np.nan_to_num(scores)[:, None], IMPUTATIONS, axis=1), ~np.isnan(scores)
+    repeats = 1 if distribution.levels.keys().isdisjoint(missing) else IMPUTATIONS
+    copies, known = np.repeat(np.nan_to_num(scores)[:, None], repeats, axis=1), ~np.isnan(scores)
     filled: dict[str, npt.NDArray[Any]] = {}
     owners, indicated = np.array(distribution.owners, dtype=object), dict(distribution.indicated)
     for name, of_rows in missing.items():
@@ -103,24 +108,20 @@ def _filled(
     numbers = [name for name in missing if name in distribution.numbers]
     if not numbers:
         return filled
-    wanted = np.zeros_like(known)
-    normal = np.zeros((IMPUTATIONS, len(owners)))
     for name in numbers:
-        own = owners == name
-        wanted[:, own] = missing[name][:, None]
-        normal[:, own] = normal_quantile(_uniforms(places[name]))[:, None]
-    known &= ~wanted
-    patterns, of_row = np.unique(np.concatenate([known, wanted], axis=1), axis=0, return_inverse=True)
-    given, own = np.split(patterns, 2, axis=1)
-    together = given[:, :, None] * distribution.joint
-    weights = np.linalg.solve(_among(given, distribution.joint), together)
-    covariance = distribution.joint - together.transpose(0, 2, 1) @ weights
-    factor = np.linalg.cholesky(_among(own, covariance))
-    deviations = (own[:, None] * normal) @ factor.transpose(0, 2, 1)
-    drawn = copies @ weights[of_row.reshape(-1)] + deviations[of_row.reshape(-1)]
+        known[:, owners == name] &= ~missing[name][:, None]
+    # Of a Gaussian with the inverse covariance P, what is not known, u, has the mean -P_uu^-1 P_uk z_k, and with
+    # P_uu = L L' and independent normals e the deviations L'^-1 e.
+    patterns, of_row = np.unique(known, axis=0, return_inverse=True)
+    of_row = of_row.reshape(-1)
+    factors = torch.linalg.cholesky(torch.from_numpy(_among(~patterns, distribution.precision)))
+    normal = normal_quantile(np.stack([_uniforms(len(places) + column) for column in range(len(owners))]))
+    deviations = torch.linalg.solve_triangular(factors.mT, torch.from_numpy(normal), upper=True)
+    pulls = torch.from_numpy((copies * known[:, None]) @ distribution.precision)
+    drawn = (deviations[of_row] - torch.cholesky_solve(pulls.mT, factors[of_row])).numpy()
     for name in numbers:
         rows, (column,) = np.flatnonzero(missing[name]), np.flatnonzero(owners == name)
-        filled[name] = distribution.numbers[name].at(drawn[rows, :, column])
+        filled[name] = distribution.numbers[name].at(drawn[rows, column])
     return filled
 
 
@@ -175,6 +176,6 @@ def _probabilities(
 
 @lru_cache(maxsize=4096)
 def _uniforms(place: int) -> npt.NDArray[np.float64]:
-    """Return the R uniform numbers of the feature at a place of the schema: stratified, in an order of its own."""
+    """Return R uniform numbers: stratified, in an order of their own for each place."""
     keys = np.random.Philox(key=np.array([IMPUTATIONS, place], dtype=np.uint64)).random_raw(IMPUTATIONS)
     return (np.argsort(keys) + 0.5) / IMPUTATIONS

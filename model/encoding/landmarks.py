@@ -45,6 +45,10 @@ FURTHEST = 1e6
 """Differences are clipped at ± this number of standard deviations, so that their squares stay finite."""
 ROUNDING = 1e-12
 """Bound on the rounding of a squared distance by a matrix product, relative to the squares that it adds up."""
+QUICK_ROUNDING = 1e-4
+"""The same in single precision, for at most a thousand terms."""
+WIDEST = 32
+"""Landmarks of the widest spacing that are looked at first: of rows like the training rows, nearly all are near one."""
 DECIMALS = 5
 """Digits after the point of a landmark, in standard deviations."""
 
@@ -89,10 +93,25 @@ class Landmarks(Stored):
         nearest = np.sqrt(np.sort(squares, axis=1)[:, 1 : FELLOWS + 1])  # the first one is the landmark itself
         return cls(points, np.maximum(nearest.mean(axis=1), LEAST_SPACING).round(DECIMALS), means, stds)
 
-    def distances(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``."""
-        differences, nearest = self._search(values, np.square(self.spacings))
-        return np.asarray(np.sqrt(np.square(differences).sum(axis=1)) / self.spacings[nearest] * self.unit)
+    def distances(self, values: npt.NDArray[np.float64], enough: float = 0.0) -> npt.NDArray[np.float64]:
+        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``.
+
+        It is 0 where a landmark is within ``enough`` for sure. Nearly all rows are near one of the widest landmarks,
+        which are looked at first.
+        """
+        found = np.zeros(len(values))
+        rows = np.arange(len(values))
+        if enough > 0.0:
+            inputs = self._inputs(values)[0].T.astype(np.float32)
+            for weights in self._quick_weights:
+                if rows.size:
+                    squares = weights @ (inputs if len(rows) == len(values) else inputs[:, rows])
+                    rows = rows[~(squares.min(axis=0) <= (enough / self.unit) ** 2)]
+        if rows.size:
+            differences, nearest = self._search(values[rows], np.square(self.spacings))
+            lengths = np.sqrt(np.square(differences).sum(axis=1))
+            found[rows] = lengths / self.spacings[nearest] * self.unit
+        return found
 
     def differences(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return rows less the landmark nearest in standard deviations, ``[B, F]``, in these; 0 for a missing cell."""
@@ -110,15 +129,25 @@ class Landmarks(Stored):
             values: ``[B, F]``; NaN for a missing cell.
             units: What the squared distance from each landmark is divided by, ``[L]``.
         """
+        inputs, known, present = self._inputs(values)
+        squares = inputs @ self._weights
+        squares /= units
+        rounding = ROUNDING * (inputs[:, known.shape[1], None] + self._largest) / units.min()
+        nearest = (squares <= squares.min(axis=1, keepdims=True) + rounding).argmax(axis=1)
+        return np.where(present, known - self.points[nearest], 0.0), nearest
+
+    def _inputs(
+        self, values: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Return the standardised numbers of rows, the sum of their squares and which are known, ``[B, 2 F + 1]``.
+
+        The numbers, 0 for a missing cell, and which are known are also returned alone, ``[B, F]`` each.
+        """
         rows = np.minimum(np.maximum((values - self.means) / self.stds, -FURTHEST), FURTHEST)
         present = ~np.isnan(rows)
         known = np.where(present, rows, 0.0)
         sizes = np.square(known).sum(axis=1, keepdims=True)
-        squares = np.concatenate([known, sizes, present], axis=1) @ self._weights
-        squares /= units
-        rounding = ROUNDING * (sizes + self._largest) / units.min()
-        nearest = (squares <= squares.min(axis=1, keepdims=True) + rounding).argmax(axis=1)
-        return np.where(present, known - self.points[nearest], 0.0), nearest
+        return np.concatenate([known, sizes, present], axis=1), known, present
 
     @cached_property
     def _weights(self) -> npt.NDArray[np.float64]:
@@ -128,6 +157,18 @@ class Landmarks(Stored):
         """
         points = self.points.T
         return np.concatenate([-2.0 * points, np.ones((1, points.shape[1])), np.square(points)])
+
+    @cached_property
+    def _quick_weights(self) -> tuple[npt.NDArray[np.float32], ...]:
+        """The same in units of the spacing, for the widest landmarks and for the others, ``[L, 2 F + 1]``.
+
+        In single precision: squares count for a little more, so that rounding makes no row near.
+        """
+        weights = self._weights.copy()
+        weights[len(self.means) :] *= 1.0 + QUICK_ROUNDING
+        order = np.argsort(-self.spacings, kind="stable")
+        quick = (weights / np.square(self.spacings)).T[order].astype(np.float32)
+        return tuple(part for part in (quick[:WIDEST], quick[WIDEST:]) if len(part))
 
     @cached_property
     def _largest(self) -> float:

@@ -48,8 +48,8 @@ class Distances:
         numbers: The rows' numbers clipped to their training range, ``[B, F]``.
         scores: Scores of the known cells, likewise, ``[B, Q]``.
         beyond: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
-        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks), of the rows with every
-            number clipped to its training range, ``[2, B]``.
+        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks; to one within reach,
+            if there is one), of the rows with every number clipped to its training range, ``[2, B]``.
         whole: The same of the rows as they are.
     """
 
@@ -69,10 +69,11 @@ class Distances:
             columns: Canonical columns of the features, ``[B]`` each.
         """
         landmarks = distribution.landmarks
+        enough = distribution.reach if distribution.reach < np.inf else 0.0  # while that is fitted, all distances count
 
         def measured(scores: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             combined = distribution.mahalanobis(distribution.completed(scores))
-            near = np.zeros(len(values)) if landmarks is None else landmarks.distances(values)
+            near = np.zeros(len(values)) if landmarks is None else landmarks.distances(values, enough)
             return np.array([combined, near])
 
         values, scores = distribution.values(columns), distribution.scores(columns)

@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.bbb.classes import Bernoulli
-from murho.model.bbb.free_energy import GradientClipping, GradientStep
+from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
 from murho.model.bbb.optimisers import Adam
 from murho.model.bbb.priors import PosteriorPrior
@@ -248,7 +248,6 @@ class RewardPosterior:
         self._generator = generator
         self._likelihood = BoundedReward()
         self._optimiser = Adam(list(self.network.parameters()), options.learning_rate)
-        self._clipping = GradientClipping(self.network, self._likelihood)
         self._updates = 0
 
     def draw(self, contexts: Tensor, generator: torch.Generator) -> Tensor:
@@ -307,7 +306,7 @@ class RewardPosterior:
                 temperature=options.temperature,
                 generator=self._generator,
             )
-            self._clipping.clip(energy, features, targets, self._updates)
+            step.clip(energy, features, targets, self._updates)
             cosine = 0.5 * (1.0 + math.cos(math.pi * number / options.steps))
             share = FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * cosine
             self._optimiser.learning_rate = options.learning_rate * share

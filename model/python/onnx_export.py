@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,15 +122,38 @@ def encoding_of(encoder: Encoder) -> dict[str, Any]:
     return {"features": [feature.describe() for feature in encoder.schema.features], "columns": columns}
 
 
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a node of a graph gives, by its name; arithmetic with it makes further nodes."""
+
+    graph: _Graph
+    name: str
+
+    def __add__(self, other: Any) -> _Value:
+        return self.graph("Add", self, other)
+
+    def __sub__(self, other: Any) -> _Value:
+        return self.graph("Sub", self, other)
+
+    def __mul__(self, other: Any) -> _Value:
+        return self.graph("Mul", self, other)
+
+    def __truediv__(self, other: Any) -> _Value:
+        return self.graph("Div", self, other)
+
+    def __neg__(self) -> _Value:
+        return self.graph("Neg", self)
+
+
 class _Graph:
-    """Nodes and constants of a graph that is being built; values are known by their names."""
+    """Nodes and constants of a graph that is being built."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
         self.number: Any = np.float32
 
-    def constant(self, values: Any, kind: Any = None) -> str:
+    def constant(self, values: Any, kind: Any = None) -> _Value:
         """A constant, by default of the numbers that are computed with."""
         from onnx import numpy_helper
 
@@ -137,44 +161,43 @@ class _Graph:
         array = array.astype(kind or self.number)
         name = f"c{len(self.constants)}"
         self.constants[name] = numpy_helper.from_array(array, name)
-        return name
+        return _Value(self, name)
 
-    def __call__(self, kind: str, *inputs: Any, name: str | None = None, **attributes: Any) -> str:
+    def __call__(self, kind: str, *inputs: Any, name: str | None = None, **attributes: Any) -> _Value:
         """A node of one result; numbers and arrays among its inputs become constants."""
         from onnx import helper
 
-        names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        values = [each if isinstance(each, _Value) else self.constant(each) for each in inputs]
         made = name or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, names, [made], **attributes))
-        return made
+        self.nodes.append(helper.make_node(kind, [value.name for value in values], [made], **attributes))
+        return _Value(self, made)
 
-    def sum(self, values: str, axis: int, *, kind: str = "ReduceSum", keep: int = 0) -> str:
+    def sum(self, values: _Value, axis: int, *, kind: str = "ReduceSum", keep: int = 0) -> _Value:
         """The sum over an axis, or another reduction."""
         return self(kind, values, self.constant([axis], np.int64), keepdims=keep)
 
-    def part(self, values: str, start: int, stop: int, axis: int = 2) -> str:
+    def part(self, values: _Value, start: int, stop: int, axis: int = 2) -> _Value:
         """Entries of an axis."""
-        places = (self.constant([each], np.int64) for each in (start, stop, axis))
-        return self("Slice", values, *places)
+        return self("Slice", values, *(self.constant([each], np.int64) for each in (start, stop, axis)))
 
-    def square(self, values: str) -> str:
-        """Squares."""
-        return self("Mul", values, values)
+    def expanded(self, values: _Value, *axes: int) -> _Value:
+        """Values with more axes."""
+        return self("Unsqueeze", values, self.constant(axes, np.int64))
 
-    def cast(self, values: str, number: Any) -> str:
+    def cast(self, values: _Value, number: Any) -> _Value:
         """Values as numbers of a kind, which all that follows computes with."""
         self.number = number
         return self("Cast", values, to={np.float32: 1, np.float64: 11}[number])
 
-    def cdf(self, scores: str) -> str:
+    def cdf(self, scores: _Value) -> _Value:
         """The standard normal distribution function; runtimes have it in single precision alone."""
         if self.number is np.float64:
             return self.cast(self.cdf(self.cast(scores, np.float32)), np.float64)
-        return self("Mul", self("Add", self("Erf", self("Mul", scores, math.sqrt(0.5))), 1.0), 0.5)
+        return (self("Erf", scores * math.sqrt(0.5)) + 1.0) * 0.5
 
-    def hypot(self, one: str, other: str) -> str:
+    def hypot(self, one: _Value, other: _Value) -> _Value:
         """The root of a sum of squares."""
-        return self("Sqrt", self("Add", self.square(one), self.square(other)))
+        return self("Sqrt", one * one + other * other)
 
 
 def _graph(posterior: Posterior, options: PredictOptions) -> Any:
@@ -188,48 +211,45 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
     g, width, levels = _Graph(), posterior.architecture.inputs, len(options.percentiles)
     outputs, members = _network(g, posterior, options.samples)
     means, noise, weights = _components(g, likelihood, outputs, members)
-    scale, location = spec.target.scale, spec.target.location
-    means, noise = g("Add", g("Mul", means, scale), location), g("Mul", noise, scale)  # [S, B, K]
+    scale = spec.target.scale
+    means, noise = means * scale + spec.target.location, noise * scale  # [S, B, K]
     values, deviations = _moments(g, spec.target.transform, means, noise)
-    shares = g("Mul", weights, 1.0 / options.samples)
+    shares = weights * (1.0 / options.samples)
 
-    def total(each: str) -> str:
-        return g.sum(g.sum(g("Mul", shares, each), 2), 0)  # [B]
+    def total(each: _Value) -> _Value:
+        return g.sum(g.sum(shares * each, 2), 0)  # [B]
 
-    of_draw = g.sum(g("Mul", weights, values), 2)  # [S, B]
+    of_draw = g.sum(weights * values, 2)  # [S, B]
     mean = g.sum(of_draw, 0, kind="ReduceMean")
-    epistemic = g("Sqrt", g.sum(g.square(g("Sub", of_draw, mean)), 0, kind="ReduceMean"))
-    within = g(
-        "Add", g.square(deviations), g.square(g("Sub", values, g("Unsqueeze", of_draw, g.constant([2], np.int64))))
-    )
-    aleatoric = g("Sqrt", total(within))
+    apart = of_draw - mean
+    epistemic = g("Sqrt", g.sum(apart * apart, 0, kind="ReduceMean"))
+    apart = values - g.expanded(of_draw, 2)
+    aleatoric = g("Sqrt", total(deviations * deviations + apart * apart))
     centre = total(means)
-    apart = g("Sub", means, g("Reshape", centre, g.constant([1, -1, 1], np.int64)))
-    spread = g("Sqrt", total(g("Add", g.square(apart), g.square(noise))))
-    wide: tuple[str, str, float] | None = None
-    if spec.likelihood.wide is not None:
-        rule = spec.likelihood.wide
+    apart = means - g("Reshape", centre, g.constant([1, -1, 1], np.int64))
+    spread = g("Sqrt", total(apart * apart + noise * noise))
+    wide: tuple[_Value, _Value, float] | None = None
+    if (rule := spec.likelihood.wide) is not None:
         std = g.hypot(epistemic, aleatoric)
-        wider = g("Min", g("Mul", g("Mul", spread, g("Div", aleatoric, g("Max", std, 1e-30))), rule.widening), scale)
+        wider = g("Min", spread * (aleatoric / g("Max", std, 1e-30)) * rule.widening, scale)
         wider = g.hypot(spread, wider)
         at, deviation = _moments(g, spec.target.transform, centre, wider)
-        moved = g("Sub", at, mean)
-        added = g("Sub", g.square(deviation), g.square(std))
-        added = g("Mul", g("Add", added, g("Mul", g.square(moved), 1.0 - rule.weight)), rule.weight)
-        aleatoric = g("Sqrt", g("Max", g("Add", g.square(aleatoric), added), 0.0))
-        mean = g("Add", mean, g("Mul", moved, rule.weight))
+        moved = at - mean
+        added = (deviation * deviation - std * std + moved * moved * (1.0 - rule.weight)) * rule.weight
+        aleatoric = g("Sqrt", g("Max", aleatoric * aleatoric + added, 0.0))
+        mean = mean + moved * rule.weight
         wide = (centre, wider, rule.weight)
     plan = PredictionPlan.of(options, spec.calibration, torch.device("cpu"))  # type: ignore[arg-type]  # of a number
     scores = plan.scores.numpy()
     quantiles = _inverse(g, spec.target.transform, _quantiles(g, means, noise, shares, wide, scores))
     if plan.spread is not None:
         nodes = g.part(quantiles, levels, len(scores), axis=1)
-        middle = g.part(nodes, (len(scores) - levels) // 2, (len(scores) - levels) // 2 + 1, axis=1)
-        nodes = g("Sub", nodes, middle)
-        nodes = g("Div", nodes, g("Max", g.sum(g("Abs", nodes), 1, kind="ReduceMax", keep=1), 1e-30))
-        raw, inside = (g.sum(g("Mul", g("MatMul", nodes, form), nodes), 1) for form in plan.spread.forms[:2])
-        ratio = g("Sqrt", g("Div", inside, raw))
-        epistemic, aleatoric = g("Mul", epistemic, ratio), g("Mul", aleatoric, ratio)
+        middle = (len(scores) - levels) // 2
+        nodes = nodes - g.part(nodes, middle, middle + 1, axis=1)
+        nodes = nodes / g("Max", g.sum(g("Abs", nodes), 1, kind="ReduceMax", keep=1), 1e-30)
+        raw, inside = (g.sum(g("MatMul", nodes, form) * nodes, 1) for form in plan.spread.forms[:2])
+        ratio = g("Sqrt", inside / raw)
+        epistemic, aleatoric = epistemic * ratio, aleatoric * ratio
     told = {
         "mean": mean,
         "std": g.hypot(epistemic, aleatoric),
@@ -250,98 +270,94 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9, producer_name="murho")
 
 
-def _network(g: _Graph, posterior: Posterior, samples: int) -> tuple[str, Tensor]:
+def _network(g: _Graph, posterior: Posterior, samples: int) -> tuple[_Value, Tensor]:
     """Outputs of B rows under S draws, ``[S, B, P]``, and the member of each draw."""
     draws = posterior.draws.first(samples, posterior.seed)
     activations = {"relu": lambda x: g("Relu", x), "sigmoid": lambda x: g("Sigmoid", x)}
-    activations["silu"] = lambda x: g("Mul", x, g("Sigmoid", x))
-    hidden, last = "rows", len(draws.weights) - 1
+    activations["silu"] = lambda x: x * g("Sigmoid", x)
+    rows, last = _Value(g, "rows"), len(draws.weights) - 1
+    hidden = rows
     for place, (weight, bias) in enumerate(zip(draws.weights, draws.biases, strict=True)):
         units = weight.shape[1] - (posterior.architecture.inputs if draws.skip and 0 < place == last else 0)
-        following = g("Add", g("MatMul", hidden, weight[:, :units]), bias)
+        following = g("MatMul", hidden, weight[:, :units]) + bias
         if units < weight.shape[1]:
-            following = g("Add", following, g("MatMul", "rows", weight[:, units:]))
+            following = following + g("MatMul", rows, weight[:, units:])
         hidden = following if place == last else activations[draws.activation](following)
     return hidden, draws.members
 
 
 def _components(
-    g: _Graph, likelihood: GaussianMixtureLikelihood, outputs: str, members: Tensor
-) -> tuple[str, str, str]:
+    g: _Graph, likelihood: GaussianMixtureLikelihood, outputs: _Value, members: Tensor
+) -> tuple[_Value, _Value, _Value]:
     """Means, noise and weights of the Gaussians under each draw, broadcastable to ``[S, B, K]``, standardised."""
     count = likelihood.means
-    means = g.part(outputs, 0, count)
+    means, one = g.part(outputs, 0, count), g.constant([[[1.0]]])
     if isinstance(likelihood, MixtureNoise):
-        noise = g("Add", g("Softplus", g.part(outputs, count, 2 * count)), NOISE_FLOOR)
+        noise = g("Softplus", g.part(outputs, count, 2 * count)) + NOISE_FLOOR
         return means, noise, g("Softmax", g.part(outputs, 2 * count, 3 * count), axis=2)
     if isinstance(likelihood, HeteroscedasticNoise):
-        return means, g("Add", g("Softplus", g.part(outputs, 1, 2)), NOISE_FLOOR), g.constant([[[1.0]]])
+        return means, g("Softplus", g.part(outputs, 1, 2)) + NOISE_FLOOR, one
     assert isinstance(likelihood, GaussianNoise)  # noqa: S101 - the other ones have the same noise for all rows
     noise_of_draw = likelihood.noise(torch.zeros(len(members), 1, likelihood.outputs), members)
-    return (
-        means,
-        g("Expand", g.constant(noise_of_draw.detach().reshape(-1, 1, 1)), g("Shape", means)),
-        g.constant([[[1.0]]]),
-    )
+    return means, g("Expand", noise_of_draw.detach().reshape(-1, 1, 1), g("Shape", means)), one
 
 
-def _moments(g: _Graph, transform: Any, means: str, noise: str) -> tuple[str, str]:
+def _moments(g: _Graph, transform: Any, means: _Value, noise: _Value) -> tuple[_Value, _Value]:
     """Mean and standard deviation of the target of Gaussians, see `model.distributions.transforms`."""
     if not isinstance(transform, Logarithm):
         return means, noise
     unit = math.exp(transform.top)  # in double precision: variances are small differences here
     means, noise = g.cast(means, np.float64), g.cast(noise, np.float64)
-    means = g("Sub", means, transform.top)
-    start = g("Div", g("Neg", means), noise)
-    share = g.cdf(g("Neg", start))
-    low = g("Mul", noise, g("Mul", g("Exp", g("Mul", g.square(start), -0.5)), 1.0 / math.sqrt(2.0 * math.pi)))
-    line = g("Add", means, 1.0)
-    first = g("Add", g("Mul", line, share), low)
-    second = g("Mul", g("Add", g.square(line), g.square(noise)), share)
-    second = g("Add", second, g("Mul", g("Sub", g("Mul", line, 2.0), means), low))  # noise * start is -means
+    means = means - transform.top
+    start = -means / noise
+    share = g.cdf(-start)
+    low = noise * g("Exp", start * start * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+    line = means + 1.0
+    first = line * share + low
+    second = (line * line + noise * noise) * share + (line * 2.0 - means) * low  # noise * start is -means
     found = []
     for power, moment in ((1.0, first), (2.0, second)):
-        excess = g("Sub", g("Mul", noise, power), start)
-        exponent = g("Add", g("Mul", means, power), g("Mul", g.square(noise), 0.5 * power * power))
-        below = g("Mul", g("Exp", g("Min", exponent, MOST_EXPONENT)), g.cdf(g("Neg", excess)))
-        found.append(g("Add", moment, below))
-    deviation = g("Sqrt", g("Max", g("Sub", found[1], g.square(found[0])), 1e-12))
-    told = g("Sub", g("Mul", found[0], unit), transform.shift), g("Mul", deviation, unit)
+        exponent = means * power + noise * noise * (0.5 * power * power)
+        found.append(moment + g("Exp", g("Min", exponent, MOST_EXPONENT)) * g.cdf(start - noise * power))
+    deviation = g("Sqrt", g("Max", found[1] - found[0] * found[0], 1e-12))
+    told = found[0] * unit - transform.shift, deviation * unit
     return g.cast(told[0], np.float32), g.cast(told[1], np.float32)
 
 
-def _inverse(g: _Graph, transform: Any, values: str) -> str:
+def _inverse(g: _Graph, transform: Any, values: _Value) -> _Value:
     """The target of transformed values."""
     if not isinstance(transform, Logarithm):
         return values
     inside = g("Exp", g("Min", values, transform.top))
-    beyond = g("Add", g("Max", g("Sub", values, transform.top), 0.0), 1.0)
-    return g("Sub", g("Mul", inside, beyond), transform.shift)
+    return inside * (g("Max", values - transform.top, 0.0) + 1.0) - transform.shift
 
 
-def _quantiles(g: _Graph, means: str, noise: str, shares: str, wide: tuple[str, str, float] | None, scores: Any) -> str:
+def _quantiles(
+    g: _Graph, means: _Value, noise: _Value, shares: _Value, wide: tuple[_Value, _Value, float] | None, scores: Any
+) -> _Value:
     """Values at normal scores of the mixtures, ``[B, L]``, by bisection on the smaller of both tails."""
     column = g.constant([-1, 1], np.int64)
+    reach = noise * FURTHEST
     ends = [
-        g("Reshape", g.sum(g.sum(g(step, means, g("Mul", noise, FURTHEST)), 2, kind=kind), 0, kind=kind), column)
-        for step, kind in (("Sub", "ReduceMin"), ("Add", "ReduceMax"))
+        g("Reshape", g.sum(g.sum(end, 2, kind=kind), 0, kind=kind), column)
+        for end, kind in ((means - reach, "ReduceMin"), (means + reach, "ReduceMax"))
     ]
     if wide is not None:
         centre, wider = (g("Reshape", each, column) for each in wide[:2])
-        reach = g("Mul", wider, FURTHEST)
-        ends = [g("Min", ends[0], g("Sub", centre, reach)), g("Max", ends[1], g("Add", centre, reach))]
+        reach = wider * FURTHEST
+        ends = [g("Min", ends[0], centre - reach), g("Max", ends[1], centre + reach)]
     sign = g.constant(np.where(scores <= 0.0, 1.0, -1.0)[None])
     tail = torch.special.ndtr(torch.from_numpy(-np.abs(scores))).numpy()[None]
     upper = g.constant(scores[None] > 0.0, np.bool_)
-    means, noise, shares = (g("Unsqueeze", each, g.constant([3], np.int64)) for each in (means, noise, shares))
-    low, high = (g("Add", end, np.zeros_like(scores)[None]) for end in ends)
+    means, noise, shares = (g.expanded(each, 3) for each in (means, noise, shares))
+    low, high = (end + np.zeros_like(scores)[None] for end in ends)
     for _ in range(STEPS):
-        middle = g("Mul", g("Add", low, high), 0.5)
-        deviates = g("Div", g("Sub", g("Unsqueeze", middle, g.constant([0, 2], np.int64)), means), noise)
-        found = g.sum(g.sum(g("Mul", shares, g.cdf(g("Mul", deviates, sign))), 2), 0)
+        middle = (low + high) * 0.5
+        below = g.cdf((g.expanded(middle, 0, 2) - means) / noise * sign)
+        found = g.sum(g.sum(shares * below, 2), 0)
         if wide is not None:
-            of_wide = g.cdf(g("Mul", g("Div", g("Sub", middle, centre), wider), sign))
-            found = g("Add", g("Mul", found, 1.0 - wide[2]), g("Mul", of_wide, wide[2]))
+            found = found * (1.0 - wide[2]) + g.cdf((middle - centre) / wider * sign) * wide[2]
         right = g("Xor", g("Less", found, tail), upper)
         low, high = g("Where", right, middle, low), g("Where", right, high, middle)
-    return g("Mul", g("Add", low, high), 0.5)
+    halfway: _Value = (low + high) * 0.5
+    return halfway

@@ -1,6 +1,6 @@
 """The charts of a report in their order, as Vega-Lite, each with a caption that says what is good.
 
-Specifications are plain dictionaries, without altair: the page of the service draws the same ones. `model.report.page`
+Specifications are plain dictionaries, without altair: the page of the service draws the same ones. `model.report.files`
 replaces each colour by a variable of the page's style, so that one picture fits a light and a dark page. In PNG files
 they stay as they are.
 """
@@ -14,16 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "COLOURS",
-    "MEASURES",
-    "MOST_BARS",
-    "PAPER",
-    "Chart",
-    "charts",
-    "named",
-    "ordered_features",
-]
 
 INK, MUTED, RULE, PAPER = "#1f2a37", "#5b6675", "#e3e7ec", "#fffffe"
 BLUE, ORANGE, GREY, BAND = "#1862b0", "#c8590d", "#98a2ae", "#cfe0f4"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ["Header", "csv_rows", "parse_csv", "read_header"]
-
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
@@ -67,22 +65,27 @@ def parse_csv(data: bytes | pa.Buffer, where: str, header: Header | None = None,
 
 
 def csv_rows(
-    data: bytes | pa.Buffer, where: str, header: Header | None = None, *, skipped: int = 0
+    data: bytes | memoryview | pa.Buffer,
+    where: str,
+    header: Header | None = None,
+    *,
+    skipped: int = 0,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
 
-    Takes and raises what `parse_csv` does.
+    Takes and raises what `parse_csv` does, and takes the most bytes of a block, which a row fits into.
     """
     text = _without_mark(pa.py_buffer(data))
     header = header or read_header(text, where)
-    return header.names, _rows(text, where, header, skipped)
+    return header.names, _rows(text, where, header, skipped, block_bytes)
 
 
 def _without_mark(text: pa.Buffer) -> pa.Buffer:
     return text[len(_BYTE_ORDER_MARK) :] if bytes(text[:3]) == _BYTE_ORDER_MARK else text
 
 
-def _rows(text: pa.Buffer, where: str, header: Header, skipped: int) -> Iterator[pa.RecordBatch]:
+def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
     names = [str(place) for place in range(len(header.names))]
     last = header.separator.join([_END, *[""] * (len(names) - 1)])
     try:
@@ -90,7 +93,7 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int) -> Iterator
             _Blocks(text, f"\n{last}\n".encode()),
             # One thread keeps the rows in order and the errors reproducible.
             read_options=pa.csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK_BYTES, column_names=names, skip_rows_after_names=header.lines
+                use_threads=False, block_size=block_bytes, column_names=names, skip_rows_after_names=header.lines
             ),
             parse_options=pa.csv.ParseOptions(delimiter=header.separator, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
@@ -107,6 +110,10 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int) -> Iterator
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "launch worker thread" in str(error):
             raise MemoryError from error
+        if "straddl" in str(error):
+            raise TableError(
+                f"{where}: a row takes more than {block_bytes >> 20} MiB: is a quote not closed?"
+            ) from error
         raise _diagnosis(where, text, header, error, skipped) from error
 
 

@@ -19,26 +19,11 @@ from pydantic import Field
 
 from murho.model.json_validation import NotNegative, Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
-from murho.model.tables.overrides import ColumnOverride, FeatureKind
+from murho.model.tables.overrides import FeatureKind as FeatureKind
 from murho.model.tables.readings import (
     DateReading,
     Reading,
 )
-
-__all__ = [
-    "FEWEST_OF_A_CATEGORY",
-    "MOST_CATEGORIES",
-    "ColumnOverride",
-    "Columns",
-    "Feature",
-    "FeatureKind",
-    "Name",
-    "Schema",
-    "Target",
-    "UnfamiliarValue",
-    "with_unit",
-]
-
 
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200

@@ -21,12 +21,12 @@ from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import canonical_column, is_missing, plain, rows_of
 from murho.model.tables.inference import Inference, example_of, infer_column
+from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
     FEWEST_OF_A_CATEGORY,
     MOST_CATEGORIES,
-    ColumnOverride,
     Columns,
     Feature,
     FeatureKind,
@@ -40,64 +40,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = [
-    "GROUPS",
-    "IGNORED",
-    "MOST_CLASSES",
-    "UNKNOWN",
-    "ColumnPlan",
-    "class_codes",
-    "classes_of",
-    "columns_from_table",
-    "holds_classes",
-    "infer_target",
-    "is_zero_or_one",
-    "labels_from_table",
-    "make_schema",
-    "plan_columns",
-    "read_targets",
-    "require_column",
-    "row_weights",
-    "target_from_table",
-]
-
 
 MOST_CLASSES = 1_000
 """More classes than this are surely names or numbers, not classes."""
 
 
-def holds_classes(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) -> bool:
-    """Whether a target is classes rather than a number: text or truth values.
+def infer_task(column: pa.ChunkedArray, target: str, hints: ReadingHints = NO_HINTS) -> tuple[bool, bool]:
+    """Whether a target is text or truth values, and whether it has the numbers 0 and 1, and no other.
 
     A number with few values is a number: ``--task classification`` makes classes of it. So is text of which most, but
     not all, cells are numbers: it is a mistake that the reading of numbers explains.
 
     Args:
-        table: The table.
-        target: The predicted column.
+        column: The target, ``[N]``.
+        target: Its name.
         hints: What decides where cells leave open how they are to be read.
-
-    Raises:
-        TableError: The column doesn't exist.
     """
-    require_column(table, target, "the target")
     try:
-        kind = infer_column(table.column(target), target, None, hints).kind
+        found = infer_column(column, target, None, hints)
     except TableError:
-        return False
-    return kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
-
-
-def is_zero_or_one(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) -> bool:
-    """Whether a target, whose column exists, has both of the numbers 0 and 1, and no other."""
-    try:
-        found = infer_column(table.column(target), target, None, hints)
-        if found.kind is not FeatureKind.NUMERIC or found.reading is not None or found.range != (0.0, 1.0):
-            return False
-        numbers = canonical_column(table.column(target), found.kind, target, None, hints.missing(target))
-    except TableError:
-        return False
-    return bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
+        return False, False
+    if found.kind is not FeatureKind.NUMERIC or found.reading is not None or found.range != (0.0, 1.0):
+        return found.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN), False
+    numbers = canonical_column(column, found.kind, target, None, hints.missing(target))
+    return False, bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
 
 
 def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:

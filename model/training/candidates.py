@@ -2,9 +2,6 @@
 
 A budget that the user has set is in seconds by the clock. The default is in reference seconds (`model.bbb.fit`), the
 same on every machine.
-
-Calibration and report follow the search within a budget in seconds. How much work they are is known in advance, in
-reference seconds. The fits tell how long a reference second takes on this machine, and beside whatever else it does.
 """
 
 from __future__ import annotations
@@ -25,25 +22,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import Epoch, Fit
     from murho.model.training.options import TrainOptions
-
-__all__ = [
-    "FULL",
-    "NARROW",
-    "SETTLING",
-    "SHARE_OF_SEARCH",
-    "TRIAL",
-    "Attempt",
-    "Candidate",
-    "Reporter",
-    "SearchPlan",
-    "SearchResult",
-    "Stage",
-    "TimeToFinish",
-    "epochs_of",
-    "has_few_rows",
-    "stage_title",
-    "warm_up_share",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,55 +187,12 @@ class SearchResult:
         fit: Its fit.
         attempts: All fits, in order.
         interrupted: Whether an interruption ended the search.
-        pace: Seconds by the clock that a reference second (`model.bbb.fit`) has taken.
     """
 
     best: Attempt
     fit: Fit
     attempts: tuple[Attempt, ...]
     interrupted: bool
-    pace: float
-
-
-REFERENCE_SECONDS, REFERENCE_SECONDS_A_ROW = 2.5, 0.002
-"""Work after the search: loading the compiled engine and drawing the report; calibration, for each held-out row."""
-LEAST_SHARE, MOST_SHARE = 0.2, 0.5
-"""Limits of what is kept back, as shares of the budget."""
-TOLERANCE = 0.1
-"""Share of the budget that the end may take beyond it, before it calibrates on fewer rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeToFinish:
-    """The end of a training with a budget.
-
-    Attributes:
-        budget: The budget in seconds by the clock.
-        rows: Rows that calibrate and score, n.
-    """
-
-    budget: float
-    rows: int
-
-    def kept_back(self, pace: float) -> float:
-        """The seconds by the clock that the search leaves to the end.
-
-        Args:
-            pace: Seconds by the clock for a reference second.
-        """
-        seconds = pace * (REFERENCE_SECONDS + REFERENCE_SECONDS_A_ROW * self.rows)
-        return min(MOST_SHARE * self.budget, max(LEAST_SHARE * self.budget, seconds))
-
-    def rows_in_time(self, spent: float, pace: float, *, fewest: int) -> int:
-        """How many rows can calibrate and score in what is left of the budget.
-
-        Args:
-            spent: Seconds by the clock since the training began.
-            pace: Seconds by the clock for a reference second.
-            fewest: The fewest rows, however late it is.
-        """
-        left = ((1.0 + TOLERANCE) * self.budget - spent) / pace - REFERENCE_SECONDS
-        return min(self.rows, max(fewest, int(left / REFERENCE_SECONDS_A_ROW)))
 
 
 TRIAL, FULL, SETTLING = "trial", "full", "settling"
@@ -320,7 +255,6 @@ class SearchPlan:
         time_left: Time of those that have not begun.
         by_clock: Whether the budget is in seconds by the clock; otherwise it is in reference seconds.
         work: Work of the fits so far, reference seconds.
-        seconds: Duration of the fits so far, by the clock.
     """
 
     def __init__(
@@ -330,7 +264,7 @@ class SearchPlan:
         rows: int,
         *,
         began: float,
-        to_finish: TimeToFinish | None = None,
+        kept_back: float = 0.0,
     ) -> None:
         """Plan a fit for each stage, with everything left.
 
@@ -339,13 +273,13 @@ class SearchPlan:
             options: Options of the training: ``--budget`` and ``--quick``.
             rows: Training rows, N.
             began: When a budget by the clock began, monotonic seconds.
-            to_finish: What follows the search within the budget by the clock; None: nothing.
+            kept_back: What a budget by the clock leaves for the end, seconds.
         """
         self.few, self.fits, self.by_clock = has_few_rows(rows), len(stages), options.budget is not None
         self.time = self.time_left = sum(map(self.time_of, stages))
-        self.work = self.seconds = self._scoring = 0.0
+        self.work = self._scoring = 0.0
         self._all = options.budget or (quick_budget(rows) if options.quick else default_budget(rows))
-        self._began, self._to_finish = began, to_finish
+        self._began, self._kept_back = began, kept_back
 
     def time_of(self, stage: str) -> float:
         """Time of a stage."""
@@ -356,11 +290,6 @@ class SearchPlan:
         self.fits += 1
         self.time_left += self.time_of(stage)
         self.time += self.time_of(stage)
-
-    @property
-    def pace(self) -> float:
-        """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
-        return self.seconds / self.work if self.work else 1.0
 
     @property
     def late(self) -> bool:
@@ -386,21 +315,18 @@ class SearchPlan:
         part = Stage(title, number, max(number, self.fits), SHARE_OF_SEARCH * done, SHARE_OF_SEARCH * time / self.time)
         return part, max(LEAST, budget - self._scoring) if self.by_clock else budget
 
-    def spend(self, work: float, seconds: float, scoring: float | None = None) -> None:
+    def spend(self, work: float, scoring: float | None = None) -> None:
         """Add a fit to what was spent.
 
         Args:
             work: Its work, with its scoring, reference seconds.
-            seconds: Its duration, with its scoring, by the clock.
             scoring: Duration of its scoring by the clock, which the next one will take too; None: not known.
         """
         self.work += work
-        self.seconds += seconds
         self._scoring = self._scoring if scoring is None else scoring
 
     def _left_at(self, moment: float) -> float:
         """What is left for fits, in the unit of the budget."""
         if not self.by_clock:
             return self._all - self.work
-        kept_back = 0.0 if self._to_finish is None else self._to_finish.kept_back(self.pace)
-        return self._all - (moment - self._began) - kept_back
+        return self._all - (moment - self._began) - self._kept_back

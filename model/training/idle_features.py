@@ -17,7 +17,6 @@ than 1.5 standard errors, unless this is worse by more than one.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,13 +34,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.rows import Rows
     from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.search import BestSoFar, CandidateFits
-
-__all__ = [
-    "harm_of_shuffling",
-    "idle_by_member",
-    "note_of_unread",
-    "without_idle_features",
-]
 
 
 ROWS_A_FEATURE = 50
@@ -109,7 +101,6 @@ def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> di
         attempt: Its candidate and scores.
         outcome: The fit.
     """
-    began = time.monotonic()
     candidate, data = attempt.candidate, fits.data
     _, rows = data.rows(candidate.inputs, candidate.transform)
     columns = {
@@ -130,7 +121,7 @@ def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> di
             harm[name] = row_differences(shuffled / number, scores)
             if number >= FEWEST_SHUFFLES and _in_errors(harm[name]) > CLEAR:
                 break
-    fits.plan.spend(scorings * fits.work_of_scoring(outcome, len(rows)), time.monotonic() - began)
+    fits.plan.spend(scorings * fits.work_of_scoring(outcome, len(rows)))
     return harm
 
 

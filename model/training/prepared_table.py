@@ -21,8 +21,7 @@ from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import (
     classes_of,
     columns_from_table,
-    holds_classes,
-    is_zero_or_one,
+    infer_task,
     labels_from_table,
     plan_columns,
     read_targets,
@@ -43,17 +42,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Columns
     from murho.model.tables.schema_inference import ColumnPlan
     from murho.model.training.options import TrainOptions
-
-__all__ = [
-    "PreparedTable",
-    "choose_classes",
-    "held_out_within_budget",
-    "prepare_table",
-    "reading_hints",
-    "rows_for_budget",
-    "rows_within_budget",
-    "say_if_few_numbers",
-]
 
 
 OF_NUMBERS = {
@@ -95,14 +83,15 @@ def choose_classes(
     require_column(table, target, "the target")
     declared = options.columns[target].kind if target in options.columns else None
     classes = options.task == "classification"
+    of_words, of_bits = (False, False) if classes else infer_task(table.column(target), target, hints)
     if options.task == "auto":
         of_kind = {FeatureKind.CATEGORICAL: True, FeatureKind.BOOLEAN: True, FeatureKind.NUMERIC: False}
-        classes = of_kind[declared] if declared in of_kind else holds_classes(table, target, hints)
-        if declared is None and not classes and is_zero_or_one(table, target, hints):
+        classes = of_words if declared is None else of_kind.get(declared, of_words)
+        if declared is None and of_bits:
             classes = True
             say(f"the target {target!r} is 0 or 1: classes; --task regression predicts a number")
     if not classes:
-        if options.task == "regression" and holds_classes(table, target, hints):
+        if options.task == "regression" and of_words:
             raise TableError(
                 f"the target {target!r} is text or truth values, not numbers: leave out --task regression to predict "
                 "its classes"

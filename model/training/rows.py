@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,10 +26,10 @@ from murho.model.tables.schema_inference import make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
 from murho.model.training.prepared_table import held_out_within_budget, reading_hints
-from murho.model.training.tasks import task_of
+from murho.model.training.tasks import require_noise_for, target_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     from murho.model.tables.splits import Split
     from murho.model.training.options import TrainOptions
     from murho.model.training.prepared_table import PreparedTable
-
-__all__ = [
-    "HoldingOut",
-    "TrainingData",
-    "hold_out",
-    "learnable_rows",
-]
 
 
 def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> TrainingData:
@@ -60,7 +53,10 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
         TableError: The table can't be used; file, column and row are named.
     """
     options, target = prepared.options, prepared.plan.schema.target.name
-    limits = task_of(prepared.plan.schema.target).limits(prepared.targets, target, options, say)
+    limits = None
+    if prepared.plan.schema.target.classes is None:
+        limits = target_limits(prepared.targets, target, options, say)
+        require_noise_for(options, prepared.targets, target, limits)
     every = len(prepared.targets)
     rows = np.flatnonzero(~np.isnan(prepared.targets))
     if len(rows) < every:
@@ -72,14 +68,13 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
             say(f"left out {len(rows) - len(weighty)} of {every} rows: their weight {options.weight!r} is 0")
         rows = weighty
     columns = select_rows(prepared.columns, rows)
-    split, ahead, notes = hold_out(
-        rows_of(prepared.table, rows), target, columns, options, held_out_within_budget(prepared)
-    )
+    split, notes = hold_out(rows_of(prepared.table, rows), target, columns, options, held_out_within_budget(prepared))
     for note in (*notes, split.describe()):
         say(note)
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
     learned = select_rows(columns, split.learned)
     fewest = 1 if options.rare == "name" else FEWEST_OF_A_CATEGORY
+    ahead = {} if options.time is None else {options.time: split.ahead}
     schema = make_schema(prepared.plan.schema, learned, ahead, impute=impute, fewest=fewest)
     for feature in schema.features:
         if feature.kind is FeatureKind.CATEGORICAL and len(feature.categories) < MOST_CATEGORIES:
@@ -101,27 +96,13 @@ FEW_GROUPS = 10
 """With fewer groups the 90 % band of a new group is more than the groups can tell."""
 
 
-class HoldingOut(NamedTuple):
-    """The split of a table.
-
-    Attributes:
-        split: The split.
-        ahead: Time column → how far ahead rows were judged; empty without ``--time``.
-        notes: What to tell the user, one line each.
-    """
-
-    split: Split
-    ahead: Mapping[str, float]
-    notes: tuple[str, ...]
-
-
 def hold_out(
     table: pa.Table,
     target: str,
     columns: Columns,
     options: TrainOptions,
     most_held_out: int = MOST_HELD_OUT,
-) -> HoldingOut:
+) -> tuple[Split, list[str]]:
     """Split the rows of a table as the options say.
 
     Args:
@@ -130,6 +111,9 @@ def hold_out(
         columns: Canonical columns of the features, ``[N]`` each.
         options: Options of the training.
         most_held_out: Most rows that judge and calibrate.
+
+    Returns:
+        The split, and what to tell the user, one line each.
 
     Raises:
         TableError: A column of an option is not in the table.
@@ -158,18 +142,17 @@ def hold_out(
                 f"only {units.count} groups: bands above {100 * units.count // (units.count + 1)} % are more than so "
                 "few can tell, and are drawn by the widths of those below"
             )
-        return HoldingOut(split, {}, tuple(notes))
+        return split, notes
     name = options.time
     if name == ROW_ORDER and name not in table.column_names:
         times = np.arange(table.num_rows, dtype=np.float64)
-        return HoldingOut(split_in_time(times, options.members, most_held_out=most_held_out), {}, ())
+        return split_in_time(times, options.members, most_held_out=most_held_out), []
     kind, times = column_of(name, "--time")
     if kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
         raise OptionError(f"--time {name}: the column must have dates or numbers, not {kind} cells")
     split = split_in_time(times, options.members, most_held_out=most_held_out)
     missing = int(np.isnan(times).sum())
-    notes = [f"column {name!r}: {missing} cells are missing; these rows count as old"] if missing else []
-    return HoldingOut(split, {name: split.ahead}, tuple(notes))
+    return split, [f"column {name!r}: {missing} cells are missing; these rows count as old"] if missing else []
 
 
 A_LINE = 0.999

@@ -1,7 +1,7 @@
 """Scores of fits on held-out rows, and what a difference of two fits is worth.
 
-Held-out rows are scored under the mixture of their judges, the members that have not learned from them. The first score
-is the negative log likelihood; the second one is a proper score that is easier to read.
+Held-out rows are scored under the mixture of their judges, the members that have not learned from them: by the
+negative log likelihood, and numbers by the CRPS, too.
 
 On a small table the losses of two trials differ by chance, by as much as most choices matter. Both trials are judged on
 the same rows, and a row that is hard for one is hard for the other. So the difference is taken row by row, and its
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -28,39 +28,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
     from murho.model.bbb.rows import Rows
     from murho.model.distributions.transforms import Standardisation
-
-__all__ = [
-    "DRAWS",
-    "ClassScorer",
-    "NumberScorer",
-    "RowScorer",
-    "extrapolated",
-    "is_better",
-    "judge_scores",
-    "mean_and_error",
-    "paired_difference",
-    "row_differences",
-]
-
-
-class RowScorer(Protocol):
-    """Scores rows by the outputs of a network for draws of their judges."""
-
-    def parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """What the scores need of the outputs ``[M, n, P]``: one tensor or more, broadcastable to ``[M, n, K]``."""
-        ...
-
-    def scores(self, parts: Sequence[Tensor], targets: Tensor) -> Tensor:
-        """Scores of B rows under the mixture of J judges with S draws each.
-
-        Args:
-            parts: Parts of the rows, ``[J, S, B, K]`` each, float64.
-            targets: ``[B]``, the target's unit, or class indices.
-
-        Returns:
-            Negative log likelihood in nats and the second score, ``[2, B]``.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +45,16 @@ class NumberScorer:
     spread: float
 
     def parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """What the predictive is made of; see `RowScorer.parts`."""
+        """What the predictive is made of, of outputs ``[M, n, P]``: tensors broadcastable to ``[M, n, K]``."""
         return self.likelihood.parts(outputs)
 
     def scores(self, parts: Sequence[Tensor], targets: Tensor) -> Tensor:
-        """NLL and CRPS; see `RowScorer.scores`."""
+        """Negative log likelihood in nats and CRPS of B rows under the mixture of J judges with S draws, ``[2, B]``.
+
+        Args:
+            parts: Parts of the rows, ``[J, S, B, K]`` each, float64.
+            targets: ``[B]``, the target's unit.
+        """
         predictive = self.likelihood.predictive([part.flatten(0, 1) for part in parts], self.standardisation)
         floor = LEAST_LOG_DENSITY - math.log(self.spread or self.standardisation.scale)
         nll = -predictive.log_density(targets).clamp_min(floor)
@@ -91,7 +63,7 @@ class NumberScorer:
 
 @dataclass(frozen=True, slots=True)
 class ClassScorer:
-    """Log loss and Brier score of class probabilities.
+    """Log loss of class probabilities; see `NumberScorer`.
 
     Attributes:
         likelihood: The observation model.
@@ -100,24 +72,23 @@ class ClassScorer:
     likelihood: ClassLikelihood
 
     def parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """The class probabilities; see `RowScorer.parts`."""
+        """The class probabilities."""
         return (self.likelihood.log_probabilities(outputs).exp(),)
 
     def scores(self, parts: Sequence[Tensor], targets: Tensor) -> Tensor:
-        """Log loss in nats, and the Brier score: the sum of squares over the classes; see `RowScorer.scores`."""
+        """Log loss in nats, ``[1, B]``; targets are class indices."""
         probabilities = parts[0].flatten(0, 1).mean(dim=0)  # [B, C]
-        index = targets.long().unsqueeze(1)
-        observed = torch.zeros_like(probabilities).scatter_(1, index, 1.0)
-        chosen = probabilities.gather(1, index).squeeze(1)
-        log_loss = -chosen.clamp_min(math.exp(LEAST_LOG_DENSITY)).log()
-        return torch.stack((log_loss, (probabilities - observed).square().sum(dim=1)))
+        chosen = probabilities.gather(1, targets.long().unsqueeze(1)).T
+        return -chosen.clamp_min(math.exp(LEAST_LOG_DENSITY)).log()
 
 
 DRAWS = 32
 """Draws per row, divided among the judges of the row."""
 
 
-def judge_scores(network: BayesianNetwork, rows: Rows, targets: Tensor, scorer: RowScorer, *, seed: int) -> Tensor:
+def judge_scores(
+    network: BayesianNetwork, rows: Rows, targets: Tensor, scorer: NumberScorer | ClassScorer, *, seed: int
+) -> Tensor:
     """Scores of every row under each of its judges alone, and under the mixture of them.
 
     Args:
@@ -128,7 +99,7 @@ def judge_scores(network: BayesianNetwork, rows: Rows, targets: Tensor, scorer: 
         seed: Seed of the draws.
 
     Returns:
-        ``[J + 1, 2, N]``, float64; the mixture last. Judge j is a member of partition j.
+        ``[J + 1, 2, N]``, of classes ``[J + 1, 1, N]``, float64; the mixture last. Judge j is a member of partition j.
     """
     judges = rows.judges(network.architecture.members)
     draws = max(1, DRAWS // judges)
@@ -154,13 +125,13 @@ def extrapolated(scores: Tensor, network: BayesianNetwork, rows: Rows) -> Tensor
     """Scores of every row under all members (`ensemble_score`).
 
     Args:
-        scores: What `judge_scores` returned, ``[J + 1, 2, N]``.
+        scores: What `judge_scores` returned.
         network: The fitted network.
         rows: The rows.
 
     Returns:
-        ``[2, N]``, float64. If rows have weights, each row's scores are multiplied by its weight over the mean weight
-        of these rows.
+        ``[2, N]``, of classes ``[1, N]``, float64. If rows have weights, each row's scores are multiplied by its weight
+        over the mean weight of these rows.
     """
     # The extrapolation is linear, so it may be made row by row.
     of_all = ensemble_of(scores[:-1].mean(dim=0), scores[-1], network, rows)

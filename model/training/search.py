@@ -16,7 +16,7 @@ standard error, row by row (`BestSoFar`).
 
 The settling fit of a regression is kept, whatever the full fit scored: it descends the documented free energy, while
 the best parameters of a full fit are from a phase in which noisy rows still counted less than the likelihood says
-(`beta` of `model.bbb.likelihood.Likelihood.gradient`), or from just after it. Classes have no such phase. There
+(`beta` of `model.bbb.likelihood.Likelihood.evened`), or from just after it. Classes have no such phase. There
 the settling fit must be better than parameters from a temperature path, which it may overfit.
 """
 
@@ -26,11 +26,12 @@ import copy
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from murho.model.bbb.fit import FitOptions, WorkModel, default_batch_size, fit
+from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
 from murho.model.errors import FitError
@@ -51,8 +52,16 @@ from murho.model.training.candidates import (
 )
 from murho.model.training.idle_features import without_idle_features
 from murho.model.training.options import QUICK_TEMPERATURE
-from murho.model.training.scoring import DRAWS, extrapolated, is_better, judge_scores
-from murho.model.training.tasks import TEMPERATURES, SearchDimension, is_simpler, next_temperature, task_of
+from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolated, is_better, judge_scores
+from murho.model.training.tasks import (
+    TEMPERATURES,
+    SearchDimension,
+    dimensions_of_numbers,
+    first_likelihood,
+    is_simpler,
+    likelihood_spec,
+    next_temperature,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,25 +69,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.bbb.fit import Fit
-    from murho.model.bbb.likelihood import Likelihood
+    from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
     from murho.model.bbb.rows import Rows
     from murho.model.encoding.whitening import Whitening
-    from murho.model.training.candidates import Reporter, TimeToFinish
+    from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
     from murho.model.training.rows import TrainingData
-
-__all__ = [
-    "BestSoFar",
-    "CandidateFits",
-    "first_candidate",
-    "fit_in_full",
-    "fit_options",
-    "open_dimensions",
-    "planned_trials",
-    "run_trials",
-    "search",
-    "trial",
-]
 
 
 class BestSoFar:
@@ -160,6 +156,8 @@ class CandidateFits:
         interrupted: Whether the user has interrupted the last fit that gave scores.
         newest: That fit, which nobody may have kept yet where an interruption comes next; None: there was none.
         failure: Why the last fit that failed did; None: none has.
+        of_numbers: Whether the target is a number. Early in such a fit noisy rows pull as hard as others (``beta`` of
+            `model.bbb.likelihood.Likelihood.evened`), which is not the gradient of the free energy.
     """
 
     def __init__(
@@ -185,7 +183,7 @@ class CandidateFits:
         self.newest: tuple[Attempt, Fit] | None = None
         self.failure: FitError | None = None
         self._reporter, self._device = reporter, device
-        self.task = task_of(data.schema.target)
+        self.of_numbers = data.schema.target.classes is None
 
     def fit(self, candidate: Candidate, stage: str, start: Fit | None = None) -> tuple[Attempt, Fit | None]:
         """Fit and score one candidate, within its share of the budget left.
@@ -229,14 +227,14 @@ class CandidateFits:
         except FitError as error:
             self.failure, outcome = error, None
             attempt = Attempt(candidate, stage, math.inf, math.inf, time.monotonic() - began)
-            self.plan.spend(budget, attempt.seconds)  # how far it came is not known
+            self.plan.spend(budget)  # how far it came is not known
             self._reporter.say(f"{title}: passed over: {error}")
         else:
             work = outcome.work + self.work_of_scoring(outcome, len(validation))
             candidate = replace(candidate, temperature=outcome.temperature)
             nll, *crps = (float(scores.mean()) for scores in rows)
             attempt = Attempt(candidate, stage, nll, crps[0] if crps else None, seconds, rows, outcome.history)
-            self.plan.spend(work, seconds, max(0.0, seconds - outcome.history[-1].seconds))
+            self.plan.spend(work, max(0.0, seconds - outcome.history[-1].seconds))
             self.newest = attempt, outcome
             self._reporter.scored(attempt)
             self.interrupted = held_back.came or outcome.stopped == "interrupted"
@@ -245,17 +243,22 @@ class CandidateFits:
         return attempt, outcome
 
     def judge_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
-        """Scores of every validation row under each judge and under all, ``[J + 1, 2, N]`` (`judge_scores`)."""
+        """Scores of every validation row under each judge and under all (`judge_scores`)."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         spread = float(validation.mean((targets - validation.mean(targets)).square()).sqrt())
-        scorer = self.task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
+        scorer: NumberScorer | ClassScorer
+        if isinstance(outcome.likelihood, ClassLikelihood):
+            scorer = ClassScorer(outcome.likelihood)
+        else:
+            numeric = cast("NumericLikelihood", outcome.likelihood)
+            scorer = NumberScorer(numeric, data.standardisation(candidate.transform), spread)
         return judge_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
 
     def row_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
         """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
         scores = self.judge_scores(candidate, outcome, validation)
-        return extrapolated(scores, outcome.network, validation)[: self.task.scores_in_loss]
+        return extrapolated(scores, outcome.network, validation)
 
     def work_of_scoring(self, outcome: Fit, rows: int) -> float:
         """Reference seconds of `row_scores`."""
@@ -267,7 +270,7 @@ class CandidateFits:
         data, options = self.data, self.options
         members = folds_of(options.members) if stage == TRIAL and not self.plan.few else options.members
         standardisation = data.standardisation(candidate.transform)
-        likelihood = self.task.likelihood_spec(candidate.noise, data, options, standardisation.scale).make(members)
+        likelihood = likelihood_spec(candidate.noise, data, options, standardisation.scale).make(members)
         likelihood.learn_target(standardisation)
         architecture = Architecture(
             inputs=data.encoder(candidate.inputs).width,
@@ -317,7 +320,7 @@ def first_candidate(data: TrainingData, options: TrainOptions) -> Candidate:
     """The candidate that the search starts from: what the user has given, and the first value of every other choice."""
     first = QUICK_TEMPERATURE if options.quick else TEMPERATURES[1]
     return Candidate(
-        noise=task_of(data.schema.target).first_likelihood(options),
+        noise=first_likelihood(data.schema.target.classes, options),
         transform="none" if options.transform == "auto" else options.transform,
         encoding=_first_encoding(data, options) if options.encoding == "auto" else options.encoding,
         whitened=options.whiten == "yes" and _whitening(data) is not None,
@@ -328,7 +331,8 @@ def first_candidate(data: TrainingData, options: TrainOptions) -> Candidate:
 
 def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
     """The dimensions to search, in order: those that the user has not fixed."""
-    yield from task_of(data.schema.target).dimensions(data, options)
+    if data.schema.target.classes is None:
+        yield from dimensions_of_numbers(data, options)
     # After the noise: many inputs together with a flexible density would overfit a small table.
     if (
         options.encoding == "auto"
@@ -350,18 +354,14 @@ def _first_encoding(data: TrainingData, options: TrainOptions) -> str:
     It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
     """
     both = options.members > folds_of(options.members)
-    mixed = task_of(data.schema.target).mixes_encodings and data.few and both and not options.quick
+    # Of numbers bands are narrowed as for members that read the same inputs.
+    mixed = data.schema.target.classes is not None and data.few and both and not options.quick
     return MIXED if mixed and data.encoder(InputChoice(PIECEWISE)).bins else "standard"
 
 
 def _whitening(data: TrainingData) -> Whitening | None:
     """The whitened directions of the table; they are the same for every encoding."""
     return data.encoder(InputChoice("standard", whitened=True)).whitening
-
-
-def planned_trials(dimensions: Sequence[SearchDimension]) -> int:
-    """Trials that a search plans: the first candidate, and the other values of each dimension."""
-    return sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
 
 
 def run_trials(
@@ -460,7 +460,7 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
         best.replace(attempt, outcome)
     settled, settled_fit = fits.fit(attempt.candidate, SETTLING, outcome)
     if settled_fit is not None:
-        if fits.task.levels_noise or chosen.temperature is not None:
+        if fits.of_numbers or chosen.temperature is not None:
             best.replace(settled, settled_fit)
         else:
             best.keep(settled, settled_fit)
@@ -514,7 +514,7 @@ def search(
     reporter: Reporter,
     device: str,
     began: float,
-    to_finish: TimeToFinish | None = None,
+    kept_back: float = 0.0,
 ) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
@@ -526,7 +526,7 @@ def search(
         reporter: Gets the progress.
         device: Device of the fits.
         began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there.
-        to_finish: What follows the search within the budget; by default nothing is kept back for it.
+        kept_back: Seconds of ``--budget`` that are left for what follows the search.
 
     Raises:
         FitError: Every fit became non-finite.
@@ -537,11 +537,12 @@ def search(
         reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
     chosen = first_candidate(data, options)
     dimensions = list(open_dimensions(data, options))
-    trials = 0 if options.quick else planned_trials(dimensions)
+    # The first candidate, and the other values of each dimension.
+    trials = 1 + sum(len(dimension.others) for dimension in dimensions) if dimensions and not options.quick else 0
     # A handful of rows tells a straight line more surely than a bend.
     linear = options.quick and options.budget is None and rows < FEWEST_ROWS_TO_BEND
     linear &= "hidden" not in options.model_fields_set
-    plan = SearchPlan([TRIAL] * trials + [FULL, SETTLING], options, rows, began=began, to_finish=to_finish)
+    plan = SearchPlan([TRIAL] * trials + [FULL, SETTLING], options, rows, began=began, kept_back=kept_back)
     fits = CandidateFits(data, options, plan, reporter, device)
     best, interrupted = BestSoFar(few=data.few), False
     try:
@@ -562,6 +563,6 @@ def search(
         interrupted = True
     if best.fit is None:
         raise FitError(str(fits.failure))
-    if best.attempt.stage != SETTLING and fits.task.levels_noise:
+    if best.attempt.stage != SETTLING and fits.of_numbers:
         reporter.say("the fit has not converged: noisy rows may count too little")
-    return SearchResult(best.attempt, best.fit, tuple(fits.attempts), interrupted or fits.interrupted, plan.pace)
+    return SearchResult(best.attempt, best.fit, tuple(fits.attempts), interrupted or fits.interrupted)

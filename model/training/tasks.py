@@ -1,7 +1,4 @@
-"""Regression and classification: the task of a target, and the limits of a number. A new kind of target is a new task.
-
-A `Task` names the observation models of the search, and scores fits.
-`model.training.rows` chooses between the tasks.
+"""What the target of a training asks for: its observation models, what is searched, and the limits of a number.
 
 Limits are as the user gives them, or caps found in the data. A cap shows as a value at the end of the range that is
 repeated as no other value near it: a survey that writes 500,000 for everything above, a gauge at its stop, amounts of
@@ -12,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,37 +18,16 @@ from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
 from murho.model.encoding.encoder import InputChoice
-from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.inference import suspected_code
-from murho.model.training.scoring import ClassScorer, NumberScorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
-    from murho.model.distributions.transforms import Standardisation
-    from murho.model.tables.schema import Target
     from murho.model.training.options import TrainOptions
     from murho.model.training.rows import TrainingData
-
-__all__ = [
-    "TEMPERATURES",
-    "ClassificationTask",
-    "RegressionTask",
-    "SearchDimension",
-    "Task",
-    "is_cap",
-    "is_overdispersed",
-    "is_simpler",
-    "next_temperature",
-    "require_noise_for",
-    "suits",
-    "target_limits",
-    "task_of",
-]
 
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
@@ -229,147 +205,48 @@ FEWEST_ROWS_FOR_A_MIXTURE = 200
 MOST_ROWS_OF_A_LINE = 10_000
 
 
-class RegressionTask:
-    """What differs in a training where the target is a number.
+def first_likelihood(classes: tuple[str, ...] | None, options: TrainOptions) -> str:
+    """The observation model that the search starts from.
 
-    Attributes:
-        name: Its name, as ``--task`` and the service say it.
-        scores_in_loss: How many of a scorer's scores the loss of the search is made of.
-        mixes_encodings: Whether members may read different inputs.
-        levels_noise: Whether early in a fit noisy rows pull as hard as others (``beta`` of
-            `model.bbb.likelihood.Likelihood.gradient`), which is not the gradient of the free energy.
-        classes: The classes of the target; None: it is a number.
+    Of numbers heteroscedastic noise, unless the user chose another; one logit for two classes, else one for each.
     """
-
-    name: ClassVar[str] = "regression"
-    scores_in_loss: ClassVar[int] = 2
-    levels_noise: ClassVar[bool] = True
-    mixes_encodings: ClassVar[bool] = False  # bands are narrowed as for members that read the same inputs
-    classes = None
-
-    def limits(
-        self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
-    ) -> Limits | None:
-        """Given limits, and caps that the targets show; the noise has to go with both. None: there are none."""
-        limits = target_limits(targets, name, options, say)
-        require_noise_for(options, targets, name, limits)
-        return limits
-
-    def first_likelihood(self, options: TrainOptions) -> str:
-        """The observation model that the search starts from: heteroscedastic noise, unless the user chose another."""
+    if classes is None:
         return "heteroscedastic" if options.noise == "auto" else options.noise
-
-    def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
-        """The dimensions of the search that only this task has: the transform of the target, and its noise."""
-        # Noise of one size in the target's unit has no single size after a logarithm.
-        if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
-            yield SearchDimension("transform", ("log",))
-        if options.noise == "auto":
-            few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-            others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
-            targets = data.targets[data.split.learned]
-            suited = [kind for kind in others if suits(kind, targets, data.limits, options)]
-            if "negative-binomial" in suited and not is_overdispersed(
-                targets, data.encoded(InputChoice("standard")).inputs[data.split.learned]
-            ):
-                suited.remove("negative-binomial")
-            yield SearchDimension("noise", tuple(suited))
-
-    def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> NumberScorer:
-        """Scores held-out rows of a fit by NLL and CRPS.
-
-        Args:
-            likelihood: Its observation model.
-            standardisation: Of the targets in the fit.
-            spread: Standard deviation of the targets.
-        """
-        return NumberScorer(cast("NumericLikelihood", likelihood), standardisation, spread)
-
-    def likelihood_spec(self, kind: str, data: TrainingData, options: TrainOptions, scale: float) -> LikelihoodSpec:
-        """The observation model of a fit, and of ``model.json``, with a wide component where it takes one.
-
-        Args:
-            kind: A kind of `model.bbb.registry.KINDS`.
-            data: The table.
-            options: Options of the training.
-            scale: Scale of the target in the fit.
-        """
-        return LikelihoodSpec(
-            kind,
-            sigma=options.noise_sigma / scale if kind == "fixed" and options.noise_sigma is not None else None,
-            components=options.noise_components if kind == "mixture" else None,
-            wide=WideRule.after(len(data.split.learned)) if LIKELIHOODS[kind].wide_tails else None,
-        )
-
-    def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
-        """The quantiles of the training targets, for those who show a prediction beside them."""
-        scores = QuantileScores.fit(targets)
-        return None if scores is None else scores.to_json()
+    return "bernoulli" if len(classes) == 2 else "categorical"
 
 
-@dataclass(frozen=True, slots=True)
-class ClassificationTask:
-    """The same where the target is one of C classes; see `RegressionTask`.
+def dimensions_of_numbers(data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
+    """The dimensions of the search that only numbers have: the transform of the target, and its noise."""
+    # Noise of one size in the target's unit has no single size after a logarithm.
+    if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
+        yield SearchDimension("transform", ("log",))
+    if options.noise == "auto":
+        few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
+        others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
+        targets = data.targets[data.split.learned]
+        suited = [kind for kind in others if suits(kind, targets, data.limits, options)]
+        if "negative-binomial" in suited and not is_overdispersed(
+            targets, data.encoded(InputChoice("standard")).inputs[data.split.learned]
+        ):
+            suited.remove("negative-binomial")
+        yield SearchDimension("noise", tuple(suited))
 
-    Attributes:
-        classes: Their names, sorted.
+
+def likelihood_spec(kind: str, data: TrainingData, options: TrainOptions, scale: float) -> LikelihoodSpec:
+    """The observation model of a fit, and of ``model.json``: with a wide component where it takes one.
+
+    Args:
+        kind: A kind of `model.bbb.registry.KINDS`.
+        data: The table; a classifier gets the class shares of its training rows.
+        options: Options of the training.
+        scale: Scale of the target in the fit.
     """
-
-    name: ClassVar[str] = "classification"
-    scores_in_loss: ClassVar[int] = 1
-    mixes_encodings: ClassVar[bool] = True
-    levels_noise: ClassVar[bool] = False
-
-    classes: tuple[str, ...]
-
-    def limits(
-        self,
-        targets: NDArray[np.float64],  # noqa: ARG002 - only numbers have limits
-        name: str,  # noqa: ARG002
-        options: TrainOptions,  # noqa: ARG002
-        say: Callable[[str], None],  # noqa: ARG002
-    ) -> None:
-        """Classes have no limits."""
-        return
-
-    def first_likelihood(self, options: TrainOptions) -> str:  # noqa: ARG002 - there is nothing to choose
-        """One logit for two classes, else one for each."""
-        return "bernoulli" if len(self.classes) == 2 else "categorical"
-
-    def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:  # noqa: ARG002
-        """None: neither transform nor noise."""
-        return iter(())
-
-    def scorer(
-        self,
-        likelihood: Likelihood,
-        standardisation: Standardisation,  # noqa: ARG002 - class indices have none
-        spread: float,  # noqa: ARG002
-    ) -> ClassScorer:
-        """Scores by log loss and Brier score."""
-        return ClassScorer(cast("ClassLikelihood", likelihood))
-
-    def likelihood_spec(
-        self,
-        kind: str,
-        data: TrainingData,
-        options: TrainOptions,  # noqa: ARG002 - there is no noise
-        scale: float,  # noqa: ARG002
-    ) -> LikelihoodSpec:
-        """The likelihood, with the class shares of the training rows."""
-        learned = data.split.learned
-        weights = None if data.weights is None else data.weights[learned]
-        return LikelihoodSpec(kind, shares=ClassShares.of(data.targets[learned], len(self.classes), weights))
-
-    def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any]:
-        """Training rows of each class."""
-        counts = np.bincount(targets.astype(np.int64), minlength=len(self.classes))
-        return {"classes": dict(zip(self.classes, counts.tolist(), strict=True))}
-
-
-Task: TypeAlias = RegressionTask | ClassificationTask
-
-
-def task_of(target: Target) -> Task:
-    """The task of a target whose kind is known."""
-    return RegressionTask() if target.classes is None else ClassificationTask(target.classes)
+    learned, classes = data.split.learned, data.schema.target.classes
+    weights = None if data.weights is None else data.weights[learned]
+    return LikelihoodSpec(
+        kind,
+        sigma=options.noise_sigma / scale if kind == "fixed" and options.noise_sigma is not None else None,
+        components=options.noise_components if kind == "mixture" else None,
+        wide=WideRule.after(len(learned)) if LIKELIHOODS[kind].wide_tails else None,
+        shares=None if classes is None else ClassShares.of(data.targets[learned], len(classes), weights),
+    )

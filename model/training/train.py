@@ -28,6 +28,7 @@ from murho.model.bbb.network import learned_tensors
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
+from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.encoding.imputation import imputed_columns
 from murho.model.encoding.unlike import Distances
 from murho.model.errors import FitError
@@ -35,13 +36,13 @@ from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind, Schema
-from murho.model.training.candidates import SHARE_OF_SEARCH, Stage, TimeToFinish
+from murho.model.training.candidates import SHARE_OF_SEARCH, Stage
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
 from murho.model.training.idle_features import note_of_unread
 from murho.model.training.prepared_table import prepare_table, rows_for_budget
 from murho.model.training.rows import learnable_rows
 from murho.model.training.search import fit_options, search, trial
-from murho.model.training.tasks import task_of
+from murho.model.training.tasks import likelihood_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,15 +59,6 @@ if TYPE_CHECKING:
     from murho.model.training.options import TrainOptions
     from murho.model.training.prepared_table import PreparedTable
     from murho.model.training.rows import TrainingData
-
-__all__ = [
-    "Evidence",
-    "Trained",
-    "choose_time_feature",
-    "fit_to_newest_rows",
-    "train",
-    "train_on",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +132,8 @@ def train(
     return train_on(rows_for_budget(prepared), reporter=reporter, device=device, began=began)
 
 
+SHARE_TO_FINISH = 0.2
+"""Share of a budget by the clock that calibration and report take on a sample of the rows."""
 ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
@@ -168,11 +162,8 @@ def train_on(prepared: PreparedTable, *, reporter: Reporter, began: float, devic
     data = learnable_rows(prepared, reporter.say)
     if options.time is not None:
         data = choose_time_feature(data, options.time, options, reporter, device)
-    to_finish = None
-    if options.budget and prepared.rows is not None:
-        held_out = data.split.held_out(options.members)
-        to_finish = TimeToFinish(options.budget, sum(len(group.rows) for group in held_out))
-    result = search(data, options, reporter, device, began, to_finish)
+    kept_back = SHARE_TO_FINISH * options.budget if options.budget and prepared.rows is not None else 0.0
+    result = search(data, options, reporter, device, began, kept_back)
     try:
         reporter.say(f"chose {result.best.candidate}")
         unread = result.best.candidate.inputs.unread_by_all
@@ -180,10 +171,7 @@ def train_on(prepared: PreparedTable, *, reporter: Reporter, began: float, devic
             reporter.say(note_of_unread(unread, len(data.schema.features)))
         if result.interrupted:
             reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
-        most = None
-        if to_finish is not None:
-            most = to_finish.rows_in_time(time.monotonic() - began, result.pace, fewest=ROWS_IN_A_HURRY)
-        return _finished(data, result, options, began, reporter, device, most)
+        return _finished(data, result, options, began, reporter, device, None)
     except KeyboardInterrupt:
         reporter.say(
             f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
@@ -244,19 +232,17 @@ def _finished(
     fits = len(result.attempts)
     reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
     split, targets = data.split, data.targets
-    task, target = task_of(data.schema.target), data.standardisation(candidate.transform)
+    classes, target = data.schema.target.classes, data.standardisation(candidate.transform)
     architecture, encoder = chosen.network.architecture, data.encoder(candidate.inputs)
     learned_targets = targets[split.learned]
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
-        likelihood=task.likelihood_spec(candidate.noise, data, options, target.scale),
+        likelihood=likelihood_spec(candidate.noise, data, options, target.scale),
         target=target,
         schema=data.schema,
         encoder=encoder,
-        target_range=None
-        if data.schema.target.classes
-        else (float(learned_targets.min()), float(learned_targets.max())),
+        target_range=None if classes else (float(learned_targets.min()), float(learned_targets.max())),
         default_seed=options.seed,
     )
     learned = learned_tensors(chosen.network, chosen.likelihood)
@@ -306,7 +292,7 @@ def _finished(
         "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
         "example": _example(data.schema, encoder.distribution),
-        "targets": task.distribution(learned_targets),
+        "targets": _distribution(learned_targets, classes),
         "seconds": round(time.monotonic() - began, 3),
     }
     metrics = {**calibrated.metrics, "held_out": split.validation is not split.training}
@@ -321,6 +307,15 @@ def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
         return list(groups)
     most = max(1, rows // len(groups))
     return [replace(group, rows=group.rows[:most]) for group in groups]
+
+
+def _distribution(targets: NDArray[np.float64], classes: tuple[str, ...] | None) -> dict[str, Any] | None:
+    """Quantiles of the training targets, or rows of each class, for those who show a prediction beside them."""
+    if classes is not None:
+        counts = np.bincount(targets.astype(np.int64), minlength=len(classes))
+        return {"classes": dict(zip(classes, counts.tolist(), strict=True))}
+    scores = QuantileScores.fit(targets)
+    return None if scores is None else scores.to_json()
 
 
 STEPS = 500

@@ -24,7 +24,6 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, MOST_HELD_OUT, HeldOut, Split, folds_of, single_rows
-from murho.model.training.pruning import is_removed
 from murho.model.training.revisions import revise
 
 if TYPE_CHECKING:
@@ -37,15 +36,6 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import UpdateOptions
     from murho.model.training.revisions import LabelledRows, Revised
-
-__all__ = [
-    "FEWEST_ROWS_TO_HOLD_OUT",
-    "fit_to_new_rows",
-    "posterior_shift",
-    "split_new_rows",
-    "temperature_of",
-    "update",
-]
 
 
 def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, float]:
@@ -200,7 +190,12 @@ def update(
         KeyboardInterrupt: Interrupted before the end of the first epoch.
     """
     began = time.monotonic()
-    _refuse_pruned(old)
+    if "pruning" in old.spec.records:
+        raise OptionError(
+            f"version {old.version} of {old.name!r} was pruned, and weights that are gone can't learn: update the "
+            f"version it was made from (--version {old.spec.records['pruning'].get('from_version', 'V')}), then prune "
+            "the outcome"
+        )
     seed, members = old.seed if options.seed is None else options.seed, old.architecture.members
     split = split_new_rows(len(rows), seed, members, rows.units)
     learned, rows_before = len(split.training), old.spec.rows_learned
@@ -260,14 +255,3 @@ def update(
         history=outcome.history,
     )
     return revised if held_out else replace(revised, judged=None)
-
-
-def _refuse_pruned(old: Posterior) -> None:
-    for index in range(len(old.architecture.layers)):
-        name = f"layers.{index}.weight"
-        if bool(is_removed(old.tensors[f"{name}.mu"], old.tensors[f"{name}.rho"]).any()):
-            source = old.spec.records.get("pruning", {}).get("from_version")
-            raise OptionError(
-                f"version {old.version} of {old.name!r} was pruned, and weights that are gone can't learn: update "
-                f"the version it was made from (--version {source or 'V'}), then prune the outcome"
-            )

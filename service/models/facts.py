@@ -20,7 +20,6 @@ from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import CheckpointError
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec
-from murho.model.tables.cells import format_date
 from murho.model.tables.schema import FeatureKind
 from murho.service.predict.rows import example_row
 
@@ -34,9 +33,7 @@ __all__ = ["description", "overview", "report_charts", "target_of"]
 
 SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
-TRAINING_FACTS = ("validation_rows", "calibration_rows", "left_out_rows", "epochs", "temperature", "seconds")
 BINS = 30
-DIGITS = 3
 
 
 def target_of(model: ModelLike) -> dict[str, Any]:
@@ -84,19 +81,17 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "name": model.name,
         "version": model.version,
         "created": spec.created,
-        "murho": spec.murho,
-        "task": model.schema.target.task,
         "target": _target(model),
         "features": [_feature(model, feature) for feature in model.schema.features],
         "importance": _by_importance(model, report),
         "left_out": dict(model.schema.left_out),
-        "typical": _typical_row(model),
+        "typical": example_row(model),
         "training": {
-            **{fact: training.get(fact) for fact in TRAINING_FACTS},
             "rows": spec.rows_learned or training.get("rows"),
             "members": spec.architecture.members,
             "hidden": list(spec.architecture.hidden),
             "likelihood": spec.likelihood.kind,
+            "temperature": training.get("temperature"),
         },
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
         "calibration": None if calibration is None else {"method": method, "rows": calibration.rows},
@@ -189,43 +184,6 @@ def _histogram(scores: QuantileScores) -> dict[str, Any] | None:
     below = np.interp(-edges, -np.repeat(scores.values, 2)[::-1], steps[::-1])
     below[-1] = scores.upto[-1]  # the last bar has the largest value too
     return {"start": start, "stop": stop, "counts": np.diff(below).round(2).tolist()}
-
-
-def _typical_row(model: ModelLike) -> dict[str, Any]:
-    """Returns a plausible row: where the page's form starts.
-
-    Each category has its most frequent level, and each number is what the joint distribution of the features expects of
-    a row with these levels: the value at the conditional mean of its normal score. Medians of each feature by itself
-    can be a row that does not exist, such as a light car with a large engine.
-    """
-    row = example_row(model)
-    distribution = model.spec.encoder.distribution
-    if distribution is None:
-        return row
-    likeliest = {name: int(np.argmax(shares.counts)) for name, shares in distribution.levels.items()}
-    known = [np.full((1, len(distribution.numbers)), np.nan)]
-    for name, indicated in distribution.indicated:
-        known.append(distribution.levels[name].indicators(np.array([likeliest[name]]), indicated))
-    scores = distribution.completed(np.concatenate(known, axis=1))[0, : len(distribution.numbers)]
-    expected = dict(zip(distribution.numbers, scores, strict=True))
-    for feature in model.schema.features:
-        if feature.name in likeliest:
-            level = distribution.levels[feature.name].levels[likeliest[feature.name]]
-            row[feature.name] = level if feature.kind is FeatureKind.CATEGORICAL else bool(level)
-        elif feature.name in expected:
-            numbers = distribution.numbers[feature.name]
-            row[feature.name] = _rounded(feature, numbers, float(numbers.at(np.array([expected[feature.name]]))[0]))
-    return row
-
-
-def _rounded(feature: Feature, scores: QuantileScores, value: float) -> float | int | str:
-    """Returns a value as a person would write it, within the training range."""
-    low, high = float(scores.values[0]), float(scores.values[-1])
-    if feature.kind is FeatureKind.DATE:
-        return format_date(float(np.clip(round(value), np.ceil(low), max(np.floor(high), np.ceil(low)))))
-    if _whole(scores):
-        return round(value)
-    return float(np.clip(float(f"{value:.{DIGITS}g}"), low, high))
 
 
 def _by_importance(model: ModelLike, report: Mapping[str, Any] | None) -> list[str]:

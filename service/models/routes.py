@@ -1,6 +1,7 @@
 """`/models` and below: what is served, each model in detail, and what changes at once, without a restart.
 
-And `GET /healthz`, `/readyz` and `/metrics`, for machines: a service with a full queue is still alive and ready.
+And `GET /healthz`, `/readyz` and `/metrics`, for machines, also by the names that other servers have for them: a
+service with a full queue is still alive and ready.
 """
 
 import asyncio
@@ -107,13 +108,12 @@ async def describe_calibration(name: str, parts: PartsDependency, version: str |
     return JSONBytes({"name": model.name, "version": model.version, "calibration": calibration})
 
 
-@router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics, reliability")
+@router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics")
 async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     """Describes the latest version of a model by the distribution of its training rows.
 
     `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
-    row, `reliability` is how often raw bands held the held-out rows, `curves` are those of the training. What a
-    checkpoint does not have is null.
+    row. What a checkpoint does not have is null.
     """
     from murho.service.models.facts import overview
 
@@ -192,13 +192,16 @@ machines_router = APIRouter(tags=["operations"])
 
 
 @machines_router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
+@machines_router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
 async def alive(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
     parts.require_alive()
-    return JSONBytes({"status": "alive"})
+    return JSONBytes({"status": "alive", "live": True})
 
 
 @machines_router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
+@machines_router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
+@machines_router.get("/ping", summary="Ready, as /readyz", name="ping")
 async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason.
 
@@ -211,6 +214,7 @@ async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
     return JSONBytes(
         {
             "status": "ready",
+            "ready": True,
             "models": list(islice(snapshot.models, MOST_LISTED)),
             "model_count": len(snapshot.models),
             "refused": [title_of(item.name, item.version) for item in refused[:MOST_LISTED]],

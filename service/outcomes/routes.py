@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.csv
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, field_validator
 
-from murho.model.errors import Problem
+from murho.model.errors import Problem, TableError
 from murho.model.evaluation.recorded import band_ends
 from murho.model.tables.cells import canonical_category, parse_number
+from murho.model.tables.csv_reader import csv_rows
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, UnknownModelError
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.memory import Share, decompressed
-from murho.service.predict.options import EXPECTED, LONGEST_ID
-from murho.service.predict.problems import MAX_LISTED, Problems, Strict, parsed, pointer, shorten
+from murho.service.predict.options import LONGEST_ID
+from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer, shorten
 from murho.service.predict.routes import REFERENCE
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
@@ -58,7 +58,7 @@ class Outcome(Strict):
 class OutcomesRequest(Strict):
     """What came true of recorded predictions of one model."""
 
-    outcomes: list[Outcome] = Field(min_length=1)
+    outcomes: Many[Outcome] = Field(min_length=1)
 
 
 class UnknownOutcome(BaseModel):
@@ -216,13 +216,13 @@ def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
     _require_few(body.count(b"\n") - 1)
     if len(body.partition(b"\n")[0]) > MOST_HEADER_BYTES:
         raise BadInputError([Problem("", "Expected a header line with the columns id and value, and no others.")])
-    convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string()), strings_can_be_null=True)
     try:
-        table = pa.csv.read_csv(pa.BufferReader(body), pa.csv.ReadOptions(use_threads=False), convert_options=convert)
-    except pa.ArrowException as error:
-        raise BadInputError([Problem("", f"The body is not CSV in UTF-8: {shorten(str(error), 500)}.")]) from None
-    _require_columns(table.schema)
-    return _of_table(table)
+        names, batches = csv_rows(body, "the body")
+        _require_columns(pa.schema([(name, pa.string()) for name in names]))
+        table = pa.Table.from_batches(batches, pa.schema([(str(place), pa.string()) for place in range(len(names))]))
+    except TableError as error:
+        raise BadInputError([Problem("", f"{shorten(str(error), 500)}.")]) from None
+    return _of_table(table.rename_columns(names))
 
 
 def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
@@ -287,7 +287,8 @@ def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) ->
     expected = "the name of a class" if classes else "a finite number"
     for place, (key, value) in enumerate(zip(ids, values, strict=True)):
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST_ID or not key.isprintable():
-            problems.add(place, 0, pointer("outcomes", place, "id"), EXPECTED["ids"][1].join(("Expected ", ".")))
+            message = f"Expected a text of 1 to {LONGEST_ID} printable characters."
+            problems.add(place, 0, pointer("outcomes", place, "id"), message)
         try:
             checked.append(canonical_category(value) if classes else _number(value, texts=texts))
         except (ValueError, OverflowError):

@@ -4,15 +4,13 @@ The body is that of a prediction, in every format that has rows. Rows are answer
 answer takes no more memory for more rows (`model.predictive.totals`).
 """
 
-import math
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import numpy as np
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.service.errors import BadInputError
@@ -21,7 +19,7 @@ from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import Spool
 from murho.service.predict.options import Included, PredictRequest
-from murho.service.predict.problems import MAX_LISTED, pointer
+from murho.service.predict.problems import Many, pointer
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
 
@@ -36,6 +34,16 @@ __all__ = ["DOOR", "AggregateRequest"]
 Cell = str | float | bool | None
 
 
+def _one(value: object) -> object:
+    if isinstance(value, list | dict):
+        raise ValueError("Expected a string, a number, true, false or null")  # noqa: TRY004 - as pydantic has it
+    return value
+
+
+Label = Annotated[Any, AfterValidator(_one)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class AggregateRequest(PredictRequest):
     """What is added up; everything else is as in a prediction."""
 
@@ -44,17 +52,17 @@ class AggregateRequest(PredictRequest):
         max_length=100,
         description="Features whose cells say which rows belong together. Without them and groups all rows do.",
     )
-    groups: list[Any] | None = Field(None, description="One label a row, in place of by. In JSON alone.")
+    groups: Many[Label] | None = Field(None, description="One label a row, in place of by. In JSON alone.")
     statistic: str | None = Field(
         None, description="sum (default), mean or count_above; of a classifier count, of each class."
     )
     threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
         None, description="Of count_above, in the target's unit."
     )
-    weights: list[Any] | None = Field(
+    weights: Many[Weight] | None = Field(
         None, description="One number a row, such as a quantity, not negative. In JSON alone."
     )
-    units: list[Any] | None = Field(
+    units: Many[Label] | None = Field(
         None,
         description="One label a row, of a model trained with --group: the noise of rows of one unit is correlated, as "
         "far as held-out rows told. In JSON alone.",
@@ -134,28 +142,14 @@ def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "T
         raise BadInputError([Problem("/record", "Totals aren't recorded: outcomes are of rows. Leave it out.")])
     if own.by and own.groups is not None:
         raise BadInputError([Problem("/groups", "Rows are grouped by features or by labels, not by both.")])
-    for name, (fits, expected) in LISTS.items():
-        values = getattr(own, name) or ()
-        if getattr(own, name) is not None and len(values) != asked.rows:
+    for name in LISTS:
+        if getattr(own, name) is not None and len(getattr(own, name)) != asked.rows:
             raise BadInputError([Problem(pointer(name), f"Expected one for each of {asked.rows} rows.")])
-        wrong = islice((place for place, value in enumerate(values) if not fits(value)), MAX_LISTED)
-        problems = [Problem(pointer(name, place), f"Expected {expected}.") for place in wrong]
-        if problems:
-            raise BadInputError(problems)
     return totals
 
 
-def _is_weight(value: object) -> bool:
-    return type(value) in (int, float) and 0.0 <= value < math.inf  # type: ignore[operator]
-
-
-def _is_label(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float)
-
-
-_Label = (_is_label, "a string, a number, true, false or null")
-LISTS = {"groups": _Label, "weights": (_is_weight, "a finite number that is not negative"), "units": _Label}
-"""What has one entry a row: what fits, and what it is for messages."""
+LISTS = ("groups", "weights", "units")
+"""What has one entry a row."""
 
 
 async def _added_up(call: InFlight, asked: AskedInBlocks, body: Spool | None = None) -> Response:

@@ -248,12 +248,12 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
 
     Keys that were not requested are absent; keys that need draws are null if there are none.
     """
-    document, prediction = _head(answered), answered.prediction
-    for field, detail in _asked(prediction.answer_fields, answered.options):
+    document, prediction, options = _head(answered), answered.prediction, answered.asked.options
+    for field, detail in _asked(prediction.answer_fields, options):
         value = getattr(prediction, field.name)
         if value is not None:
             if field.parts:
-                asked = (part.name for part in field.parts if part.is_in(answered.options))
+                asked = (part.name for part in field.parts if part.is_in(options))
                 value = {name: np.ascontiguousarray(getattr(value, name)) for name in asked}
             elif field.numeric:
                 value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory

@@ -6,27 +6,24 @@ The search is `model.evaluation.counterfactual`; its rows are answered like thos
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import numpy as np
+import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
-from murho.model.tables.cells import format_date
-from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, load_json
+from murho.service.predict.json_requests import JSONCodec, document_of
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Problems, Strict, moved, parsed, pointer, refuse_unknown
+from murho.service.predict.problems import Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.rows import explain_unknown, parse_inputs
+from murho.service.predict.rows import cells_of, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:
     from murho.model.evaluation.counterfactual import Counterfactual
-    from murho.model.tables.schema import Feature
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["DOOR", "CounterfactualRequest"]
@@ -129,12 +126,8 @@ class _OneRow(JSONCodec):
 
     def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the row and the options; see `Codec.decode`."""
-        refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
         schema, settings = terms.schema, terms.settings
-        document, known = load_json(body, settings.max_json_bytes), CounterfactualRequest.model_fields
-        unknown = [name for name in document if name not in known]
-        refuse_unknown(unknown, f"A counterfactual has no such option; there are {', '.join(known)}.")
-        own = parsed(CounterfactualRequest, document)
+        own = parsed(CounterfactualRequest, document_of(body, terms))
         problems, names = Problems(), {feature.name for feature in schema.features}
         for place, name in enumerate(own.fixed):
             if name not in names:
@@ -143,10 +136,9 @@ class _OneRow(JSONCodec):
         if not isinstance(own.inputs, dict):
             raise BadInputError([Problem("/inputs", "Expected one row: an object with a value for each feature.")])
         options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
-        try:
-            return _Asked(parse_inputs([own.inputs], schema, 1), options, request, own=own)
-        except BadInputError as error:  # there is one row, and so no number of it
-            raise moved(error, lambda place: place.replace("/inputs/0", "/inputs", 1)) from None
+        # There is one row, and so no number of it.
+        row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
+        return _Asked(row, options, request, own=own)
 
 
 ONE_ROW = _OneRow()
@@ -154,10 +146,11 @@ ONE_ROW = _OneRow()
 
 def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactual") -> dict[str, Any]:
     """Returns the answer as JSON data."""
-    given = {feature.name: _cell(feature, asked.inputs.columns[feature.name][0]) for feature in model.schema.features}
+    given, *found_rows = map(
+        orjson.loads, [*cells_of(model.schema, asked.inputs.columns), *cells_of(model.schema, found.columns)]
+    )
     rows = []
-    for place, distance in enumerate(found.distances.tolist()):
-        row = {feature.name: _cell(feature, found.columns[feature.name][place]) for feature in model.schema.features}
+    for place, (row, distance) in enumerate(zip(found_rows, found.distances.tolist(), strict=True)):
         changes = [{"feature": name, "from": given[name], "to": row[name]} for name in row if row[name] != given[name]]
         rows.append({"inputs": row, "changes": changes, "distance": distance, **_told(found.prediction, place, goal)})
     return {
@@ -177,15 +170,3 @@ def _told(prediction: Any, place: int, goal: Goal) -> dict[str, Any]:
     answer = {"mean": float(prediction.mean[place])}
     answer |= {} if prediction.std is None else {"std": float(prediction.std[place])}
     return answer | ({} if goal.exceedance is None else {"exceedance": float(prediction.exceedance[place, 0])})
-
-
-def _cell(feature: "Feature", value: Any) -> Any:
-    """Returns a canonical cell as a request has it."""
-    if feature.kind is FeatureKind.CATEGORICAL or np.isnan(value):
-        return value if feature.kind is FeatureKind.CATEGORICAL else None
-    if feature.kind is FeatureKind.BOOLEAN:
-        return bool(value)
-    if feature.kind is FeatureKind.DATE:
-        return format_date(float(value))
-    # JSON's integers end where floats no longer tell neighbours apart.
-    return int(value) if float(value).is_integer() and abs(value) < 2.0**53 else float(value)

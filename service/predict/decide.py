@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
@@ -20,9 +20,9 @@ from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, load_json
-from murho.service.predict.options import MAX_SEED, check_options, records
-from murho.service.predict.problems import MAX_LISTED, Problems, pointer, refuse_unknown
+from murho.service.predict.json_requests import JSONCodec, document_of
+from murho.service.predict.options import MAX_SEED, options_of, records
+from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
 
@@ -37,14 +37,14 @@ __all__ = ["DOOR", "DecideRequest"]
 
 BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
+COMMON = ("seed", "calibrated", "timeout", "record", "ids")
+"""Options that a prediction has, too."""
 VALUES_OF_PASS = 2**18
 """Rows times draws of a pass: about 1,000 rows of 256 draws."""
 
 
-class Abstain(BaseModel):
+class Abstain(Strict):
     """When to answer "unsure" in place of an action."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     risk: float = Field(gt=0, lt=1, description="Largest share of wrong decisions among those that are taken.")
 
@@ -59,10 +59,10 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-class DecideRequest(BaseModel):
+class DecideRequest(Strict):
     """Contexts, actions, and how to choose. Null stands for an option that is not given."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra={"example": EXAMPLE})
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
     contexts: Any = Field(
         description="At least one row, in the forms of a prediction's inputs, with all features that no action sets."
@@ -81,7 +81,7 @@ class DecideRequest(BaseModel):
     abstain: Abstain | None = Field(
         None, description="Answers \"unsure\" where the decision's error can't be controlled. For classifiers."
     )
-    draw: list[int] | None = Field(
+    draw: Many[int] | None = Field(
         None, description="Number of the draw that decides for each context; at random by default. For thompson."
     )
     samples: Annotated[int, Field(ge=1)] | None = Field(None, description="Draws behind the answer.")
@@ -91,7 +91,7 @@ class DecideRequest(BaseModel):
     record: bool | None = Field(
         None, description="true: the store keeps the decisions, with ids, so that outcomes can be told of them."
     )
-    ids: list[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
+    ids: Many[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
 
 
 class DecideResponse(BaseModel):
@@ -173,9 +173,7 @@ class _Reader(JSONCodec):
 
     def decode(self, body: bytes, terms: Terms) -> _Asked:
         """Returns the contexts, the actions and the options; see `Codec.decode`."""
-        if terms.query:
-            refuse_unknown(list(terms.query), "Options are keys of the document, not query parameters.")
-        return _read(load_json(body, terms.settings.max_json_bytes), terms.schema, terms.settings)
+        return _read(document_of(body, terms), terms.schema, terms.settings)
 
 
 _READER = _Reader()
@@ -189,20 +187,13 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
         TooLargeError: There are too many contexts and actions.
     """
     from murho.model.predictive.decisions import Actions, DecideOptions, draw_numbers
-    from murho.model.predictive.prediction import PredictOptions
 
-    try:
-        asked = DecideRequest.model_validate(document)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        problems = (Problem(pointer(*item["loc"]), f"{item['msg']}.") for item in wrong[:MAX_LISTED])
-        raise BadInputError(problems, len(wrong)) from None
-    if asked.samples is not None and asked.samples > settings.max_samples:
-        raise BadInputError([Problem("/samples", f"This service draws at most {settings.max_samples} samples.")])
-    samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
+    asked = parsed(DecideRequest, document)
+    common = {name: getattr(asked, name) for name in COMMON}
+    common["samples"] = samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
+    of, request = options_of(common | {"percentiles": []}, settings, schema.target)
     actions = Actions.read(asked.actions, schema.target)
     said = {name: getattr(asked, name) for name in ("policy", "goal", "width", "threshold", "at_least")}
-    of = PredictOptions(samples, (), asked.seed, calibrated=asked.calibrated is not False)
     given = {name: value for name, value in said.items() if value is not None}
     how = DecideOptions(**given, risk=None if asked.abstain is None else asked.abstain.risk, of=of)
     try:
@@ -226,8 +217,6 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
         raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
     else:
         draws = np.array(asked.draw, dtype=np.int64)
-    said = {"inputs": None, "timeout": asked.timeout, "record": asked.record, "ids": asked.ids}
-    request = check_options(said, rows=True)
     rest = {name: value for name, value in document.items() if name not in ("contexts", "draw", "record", "ids")}
     return _Asked(
         contexts,
@@ -260,30 +249,21 @@ def _cells(
         problems.raise_any()
     if names:
         some = replace(schema, features=of_actions)
-        columns = dict(_rows("actions", "inputs", list(actions.inputs), some, max_rows).columns)
+        columns = dict(parse_inputs(list(actions.inputs), some, max_rows, partial(_moved, "actions", "inputs")).columns)
     if not others:
         count = len(contexts) if isinstance(contexts, list) else 0
         if not count or any(each != {} for each in cast("list[Any]", contexts)):
             message = "The actions set all features: expected a list with an empty object for each context."
             raise BadInputError([Problem("/contexts", message)])
         check_rows(count, max_rows)
-        return Inputs(Form.RECORDS, {}, count), columns
+        return Inputs(Form.RECORDS, {}, count, _of_context), columns
     for place, cells in enumerate(contexts if isinstance(contexts, list) else [contexts]):
         both = names & cells.keys() if isinstance(cells, dict) else set()
         if both:
             where = ("contexts", place) if isinstance(contexts, list) else ("contexts",)
             message = "The actions set this feature; leave it out."
             raise BadInputError(Problem(pointer(*where, name), message) for name in sorted(both)[:MAX_LISTED])
-    return _rows("contexts", "", contexts, replace(schema, features=others), max_rows), columns
-
-
-def _rows(key: str, within: str, cells: object, schema: "Schema", max_rows: int) -> Inputs:
-    """Returns the rows below a key of the document; see `_moved` and `parse_inputs`."""
-    try:
-        return parse_inputs(cells, schema, max_rows)
-    except BadInputError as error:
-        problems = [Problem(_moved(key, within, each.pointer), each.message) for each in error.problems]
-        raise BadInputError(problems, error.total) from None
+    return parse_inputs(contexts, replace(schema, features=others), max_rows, _of_context), columns
 
 
 def _moved(key: str, within: str, where: str) -> str:
@@ -296,6 +276,9 @@ def _moved(key: str, within: str, where: str) -> str:
     """
     _, _, *parts = where.split("/")
     return "/".join(("", key, *parts[:1], *([within] if within and parts else []), *parts[1:]))
+
+
+_of_context = partial(_moved, "contexts", "")
 
 
 async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict[str, str]]]":
@@ -319,7 +302,7 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
         contexts = {name: column[part] for name, column in inputs.columns.items()}
         numbers = part.stop - part.start, actions.rows
         columns = await parts.decoder.in_thread(partial(crossed, contexts, asked.set_by_actions, model.schema, numbers))
-        first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked)
+        first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked=asked)
         reply = await call.compute(rows, options, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
         for item in reply.outside:
             warnings.setdefault(rows.pointer(first + item.row, item.feature), f"{item.feature}: {item.message}")
@@ -368,7 +351,7 @@ async def _recorded(
     return {"ids": ids}, kept.warnings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows(Inputs):
     """All actions of some contexts as rows.
 
@@ -383,4 +366,4 @@ class _Rows(Inputs):
         context, action = divmod(row, self.asked.actions.rows)
         if feature in self.asked.set_by_actions:
             return pointer("actions", action, "inputs", feature)
-        return _moved("contexts", "", self.asked.inputs.pointer(context, feature))
+        return self.asked.inputs.pointer(context, feature)

@@ -155,14 +155,14 @@ class InFlight:
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
         incomplete = len(model.schema.incomplete(inputs.columns))
-        self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
+        cost = self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
         if rows > SMALL_BYTES or self._share.size:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, incomplete=incomplete)
+        answer = await self.compute(inputs, options, incomplete=incomplete, cost=None if further else cost)
         explained = {}
         for name, asking in further.askings(answer.prediction) if further else ():
             explained[name] = await self.ask(asking)
@@ -242,8 +242,8 @@ class InFlight:
                 message = "A row is so far outside the training range that with other cells it has no finite answer."
                 raise BadInputError([Problem("/inputs", message)]) from None
 
-    def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> None:
-        """Admits the work of all rows until the request is over, and charges it.
+    def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> float:
+        """Admits the work of all rows until the request is over, and charges it; returns what it costs.
 
         Args:
             rows: Their number.
@@ -260,6 +260,7 @@ class InFlight:
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
         self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
+        return cost
 
     def charge(self, cost: float) -> None:
         """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
@@ -276,6 +277,7 @@ class InFlight:
         options: PredictOptions,
         *,
         incomplete: int | None = None,
+        cost: float | None = None,
         most_outside: int = MAX_WARNINGS + 1,
         rows_of_pass: int | None = None,
         again: bool = False,
@@ -286,6 +288,7 @@ class InFlight:
             inputs: The rows.
             options: The options.
             incomplete: How many of them have cells to impute, if that is known.
+            cost: What they cost, if that is known.
             most_outside: The most values unlike the training rows to tell.
             rows_of_pass: See `Job`.
             again: Whether these are rows that were counted before.
@@ -297,7 +300,7 @@ class InFlight:
         model, scheduler = self.model, self.parts.scheduler
         if incomplete is None:
             incomplete = len(model.schema.incomplete(inputs.columns))
-        cost = model.cost(inputs.count, options, incomplete)
+        cost = model.cost(inputs.count, options, incomplete) if cost is None else cost
         if options.samples == 0:
             rows_of_pass = model.rows_without_draws(inputs.count, incomplete, PASS_SECONDS)
         job = Job(

@@ -19,8 +19,8 @@ from murho.model.errors import Problem
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answers import Asked, Codec, Encoded, encode_answer
-from murho.service.predict.options import PredictRequest, check_options, options_of, predict_options
-from murho.service.predict.problems import JSON_NAMES, foreign_form, refuse_unknown
+from murho.service.predict.options import PredictRequest, options_of, predict_options
+from murho.service.predict.problems import JSON_NAMES, foreign_form, parsed, refuse_unknown
 from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from murho.service.predict.answers import Answered, Terms
     from murho.service.settings import Settings
 
-__all__ = ["JSONCodec", "load_json"]
+__all__ = ["JSONCodec", "document_of", "load_json"]
 
 MOST_CONTAINERS = 100_000
 """Lists and objects of a document without types: they take the parser ten times longer than numbers, and the collector
@@ -65,6 +65,13 @@ CELLS: dict[FeatureKind, Any] = {
     FeatureKind.DATE: str,
     FeatureKind.CATEGORICAL: str,
 }
+
+
+def document_of(body: bytes, terms: Terms, place: str = "keys of the document", *, nan: bool = False) -> dict[str, Any]:
+    """Returns the document of a request; options are in it, at a place, and not in the query; see `load_json`."""
+    if terms.query:
+        refuse_unknown(list(terms.query), f"With a JSON body, options are {place}, not query parameters.")
+    return load_json(body, terms.settings.max_json_bytes, nan=nan)
 
 
 def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
@@ -126,17 +133,14 @@ class JSONCodec(Codec):
     def decode(self, body: bytes, terms: Terms) -> Asked:
         """Returns the rows and the options of a document; see `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
-        if terms.query:
-            advice = "With a JSON body, options are keys of the document, not query parameters."
-            refuse_unknown(list(terms.query), advice)
         documents = self._documents.get(id(schema))
         if documents is None:
             if len(self._documents) >= MOST_KEPT:
                 self._documents.clear()
             documents = self._documents[id(schema)] = _Documents(schema)
-        if terms.kind is PredictRequest and (asked := documents.read(body, settings)) is not None:
+        if terms.kind is PredictRequest and not terms.query and (asked := documents.read(body, settings)) is not None:
             return asked
-        request = check_options(load_json(body, settings.max_json_bytes), terms.kind, rows=True)
+        request = parsed(terms.kind, document_of(body, terms))
         options = predict_options(request, settings, schema.target)
         return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 

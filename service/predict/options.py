@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError
-from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
+from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic_core import ErrorDetails
+    from collections.abc import Callable, Mapping
 
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
@@ -28,7 +25,6 @@ __all__ = [
     "EXAMPLE",
     "LONGEST_ID",
     "PredictRequest",
-    "check_options",
     "options_of",
     "predict_options",
     "query_options",
@@ -39,22 +35,6 @@ __all__ = [
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
 LONGEST_ID = 200
-
-_TRUTH = "true or false"
-EXPECTED: dict[str, tuple[str, str]] = {
-    "samples": ("an integer, 0 or larger", ""),
-    "seed": (f"an integer from 0 to {MAX_SEED} (2^63 - 1)", ""),
-    "percentiles": (f"a list of at most {MAX_LEVELS} levels", "a number above 0 and below 100"),
-    "thresholds": (f"a list of at most {MAX_LEVELS} numbers", "a finite number"),
-    "include": ('a list such as ["draws", "why"]', '"draws", "mc_error", "why" or "worth_asking"'),
-    "noise": (_TRUTH, ""),
-    "calibrated": (_TRUTH, ""),
-    "coverage": ("a number above 0 and below 1", ""),
-    "timeout": ("a number of seconds above 0", ""),
-    "record": (_TRUTH, ""),
-    "ids": ("a list with one text a row", f"a text of 1 to {LONGEST_ID} printable characters"),
-}
-"""What an option is, and what each entry of it is if it is a list, for messages."""
 
 OF_NUMBERS = {
     "noise": "A class has no noise that could be left out; leave this option out. epistemic_std and epistemic_entropy "
@@ -113,7 +93,7 @@ _INPUTS: dict[str, Any] = {
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError(text)
+        raise ValueError("Expected printable characters alone")
     return text
 
 
@@ -123,10 +103,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Included = Literal["draws", "mc_error", "why", "worth_asking"]
 
 
-class PredictRequest(BaseModel):
+class PredictRequest(Strict):
     """Rows and how to predict them. Only `inputs` is required; null stands for an option that is not given."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, json_schema_extra={"example": EXAMPLE})
+    model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
 
     inputs: Any = Field(
         description="At least one row: a list of objects, a list of lists with the features in schema order, "
@@ -174,33 +154,9 @@ class PredictRequest(BaseModel):
         None,
         description="true: the answer is kept in the service's store and has ids, so that outcomes can be told of it.",
     )
-    ids: list[Id] | None = Field(
+    ids: Many[Id] | None = Field(
         None, description="The caller's own ids, all different, one a row; they ask for a record, too."
     )
-
-
-def check_options(
-    document: Mapping[str, Any], kind: type[PredictRequest] = PredictRequest, *, rows: bool = False
-) -> PredictRequest:
-    """Returns the request in a parsed document.
-
-    Args:
-        document: Options by name, and `inputs`.
-        kind: The options that there are.
-        rows: Whether the document has to have `inputs`; else they come in another way.
-
-    Raises:
-        BadInputError: An option is unknown or has a wrong value, or the rows aren't there.
-    """
-    known = list(kind.model_fields)[0 if rows else 1 :]
-    unknown = [name for name in document if name not in known]
-    refuse_unknown(unknown, f"There is no such option; there are {', '.join(known)}.")
-    try:
-        return kind.model_validate(document if rows else {"inputs": None, **document})
-    except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False)
-        problems = (Problem(pointer(*item["loc"]), _message(item)) for item in wrong)
-        raise BadInputError(islice(problems, MAX_LISTED), len(wrong)) from None
 
 
 def query_options(
@@ -227,11 +183,28 @@ def query_options(
 
 
 def options_of(
-    given: Mapping[str, Any], settings: Settings, target: Target, kind: type[PredictRequest] = PredictRequest
+    given: Mapping[str, Any],
+    settings: Settings,
+    target: Target,
+    kind: type[PredictRequest] = PredictRequest,
+    move: Callable[[str], str] = str,
 ) -> tuple[PredictOptions, PredictRequest]:
-    """Returns options that come without rows, complete and as they were sent; raises what `query_options` does."""
-    request = check_options(given, kind)
-    return predict_options(request, settings, target), request
+    """Returns options that come without rows, complete and as they were sent; raises what `query_options` does.
+
+    Args:
+        given: The options.
+        settings: See `predict_options`, as for the next.
+        target: The target of the model.
+        kind: The options that there are.
+        move: From the pointer to an option to that in the body.
+    """
+    try:
+        refuse_unknown([name for name in given if name == "inputs"], "It is no option.")
+        request = parsed(kind, {"inputs": None, **given})
+        return predict_options(request, settings, target), request
+    except BadInputError as error:
+        problems = (Problem(move(each.pointer), each.message) for each in error.problems)
+        raise BadInputError(problems, error.total) from None
 
 
 def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
@@ -321,24 +294,3 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
     lists = {name: tuple(value) for name, value in given.items() if name in LISTS}
     included: dict[str, Any] = {name: name in include for name in get_args(Included)}
     return PredictOptions(**given | lists | included)
-
-
-def _message(item: ErrorDetails) -> str:
-    """Returns what is expected of an option, or of an entry of it, in place of a value."""
-    place = item["loc"]
-    if place == ("inputs",):
-        return "This is required."
-    if place[0] not in EXPECTED:
-        return f"{item['msg'].removeprefix('Value error, ')}."
-    whole, entry = EXPECTED[str(place[0])]
-    return f"Expected {entry if len(place) > 1 else whole}, not {_shown(item['input'])}."
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return f"the string {shorten(value)!r}"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return shorten(repr(value))
-    if isinstance(value, list) and value:
-        return f"a list of {len(value)}"
-    return JSON_NAMES.get(type(value), "this")

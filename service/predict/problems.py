@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from itertools import islice
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "JSON_NAMES",
     "MAX_LISTED",
     "InferenceError",
+    "Many",
     "Problems",
     "Strict",
     "foreign_form",
-    "moved",
     "parsed",
     "pointer",
     "refuse_unknown",
@@ -105,9 +105,13 @@ class Problems:
     """Collects the problems in the rows of one request.
 
     Each problem has a place, (row, position within the row). Problems are listed in the order of their places.
+
+    Args:
+        move: From a pointer, as it is added, to that in the body of the request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, move: Callable[[str], str] = str) -> None:
+        self._move = move
         self._entries: list[tuple[int, int, Problem]] = []
         self.total = 0
 
@@ -125,7 +129,7 @@ class Problems:
     ) -> None:
         """Adds a problem for each of the ascending rows, with a message only for those that can be listed."""
         for row in islice(rows, MAX_LISTED):
-            self._entries.append((row, position, Problem(where(row), explain(row))))
+            self._entries.append((row, position, Problem(self._move(where(row)), explain(row))))
         self.total += len(rows)
 
     def raise_any(self) -> None:
@@ -143,16 +147,20 @@ EXPECTED = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
     "list_type": "a list",
     "string_type": "a string",
+    "string_too_short": "a text of {min_length} characters or more",
+    "string_too_long": "a text of at most {max_length} characters",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "none_required": "null",
     "bool_type": "true or false",
     "finite_number": "a finite number",
-    "greater_than": "a number above {gt:g}",
-    "greater_than_equal": "a number of {ge:g} or more",
-    "less_than": "a number below {lt:g}",
-    "less_than_equal": "a number of {le:g} or less",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of {ge} or more",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of {le} or less",
     "too_long": "at most {max_length} entries",
+    "literal_error": "{expected}",
 }
 """What is expected, by the type of pydantic's error; other errors say it themselves."""
 
@@ -170,9 +178,12 @@ class InferenceError(BaseModel):
 
 
 Document = TypeVar("Document", bound=Strict)
+Item = TypeVar("Item")
+Many = Annotated[list[Item], Field(fail_fast=True)]
+"""A list of any length: of its wrong entries one is told, as each takes a kilobyte."""
 
 
-def parsed(kind: type[Document], document: dict[str, Any]) -> Document:
+def parsed(kind: type[Document], document: Mapping[str, Any]) -> Document:
     """Returns a document by its types.
 
     Raises:
@@ -182,17 +193,18 @@ def parsed(kind: type[Document], document: dict[str, Any]) -> Document:
         return kind.model_validate(document)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        raise BadInputError((_problem(document, item) for item in islice(found, MAX_LISTED)), len(found)) from None
+        problems = (_problem(kind, document, item) for item in islice(found, MAX_LISTED))
+        raise BadInputError(problems, len(found)) from None
 
 
-def _problem(document: dict[str, Any], item: Any) -> Problem:
+def _problem(kind: type[Strict], document: Mapping[str, Any], item: Any) -> Problem:
     place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] in EXPECTED:
-        of_one = isinstance(value, int | float) and not isinstance(value, bool)
-        shown = shorten(repr(value)) if of_one else JSON_NAMES.get(type(value), "this")
-        message = f"Expected {EXPECTED[item['type']].format(**item.get('ctx', {}))}, not {shown}"
+        limits = {name: f"{limit}".removesuffix(".0") for name, limit in item.get("ctx", {}).items()}
+        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {_shown(value)}"
     elif item["type"] == "extra_forbidden":
         message = f"There is no key {shorten(place[-1])!r} here"
+        message += f"; there are {', '.join(kind.model_fields)}" if len(place) == 1 else ""
     elif item["type"] == "missing":
         message = "This is required"
     if place[0] == "inputs" and len(place) > 2:  # a tensor goes by its name, as in all other messages
@@ -201,12 +213,14 @@ def _problem(document: dict[str, Any], item: Any) -> Problem:
     return Problem(pointer(*place), f"{message}.")
 
 
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"the string {shorten(value)!r}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return shorten(repr(value))
+    return f"a list of {len(value)}" if isinstance(value, list) and value else JSON_NAMES.get(type(value), "this")
+
+
 def wrong(place: tuple[str | int, ...], message: str) -> BadInputError:
     """Returns the error of one thing at one place of a document."""
     return BadInputError([Problem(pointer(*place), message)])
-
-
-def moved(error: BadInputError, move: Callable[[str], str]) -> BadInputError:
-    """Returns an error with other pointers."""
-    problems = (Problem(move(item.pointer), item.message) for item in error.problems)
-    return BadInputError(problems, error.total)

@@ -94,30 +94,33 @@ class Inputs:
         form: The form of the rows in the request.
         columns: Canonical columns `[B]` by feature, all the schema's features in its order.
         count: The number of rows, B.
+        move: From a pointer below `/inputs` to that in the body of the request.
     """
 
     form: Form
     columns: Mapping[str, NDArray[Any]]
     count: int
+    move: Callable[[str], str] = str
 
     def pointer(self, row: int, feature: str) -> str:
-        """Returns the JSON pointer to a cell in the form of the request."""
-        return _cell_pointer(self.form, row, feature, list(self.columns).index(feature))
+        """Returns the JSON pointer to a cell in the body of the request."""
+        return self.move(_cell_pointer(self.form, row, feature, list(self.columns).index(feature)))
 
 
-def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
+def parse_inputs(inputs: object, schema: Schema, max_rows: int, move: Callable[[str], str] = str) -> Inputs:
     """Returns the rows of a request as canonical columns.
 
     Args:
         inputs: The parsed JSON value of `inputs`.
         schema: The features of the model.
         max_rows: The most rows of one request.
+        move: See `Inputs`.
 
     Raises:
         BadInputError: The form or a cell is wrong; every problem has its pointer.
         TooLargeError: There are more than `max_rows` rows.
     """
-    problems = Problems()
+    problems = Problems(move)
     cells: Mapping[str, Sequence[Any]] = {}
     form = Form.COLUMNS
     if isinstance(inputs, dict):
@@ -136,7 +139,7 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
             where = partial(_cell_pointer, form, name=feature.name, position=position)
             columns[feature.name] = read_column(feature, column, position, where, problems)
     problems.raise_any()
-    return Inputs(form, columns, len(next(iter(columns.values()))))
+    return Inputs(form, columns, len(next(iter(columns.values()))), move)
 
 
 def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, list[Any]]:
@@ -375,8 +378,8 @@ def cells_of(schema: Schema, columns: Columns) -> list[str]:
             written.append([None if cell != cell else bool(cell) for cell in cells])
         elif feature.kind is FeatureKind.DATE:
             written.append([None if cell != cell else format_date(cell) for cell in cells])
-        else:
-            written.append(cells)  # the encoder writes NaN as null
+        else:  # the encoder writes NaN as null
+            written.append([int(cell) if cell.is_integer() and abs(cell) < 2.0**53 else cell for cell in cells])
     names = [feature.name for feature in schema.features]
     return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]
 

@@ -15,7 +15,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
-from murho.service.predict.answers import Encoded, encode_document
+from murho.service.predict.answers import Encoded, answer_facts, encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,23 +190,13 @@ def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[b
 
 def _facts(answered: Answered) -> dict[str, Any]:
     """Returns what belongs to the whole answer, in the types that parameters of the protocol can have."""
-    prediction, options = answered.prediction, answered.options
-    facts: dict[str, Any] = {
-        "target": answered.target,
-        "samples": prediction.samples,
-        "seed": prediction.seed,
-        "calibrated": prediction.calibrated,
-        "percentiles": _listed(options.percentiles),
-    }
-    if prediction.classes is not None:
-        facts["classes"] = orjson.dumps(prediction.classes).decode()
-        facts["coverage"] = options.coverage
-    if options.thresholds:
-        facts["thresholds"] = _listed(options.thresholds)
-    if answered.warnings:
-        facts["warnings"] = orjson.dumps(answered.warnings).decode()
-    return facts
+    facts = answer_facts(answered)
+    del facts["model"]
+    facts["percentiles"] = facts.pop("levels")
+    return {name: _parameter(fact) for name, fact in facts.items() if fact not in ((), [])}
 
 
-def _listed(values: tuple[float, ...]) -> str:
-    return ",".join(f"{value:.17g}" if not value.is_integer() else f"{value:.0f}" for value in values)
+def _parameter(fact: Any) -> Any:
+    if isinstance(fact, tuple):
+        return ",".join(f"{value:.17g}" if not value.is_integer() else f"{value:.0f}" for value in fact)
+    return orjson.dumps(fact).decode() if isinstance(fact, list | dict) else fact

@@ -20,11 +20,10 @@ from pydantic import BeforeValidator, Field
 
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.model.tables.schema import FeatureKind
-from murho.service.errors import BadInputError
 from murho.service.predict.answers import Asked, Codec
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import LISTS, PredictRequest, options_of, value_of_text
-from murho.service.predict.problems import JSON_NAMES, Problems, Strict, moved, parsed, pointer, shorten, wrong
+from murho.service.predict.problems import JSON_NAMES, Many, Problems, Strict, parsed, pointer, shorten, wrong
 from murho.service.predict.rows import Form, Inputs, check_rows, read_column
 from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, encode_inference, outputs_of
 from murho.service.tables.blocks import check_names, number_column, number_columns
@@ -145,8 +144,8 @@ class InferRequest(Strict):
 
     id: Annotated[str, Field(max_length=1000)] | None = Field(default=None, description="Comes back in the answer.")
     parameters: Annotated[RequestParameters, NONE_IS_EMPTY] = RequestParameters()
-    inputs: list[InputTensor] = Field(min_length=1)
-    outputs: list[WantedOutput] | None = Field(default=None, description="Without them, those of the model's metadata.")
+    inputs: Many[InputTensor] = Field(min_length=1)
+    outputs: Many[WantedOutput] | None = Field(default=None, description="Without them, those of the model's metadata.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,19 +159,6 @@ class InferAsked(Asked):
 
     id: str | None
     outputs: tuple[tuple[Output, bool], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Matrix(Inputs):
-    """The rows of a request that are one tensor."""
-
-    def pointer(self, row: int, feature: str) -> str:
-        """Returns the pointer to a cell: to the element of the tensor."""
-        return _matrix_pointer(list(self.columns).index(feature), row)
-
-
-def _matrix_pointer(position: int, row: int) -> str:
-    return pointer("inputs", MATRIX, row, position)
 
 
 def takes_matrix(schema: Schema) -> bool:
@@ -254,10 +240,7 @@ def _options(
             given[name] = [value]
     if parameters.timeout:
         given["timeout"] = parameters.timeout / MICROSECONDS
-    try:
-        return options_of(given, settings, target)
-    except BadInputError as error:
-        raise moved(error, "/parameters{}".format) from None
+    return options_of(given, settings, target, move="/parameters{}".format)
 
 
 def _outputs(
@@ -312,8 +295,10 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
     if _is_matrix(inputs, schema):
         if values[0].dtype.kind not in "iuf":
             raise wrong(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
-        return _Matrix(Form.MATRIX, number_columns(schema, values[0].reshape(rows, -1), _matrix_pointer), rows)
-    problems, columns = Problems(), dict[str, "NDArray[Any]"]()
+        matrix = values[0].reshape(rows, -1)
+        columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", MATRIX, row, place))
+        return Inputs(Form.MATRIX, columns, rows, lambda place: place.replace("/inputs", f"/inputs/{MATRIX}", 1))
+    columns, problems = {}, Problems()
     by_name = {each.name: (each.datatype, found) for each, found in zip(inputs, values, strict=True)}
     for position, feature in enumerate(schema.features):
         datatype, found = by_name[feature.name]

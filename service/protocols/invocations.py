@@ -1,4 +1,4 @@
-"""`POST /invocations` and `GET /ping`: what MLflow's clients and SageMaker ask a scoring server.
+"""`POST /invocations`: what MLflow's clients and SageMaker ask a scoring server.
 
 The default model answers. Exactly one key of a JSON body has the rows: `dataframe_split`
 (`{"columns": […], "data": [[…]]}`), `dataframe_records` (a list of objects), `instances` (records or a matrix) or
@@ -6,29 +6,25 @@ The default model answers. Exactly one key of a JSON body has the rows: `datafra
 as there.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from murho.service.errors import BadInputError
-from murho.service.parts import JSONBytes, PartsDependency
 from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
-from murho.service.predict.json_requests import load_json
+from murho.service.predict.json_requests import document_of
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Strict, moved, parsed, pointer, refuse_unknown, wrong
+from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
-from murho.service.predict.rows import Inputs, parse_inputs
+from murho.service.predict.rows import parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from murho.service.predict.answers import Answered, Terms
 
-__all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse", "router"]
+__all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse"]
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256
@@ -38,8 +34,8 @@ PIECE_ROWS = 256
 class DataframeSplit(Strict):
     """A data frame in pandas' split form."""
 
-    columns: list[str]
-    data: list[list[Any]] = Field(min_length=1)
+    columns: Many[str]
+    data: Many[list[Any]] = Field(min_length=1)
     index: Any = None
 
 
@@ -59,21 +55,6 @@ class ScoringResponse(BaseModel):
     predictions: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows(Inputs):
-    """The rows of a request.
-
-    Attributes:
-        move: From pointers as `parse_inputs` has them to pointers into the body.
-    """
-
-    move: "Callable[[str], str]"
-
-    def pointer(self, row: int, feature: str) -> str:
-        """Returns the pointer to a cell in the form of the request."""
-        return self.move(Inputs.pointer(self, row, feature))
-
-
 class ScoringCodec(Codec):
     """The codec of JSON as MLflow has it; see `Codec`."""
 
@@ -82,26 +63,18 @@ class ScoringCodec(Codec):
     def decode(self, body: bytes, terms: "Terms") -> Asked:
         """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
-        refuse_unknown(list(terms.query), "With a JSON body, options are in its params, not query parameters.")
-        request = parsed(ScoringRequest, load_json(body, settings.max_json_bytes, nan=True))
+        request = parsed(ScoringRequest, document_of(body, terms, "in its params", nan=True))
         given = [key for key in ROWS if key in request.model_fields_set]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
             raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
         rows: Any = getattr(request, given[0])
-        try:
-            options, said = options_of(request.params or {}, settings, schema.target, terms.kind)
-        except BadInputError as error:
-            raise moved(error, "/params{}".format) from None
+        options, said = options_of(request.params or {}, settings, schema.target, terms.kind, "/params{}".format)
         if request.dataframe_split is not None:
             rows, move = _split(request.dataframe_split)
         else:
             move = partial(_below, given[0])
-        try:
-            inputs = parse_inputs(rows, schema, settings.max_rows)
-        except BadInputError as error:
-            raise moved(error, move) from None
-        return Asked(_Rows(inputs.form, inputs.columns, inputs.count, move), options, said)
+        return Asked(parse_inputs(rows, schema, settings.max_rows, move), options, said)
 
     def encode(self, answered: "Answered") -> Encoded:
         """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""
@@ -165,11 +138,3 @@ INVOCATIONS = Door(
     (ScoringResponse,),
     tag="scoring",
 )
-router = APIRouter(tags=["scoring"])
-
-
-@router.get("/ping", summary="Ready, as /readyz", name="ping")
-async def _ping(_: Request, parts: PartsDependency) -> JSONBytes:
-    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
-    parts.require_ready()
-    return JSONBytes({"status": "ready"})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from murho.model.checkpoint.directories import NAME_PATTERN
+from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
 from murho.service.predict.decide import DecideRequest

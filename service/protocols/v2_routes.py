@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INFER",
-    "IndexRequest",
-    "LoadRequest",
-    "UnloadRequest",
-    "model_configuration",
+    "RepositoryRequest",
     "model_metadata",
     "repository_index",
     "router",
@@ -41,8 +38,6 @@ __all__ = [
 
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"
-
-Document = TypeVar("Document", bound=Strict)
 
 router = APIRouter(tags=["open inference protocol"])
 
@@ -62,20 +57,6 @@ INFER = Door(
     (InferResponse,),
     tag="open inference protocol",
 )
-
-
-@router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
-async def _live(parts: PartsDependency) -> JSONBytes:
-    """Answers 200 as long as the process can answer at all; 503 if the engine shows no sign of life."""
-    parts.require_alive()
-    return JSONBytes({"live": True})
-
-
-@router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
-async def _ready(parts: PartsDependency) -> JSONBytes:
-    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
-    parts.require_ready()
-    return JSONBytes({"ready": True})
 
 
 @router.get("/v2", summary="The server and its extensions", name="v2_server")
@@ -111,13 +92,6 @@ async def _model_ready(name: str, parts: PartsDependency, version: str | None = 
     return JSONBytes({"name": model.name, "ready": True})
 
 
-@router.get(f"{MODEL}/config", summary="The configuration of a model", name="v2_model_config")
-@router.get(f"{VERSION}/config", summary="The configuration of a version", name="v2_version_config")
-async def _configuration(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
-    """Describes inputs and outputs in the form of Triton's configurations."""
-    return JSONBytes(model_configuration(parts.registry.snapshot.find(name, version)))
-
-
 @router.get(f"{MODEL}/stats", summary="The statistics of a model", name="v2_model_statistics")
 @router.get(f"{VERSION}/stats", summary="The statistics of a version", name="v2_version_statistics")
 async def _statistics(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
@@ -131,30 +105,29 @@ async def _statistics(name: str, parts: PartsDependency, version: str | None = N
 @router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
 async def _index(request: Request, parts: PartsDependency) -> JSONBytes:
     """Lists every version that is there, with its state, and the reason why one isn't served."""
-    wanted = await _body(request, parts, IndexRequest)
+    wanted = await _body(request, parts)
     return JSONBytes(repository_index(parts.registry.snapshot, ready=wanted.ready))
 
 
 @router.post("/v2/repository/models/{name}/load", summary="Load a model now", name="v2_load")
 async def _load(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
     """Does what `POST /models/{name}/load` does; answers once it is done."""
-    wanted = await _body(request, parts, LoadRequest)
-    version = None if wanted.parameters is None else wanted.parameters.version
+    wanted = await _body(request, parts)
     parts.lifecycle.require_not_draining()
-    await parts.watcher.apply(Change(name, version))
+    await parts.watcher.apply(Change(name, wanted.parameters.version))
     return Response()
 
 
 @router.post("/v2/repository/models/{name}/unload", summary="Take a model out of service", name="v2_unload")
 async def _unload(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
     """Does what `POST /models/{name}/unload` does; answers once it is done."""
-    await _body(request, parts, UnloadRequest)
+    await _body(request, parts)
     parts.lifecycle.require_not_draining()
     await parts.watcher.apply(Change(name, unload=True))
     return Response()
 
 
-async def _body(request: Request, parts: Parts, kind: type[Document]) -> Document:
+async def _body(request: Request, parts: Parts) -> RepositoryRequest:
     """Returns the document in a body, which may be empty."""
     headers, settings, share = request.scope["state"]["headers"], parts.settings, Share(parts.request_room)
     most = min(SMALL_BYTES, settings.max_body_bytes)
@@ -162,44 +135,31 @@ async def _body(request: Request, parts: Parts, kind: type[Document]) -> Documen
         body = await read_body(request.receive, headers, settings.request_timeout, most, share)
     finally:
         share.resize(0)
-    return parsed(kind, load_json(body, SMALL_BYTES) if body.strip() else {})
+    return parsed(RepositoryRequest, load_json(body, SMALL_BYTES) if body.strip() else {})
 
 
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics")
+EXTENSIONS = ("binary_tensor_data", "model_repository", "parameters", "statistics")
 PLATFORM = "murho_safetensors"
 DATATYPES = {FeatureKind.NUMERIC: "FP64", FeatureKind.BOOLEAN: "BOOL"}
 """The datatype that metadata give for a feature, else BYTES; others are read too."""
 MILLISECONDS, NANOSECONDS = 1e3, 1e9
 
 
-class IndexRequest(Strict):
-    """A request for the index; `ready` leaves out what isn't served."""
-
-    ready: bool = False
-
-
-class LoadParameters(Strict):
-    """The version to load; without it what the policy of the service says."""
+class RepositoryParameters(Strict):
+    """The version to load, without it what the policy of the service says; no model depends on another one."""
 
     version: str | None = None
-
-
-class LoadRequest(Strict):
-    """A request to load a model. Configurations and files can't be sent to this service."""
-
-    parameters: LoadParameters | None = None
-
-
-class UnloadParameters(Strict):
-    """What the protocol has; no model depends on another one."""
-
     unload_dependents: Any = None
 
 
-class UnloadRequest(Strict):
-    """A request to unload a model."""
+class RepositoryRequest(Strict):
+    """What is asked of the repository: `ready` leaves out of the index what isn't served.
 
-    parameters: UnloadParameters | None = None
+    Configurations and files can't be sent to this service.
+    """
+
+    ready: bool = False
+    parameters: RepositoryParameters = RepositoryParameters()
 
 
 def server_metadata(version: str) -> dict[str, Any]:
@@ -222,22 +182,6 @@ def model_metadata(model: ModelLike, versions: Sequence[str]) -> dict[str, Any]:
         properties["target_unit"] = target.unit
     names = {"name": model.name, "versions": list(versions), "platform": PLATFORM}
     return {**names, "inputs": _inputs(model), "outputs": _outputs(model), "properties": properties}
-
-
-def model_configuration(model: ModelLike) -> dict[str, Any]:
-    """Returns the configuration of a model as Triton's extension has it; the first dimension is the rows'."""
-    tensors = {
-        kind: [
-            {
-                "name": tensor["name"],
-                "data_type": "TYPE_STRING" if tensor["datatype"] == BYTES else f"TYPE_{tensor['datatype']}",
-                "dims": tensor["shape"],
-            }
-            for tensor in listed
-        ]
-        for kind, listed in (("input", _inputs(model)), ("output", _outputs(model)))
-    }
-    return {"name": model.name, "platform": PLATFORM, "backend": "murho", "max_batch_size": 0, **tensors}
 
 
 def _inputs(model: ModelLike) -> list[dict[str, Any]]:

@@ -65,9 +65,12 @@ class Telemetry:
         self._series: dict[tuple[str, str], _Series] = {}
         self._totals: dict[tuple[str, str], Totals] = {}
         self._served: dict[tuple[str, str], None] = {}
+        self._of_versions: list[Counter] = []
 
         def counter(name: str, help_line: str, labels: Sequence[str] = ()) -> Counter:
-            return Counter(name, help_line, labels, registry=registry)
+            made = Counter(name, help_line, labels, registry=registry)
+            self._of_versions += [made] if labels is OF_VERSION else []
+            return made
 
         def seconds(name: str, help_line: str, labels: Sequence[str] = ()) -> Histogram:
             return Histogram(name, help_line, labels, buckets=SECONDS, registry=registry)
@@ -134,16 +137,16 @@ class Telemetry:
             mode="livemin",
         )
         self.ready = self._gauge("murho_ready", "Whether the service is ready.", mode="livemin")
-        self._in_flight = self._gauge(
+        self.in_flight = self._gauge(
             "murho_in_flight_bytes",
             "Bytes of requests (bodies and rows), of answers while they are computed, and in temporary files (spools).",
             ("kind",),
         )
-        self._connections = self._gauge("murho_connections", "Open connections.")
+        self.connections = self._gauge("murho_connections", "Open connections.")
         pending = self._gauge("murho_pending_requests", "Predictions waiting or in computation.")
-        self._followed.append((pending, lambda: scheduler.admission.pending))
+        self.follow(pending, lambda: scheduler.admission.pending)
         cost = self._gauge("murho_pending_cost", "Row-draws waiting or in computation.")
-        self._followed.append((cost, lambda: scheduler.admission.pending_cost))
+        self.follow(cost, lambda: scheduler.admission.pending_cost)
         registry.register(_ServedVersions(self))
 
     def _gauge(
@@ -155,13 +158,9 @@ class Telemetry:
     ) -> Gauge:
         return Gauge(name, help_line, labels, registry=self.registry, multiprocess_mode=mode)
 
-    def follow_memory(self, kind: str, taken: Callable[[], float]) -> None:
-        """Shows the bytes in flight of a kind, which a function returns."""
-        self._followed.append((self._in_flight.labels(kind), taken))
-
-    def follow_connections(self, count: Callable[[], float]) -> None:
-        """Shows the number of open connections, which a function returns."""
-        self._followed.append((self._connections, count))
+    def follow(self, gauge: Gauge, function: Callable[[], float]) -> None:
+        """Has a gauge show what a function returns."""
+        self._followed.append((gauge, function))
 
     def refresh(self) -> None:
         """Sets the gauges that follow functions."""
@@ -209,9 +208,9 @@ class Telemetry:
             prediction: The prediction.
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
-        series = self._of(name, version)
-        series.rows.inc(len(prediction))
-        series.add_doubt(prediction, noise=noise)
+        series, rows = self._of(name, version), len(prediction)
+        series.rows.inc(rows)
+        series.add_doubt(prediction, rows, noise=noise)
 
     def record_answer(
         self, name: str, version: str, rows: int, timing: Timing, seconds: float, *, warned: bool
@@ -297,20 +296,7 @@ class Telemetry:
             return self._series[labels]
 
     def _remove(self, name: str, version: str) -> None:
-        for metric in (
-            self.rows,
-            self.totals_rows,
-            self.totals_groups,
-            self.warned,
-            self.unlike,
-            self.spread_rows,
-            self.std,
-            self.entropy,
-            self.epistemic_share,
-            self.outcomes,
-            self.inside,
-            self.alarm,
-        ):
+        for metric in (*self._of_versions, self.alarm):
             metric.remove(name, version)
         if not any(other == name for other, _ in self._series):
             self.queue_seconds.remove(name)
@@ -329,7 +315,7 @@ class _Series:
         self._metrics = metrics
         self._spread: Counter | None = None  # a model has std or entropy
 
-    def add_doubt(self, prediction: AnyPrediction, *, noise: bool) -> None:
+    def add_doubt(self, prediction: AnyPrediction, rows: int, *, noise: bool) -> None:
         """Adds what the rows of one answer say of the model's doubt.
 
         Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
@@ -337,6 +323,7 @@ class _Series:
 
         Args:
             prediction: The answer, finite.
+            rows: Number of its rows.
             noise: Whether it describes new observations.
         """
         if prediction.unlike is not None and (found := int(np.count_nonzero(prediction.unlike))):
@@ -354,7 +341,7 @@ class _Series:
             # A single row, the usual case, is summed up without NumPy's overhead.
             self._spread.inc(max(0.0, float(whole[0]) if len(whole) == 1 else float(whole.sum())))
         self._share.inc(_sum_of_shares(part, whole, power))
-        self._spread_rows.inc(len(prediction))
+        self._spread_rows.inc(rows)
 
 
 def _sum_of_shares(part: NDArray[np.float64], whole: NDArray[np.float64], power: int) -> float:

@@ -16,90 +16,39 @@ from murho.model.runtime import let_threads_sleep
 
 __all__ = ["app", "main"]
 
-COMMANDS = {
-    "inspect": (
-        "murho.cli.inspect",
-        "Say how a file is read, column by column, and what is odd in it.",
-        "Make a model",
-    ),
-    "train": (
-        "murho.cli.train",
-        "Fit a Bayesian network to a table and save it as a checkpoint.",
-        "Make a model",
-    ),
-    "update": (
-        "murho.cli.update",
-        "Learn from new rows; writes the next version of a checkpoint.",
-        "Make a model",
-    ),
-    "prune": (
-        "murho.cli.prune",
-        "Remove the weights with the lowest signal-to-noise ratio; writes the next version.",
-        "Make a model",
-    ),
-    "predict": (
-        "murho.cli.predict",
-        "Score a file, offline or through a running service.",
-        "Use and judge a model",
-    ),
-    "aggregate": (
-        "murho.cli.aggregate",
-        "Add up predictions: a sum, a mean or a count with error bars.",
-        "Use and judge a model",
-    ),
-    "evaluate": (
-        "murho.cli.evaluate",
-        "Judge a checkpoint on labelled rows.",
-        "Use and judge a model",
-    ),
-    "importance": (
-        "murho.cli.importance",
-        "Show which features the answers depend on.",
-        "Use and judge a model",
-    ),
-    "explain": (
-        "murho.cli.explain",
-        "Say why rows have their answers, and which labels would teach most.",
-        "Use and judge a model",
-    ),
-    "report": (
-        "murho.cli.report",
-        "Write the report of a checkpoint, or for new labelled rows.",
-        "Use and judge a model",
-    ),
-    "models": ("murho.cli.models", "List the checkpoints of a directory.", "Use and judge a model"),
-    "outcomes": (
-        "murho.cli.outcomes",
-        "Tell what came true of recorded predictions.",
-        "Use and judge a model",
-    ),
-    "quality": (
-        "murho.cli.outcomes",
-        "Show how good recorded predictions were.",
-        "Use and judge a model",
-    ),
-    "learn": (
-        "murho.cli.learn",
-        "Learn from recorded outcomes: the next version, if it is better.",
-        "Use and judge a model",
-    ),
-    "export": ("murho.cli.export", "Write a checkpoint as an ONNX graph for other runtimes.", "Use and judge a model"),
-    "publish": (
-        "murho.cli.publish",
-        "Put a version from disk into object storage.",
-        "Run a service",
-    ),
-    "serve": ("murho.cli.serve", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
-    "adaptation": (
-        "murho.cli.adaptation",
-        "Show how bands have followed outcomes, and go back to an earlier state.",
-        "Run a service",
-    ),
-    "mcp": ("murho.cli.mcp", "Give an agent tools: models, predictions, totals.", "Run a service"),
-    "key": ("murho.cli.serve", "Make an API key for a service.", "Run a service"),
-    "doctor": ("murho.cli.doctor", "Say what is wrong with this installation.", "Run a service"),
+PANELS = {
+    "Make a model": {
+        "inspect": "Say how a file is read, column by column, and what is odd in it.",
+        "train": "Fit a Bayesian network to a table and save it as a checkpoint.",
+        "update": "Learn from new rows; writes the next version of a checkpoint.",
+        "prune": "Remove the weights with the lowest signal-to-noise ratio; writes the next version.",
+    },
+    "Use and judge a model": {
+        "predict": "Score a file, offline or through a running service.",
+        "aggregate": "Add up predictions: a sum, a mean or a count with error bars.",
+        "evaluate": "Judge a checkpoint on labelled rows.",
+        "importance": "Show which features the answers depend on.",
+        "explain": "Say why rows have their answers, and which labels would teach most.",
+        "report": "Write the report of a checkpoint, or for new labelled rows.",
+        "models": "List the checkpoints of a directory.",
+        "outcomes": "Tell what came true of recorded predictions.",
+        "quality": "Show how good recorded predictions were.",
+        "learn": "Learn from recorded outcomes: the next version, if it is better.",
+        "export": "Write a checkpoint as an ONNX graph for other runtimes.",
+    },
+    "Run a service": {
+        "publish": "Put a version from disk into object storage.",
+        "serve": "Serve every checkpoint of a directory over HTTP.",
+        "adaptation": "Show how bands have followed outcomes, and go back to an earlier state.",
+        "mcp": "Give an agent tools: models, predictions, totals.",
+        "key": "Make an API key for a service.",
+        "doctor": "Say what is wrong with this installation.",
+    },
 }
-"""Command → the module with a function of that name, its line in ``murho --help``, and the group of lines there."""
+"""Group of lines in ``murho --help`` → its commands, with the line of each."""
+MODULES = {"quality": "outcomes", "key": "serve"}
+"""Commands whose function is not in a module of `murho.cli` with their name."""
+COMMANDS = {name: (line, panel) for panel, commands in PANELS.items() for name, line in commands.items()}
 
 EXAMPLES = """Examples:
 
@@ -120,10 +69,11 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replaces the placeholder of the called command by the command."""
         if args and args[0] in COMMANDS:
-            module, help_line, _ = COMMANDS[args[0]]
+            name = args[0]
+            module = import_module(f"murho.cli.{MODULES.get(name, name)}")
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            single.command(args[0], help=help_line)(uniform(getattr(import_module(module), args[0])))
-            self.commands[args[0]] = typer.main.get_command(single)
+            single.command(name, help=COMMANDS[name][0])(uniform(getattr(module, name)))
+            self.commands[name] = typer.main.get_command(single)
         return super().resolve_command(ctx, args)
 
 
@@ -138,16 +88,12 @@ app = typer.Typer(
 )
 
 
-def _entry(name: str) -> None:
-    _, help_line, panel = COMMANDS[name]
-
-    @app.command(name, help=help_line, rich_help_panel=panel)
-    def listed() -> None:
-        """A placeholder for the help page; `LazyGroup` replaces it."""
+def _listed() -> None:
+    """A placeholder for the help page; `LazyGroup` replaces it."""
 
 
-for _name in COMMANDS:
-    _entry(_name)
+for _name, (_line, _panel) in COMMANDS.items():
+    app.command(_name, help=_line, rich_help_panel=_panel)(_listed)
 
 
 def _print_version(wanted: bool) -> None:

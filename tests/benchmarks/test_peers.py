@@ -26,7 +26,7 @@ ROWS = 200
 
 
 def test_every_script_is_of_a_peer_and_every_environment_is_pinned() -> None:
-    others = {"__init__", "murho_predictions", *SHARED, *SERVICE}
+    others = {"__init__", "murho_fit", "murho_predictions", *SHARED, *SERVICE}
     assert {path.stem for path in FOLDER.glob("*.py")} - others == set(SCRIPTS)
     assert len({(peer.benchmark, peer.name) for peer in PEERS}) == len(PEERS)
     for peer in (*PEERS, CALIBRATOR):
@@ -53,7 +53,7 @@ def session(task):
         return task, asked
     return sys.argv[2], answer
 
-drive(engine=session)
+drive(step=session)
 """
 
 
@@ -71,7 +71,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(folder: Path, *tasks: str) -> dict[str, Any]:
-    peer = partial(Peer, "engine", title="", script="steady")
+    peer = partial(Peer, "step", title="", script="steady")
     return {task: partial(SystemProcess, peer(name=task), task, cache=folder) for task in tasks}
 
 

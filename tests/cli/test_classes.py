@@ -53,27 +53,6 @@ def test_parquet_has_lists(rooms_file: Path, room_checkpoints: Path, tmp_path: P
     assert table.column("prediction_set").to_pylist() == [json.loads(row["prediction_set"]) for row in rows]
 
 
-def test_sets_of_a_higher_coverage_contain_those_of_a_lower_one(rooms_file: Path, room_checkpoints: Path) -> None:
-    small, large = (predicted(rooms_file, room_checkpoints, "--coverage", coverage) for coverage in (0.5, 0.99))
-    sizes = []
-    for before, after in zip(small, large, strict=True):
-        first, second = (set(json.loads(row["prediction_set"])) for row in (before, after))
-        assert first <= second
-        sizes.append(len(second) - len(first))
-    assert sum(sizes) > 20
-
-
-def test_draws_and_warnings_come_after_the_contracts_columns(rooms_file: Path, room_checkpoints: Path) -> None:
-    for options, more in ((("--draws", "--warnings"), ["draws", "warnings"]), (("--mc-error",), None)):
-        rows = predicted(rooms_file, room_checkpoints, "--samples", 8, *options)
-        assert list(rows[0])[: len(COLUMNS)] == COLUMNS
-        if more is None:
-            assert f"mc_error_{CLASSES[0]}" in rows[0]
-        else:
-            assert list(rows[0])[len(COLUMNS) :] == more
-            assert np.shape(json.loads(rows[0]["draws"])) == (8, len(CLASSES))
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -85,24 +85,3 @@ def test_mlflow_serves_it(tmp_path: Path) -> None:
             os.killpg(serving.pid, signal.SIGTERM)
     expected = murho.load(RENTS).predict(FRAME, samples=64, seed=3)
     np.testing.assert_allclose([row["mean"] for row in answer], expected.mean, rtol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(600)
-def test_spark_asks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sql: Any = pytest.importorskip("pyspark.sql")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    from murho.mlflow import save_model
-
-    save_model(tmp_path / "model", RENTS)
-    local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    spark = sql.SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
-    try:
-        asked = {"samples": 64, "seed": 3}
-        ask = mlflow.pyfunc.spark_udf(spark, str(tmp_path / "model"), env_manager="local", params=asked)
-        answered = spark.createDataFrame(FRAME).select(ask(sql.functions.struct(*FRAME)).alias("answer"))
-        answer = answered.select("answer.*").toPandas()
-    finally:
-        spark.stop()
-    expected = murho.load(RENTS).predict(FRAME, samples=64, seed=3)
-    np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
-import pytest
-
-from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from murho.cli.models import age_of, model_lines
+from murho.cli.models import model_lines
 from murho.model.checkpoint.stores import CheckpointSummary
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,13 +45,6 @@ def test_the_table_is_aligned_and_a_problem_stands_below() -> None:
         "iris            1   classification   species      150   log loss 0.1235, 95.7 % right   just now",
         "bad: the directory holds no version",
     ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(5, "just now"), (60, "1 minute"), (7_300, "2 hours"), (86_400 * 800, "2 years")]
-)
-def test_an_age_is_in_its_largest_unit(seconds: int, said: str) -> None:
-    assert age_of(NOW - timedelta(seconds=seconds), NOW) == said
 
 
 def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:

@@ -6,12 +6,9 @@ import csv
 import json
 import shutil
 import sys
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,13 +18,12 @@ from murho.cli.predict import predict, require_fitting
 from murho.cli.service_scorer import ServiceScorer, connect
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import MurhoError, OptionError, TableError
-from murho.model.predictive.prediction import Prediction, PredictOptions
-from murho.model.python import table_scoring
-from murho.model.python.table_scoring import ROWS_PER_BLOCK, LocalScorer, Scored, score_blocks, stored_schema
-from murho.model.tables import formats, writers
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.python.table_scoring import score_blocks, stored_schema
+from murho.model.tables import formats
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
-from tests.model.conftest import make_table, present
+from tests.model.conftest import present
 from tests.rents import CHECKPOINTS, RENTS, ROWS
 from tests.support import call_murho
 
@@ -113,31 +109,6 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
     assert not (tmp_path / "none.csv").exists()
 
 
-def test_an_error_in_a_late_row_leaves_no_parquet_file_and_rows_before_it_on_stdout(
-    rents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    predict(rents, "rents", str(CHECKPOINTS), samples=8)
-    whole = capsys.readouterr().out.splitlines()
-    rows = len(whole) - 1
-    monkeypatch.setattr(score_blocks, "__defaults__", (rows,))
-    monkeypatch.setattr(table_scoring, "FIRST_ROWS", rows)
-    rents.write_text(rents.read_text() + "," * rents.read_text().split("\n")[0].count(",") + "\n")
-    with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
-        predict(rents, "rents", str(CHECKPOINTS), samples=8)
-    assert capsys.readouterr().out.splitlines() == whole
-    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 1)
-    with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
-        predict(rents, "rents", str(CHECKPOINTS), samples=8, output=tmp_path / "scored.parquet")
-    assert list(tmp_path.iterdir()) == [rents]
-
-
-def test_columns_that_are_no_features_are_named(rents: Path) -> None:
-    lines = rents.read_text().splitlines()
-    rents.write_text("\n".join([f"{lines[0]},nonsense", *(f"{line},1" for line in lines[1:])]))
-    said = call_murho("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, "--samples", 4).stderr
-    assert "note: not used, because no features of the model: 'nonsense'" in said
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -152,63 +123,10 @@ def test_options_that_make_no_sense_are_refused(rents: Path, options: tuple[str,
     assert said in done.stderr
 
 
-def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
-    said = call_murho("predict", tmp_path / "x.csv", "--engine", "spark", code=2).stderr
-    assert said == "error: --engine must be local or ray, not 'spark'\n"
-
-
 def test_an_option_of_the_other_kind_of_target_is_refused_before_the_table_is_read() -> None:
     with pytest.raises(OptionError, match="--coverage: 'rent' is a number: leave it out"):
         predict(RENTS / "no such file.csv", "rents", str(CHECKPOINTS), coverage=0.8)
     require_fitting(stored_schema(RENTS), {"--percentiles", "--thresholds", "--no-noise"})
-
-
-def score_table(table: pa.Table, scorer: LocalScorer | ServiceScorer, rows: int = ROWS_PER_BLOCK) -> Scored:
-    """The answers for all blocks, as one."""
-    parts = list(score_blocks(table, partial(map, scorer.score), rows))
-    return Scored(
-        pa.concat_tables([part.answers for part in parts]),
-        sum(part.unlike for part in parts),
-        sum(part.imputed for part in parts),
-        any(part.cut for part in parts),
-    )
-
-
-def test_blocks_change_nothing_and_rows_unlike_the_training_rows_are_counted(rent: Posterior) -> None:
-    table = make_table(rows=50, seed=8)
-    size = table.column("size").to_numpy().copy()
-    size[3] = 1e5
-    table = table.set_column(0, "size", [size])
-    scorer = LocalScorer(rent, PredictOptions(samples=16))
-    whole, parts = score_table(table, scorer), score_table(table, scorer, rows=7)
-    named = rent.input_warnings(columns_from_table(table, rent.schema))
-    assert whole.unlike == parts.unlike == len({item.row for item in named}) >= 1
-    for name in whole.answers.column_names:
-        np.testing.assert_allclose(parts.answers[name].to_numpy(), whole.answers[name].to_numpy(), rtol=1e-5)
-
-
-def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
-    rent: Posterior, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = make_table(rows=50, seed=8)
-    scorer = LocalScorer(rent, PredictOptions(samples=4))
-    before = score_table(table, scorer).unlike
-    real = type(rent).predict
-
-    def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
-        answer = real(self, *asked)
-        assert answer.unlike is not None
-        (inside,) = np.nonzero(~answer.unlike)
-        marked: Prediction = replace(answer, unlike=answer.unlike | np.isin(np.arange(50), inside[:2]))
-        return marked
-
-    monkeypatch.setattr(type(rent), "predict", with_a_gap)
-    assert score_table(table, scorer).unlike == before + 2
-
-
-def test_a_table_without_rows_is_refused(rent: Posterior) -> None:
-    with pytest.raises(TableError, match="no rows"):
-        score_table(make_table(rows=5).slice(0, 0), LocalScorer(rent, PredictOptions()))
 
 
 DESCRIBED: dict[str, Any] = {
@@ -242,21 +160,10 @@ def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx2.Response
     assert "\n" not in str(raised.value)
 
 
-def test_retries_leave_stdout_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    with connect("http://127.0.0.1:9") as client, pytest.raises(MurhoError, match=r"can't be reached.* 4 times"):
-        ServiceScorer(client, "rent", None, PredictOptions())
-    assert capsys.readouterr().out == ""
-
-
 def test_without_the_client_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "murho_client", None)
     with pytest.raises(OptionError, match=r"pip install 'murho\[client\]', or in a clone: pip install \./client"):
         connect("http://127.0.0.1:1")
-
-
-def test_what_is_no_address_is_told() -> None:
-    with pytest.raises(MurhoError, match="not an address of a service"):
-        connect("127.0.0.1:8000")
 
 
 def test_the_only_model_of_a_service_needs_no_name() -> None:

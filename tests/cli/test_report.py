@@ -51,14 +51,6 @@ def test_a_training_writes_its_report_into_the_checkpoint(flats_file: Path, tmp_
     assert "surprising" not in page
 
 
-def test_a_training_without_a_report_or_without_rows(flats_file: Path, tmp_path: Path) -> None:
-    call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, "--no-report", *QUICK)
-    files = sorted(path.name for path in (tmp_path / "flats" / "1").iterdir())
-    assert files == ["model.json", "model.safetensors"]
-    call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, "--no-report-rows", *QUICK)
-    assert "surprising" not in (tmp_path / "flats" / "2" / "report.html").read_text()
-
-
 def test_a_report_that_fails_costs_no_training(flats_file: Path, tmp_path: Path) -> None:
     with mock.patch("murho.model.report.files.html_page", side_effect=RuntimeError("no ink")):
         done = call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
@@ -80,9 +72,3 @@ def test_new_rows_are_judged_in_a_file_of_their_own(root: Path, flats_file: Path
 def test_a_bad_output_is_refused(root: Path, tmp_path: Path, output: str, message: str) -> None:
     done = call_murho("report", "rent", "--checkpoints", root, "--output", tmp_path / output, code=2)
     assert message in done.stderr
-
-
-def test_a_file_that_does_not_fit_is_named(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
-    done = call_murho("report", "rent", tmp_path / "bad.csv", "--checkpoints", root, code=1)
-    assert "bad.csv" in done.stderr

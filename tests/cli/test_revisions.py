@@ -72,16 +72,6 @@ def test_update_and_prune_print_one_json_object(workplace: Path) -> None:
     assert int(pruned["version"]) == int(updated["version"]) + 1
 
 
-def test_the_latest_version_is_taken_and_answers_like_any_other(workplace: Path) -> None:
-    first = call_murho("prune", "cars", "--fraction", 0.3, "--checkpoints", workplace, "--json", "--version", 1)
-    again = call_murho("prune", "cars", "--fraction", 0.6, "--checkpoints", workplace, "--json")
-    assert json.loads(again.stdout)["pruning"]["from_version"] == json.loads(first.stdout)["version"]
-    report = json.loads(call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", workplace, "--json").stdout)
-    assert report["n"] == 398
-    scored = call_murho("predict", CARS, "--model", "cars", "--checkpoints", workplace)
-    assert len(scored.stdout.splitlines()) == 407
-
-
 def test_pruning_with_rows_compares_and_calibrates(workplace: Path) -> None:
     prune = ("prune", "cars", "--version", 1, "--fraction", 0.75, "--checkpoints", workplace)
     result = call_murho(*prune, "--data", workplace / "eighties.csv")
@@ -182,12 +172,3 @@ def _mean_epistemic_std(scored: Path) -> float:
     with scored.open() as file:
         values = [float(row["epistemic_std"]) for row in csv.DictReader(file)]
     return sum(values) / len(values)
-
-
-def test_the_pages_tables_name_every_option() -> None:
-    text = PAGE.read_text()
-    for command in ("update", "prune"):
-        (table,) = re.findall(rf"^\| option of `murho {command}.*?\n\n", text, flags=re.MULTILINE | re.DOTALL)
-        named = set(re.findall(r"`(--[a-z-]+)`", table))
-        known = set(re.findall(r"--[a-z-]+", call_murho(command, "--help").stdout)) - {"--help"}
-        assert named == known, command

@@ -18,7 +18,6 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import typer
-from pydantic import Field
 from typer.testing import CliRunner
 
 from murho.cli.train import next_commands, option_parameters, option_values, read_config, train
@@ -28,12 +27,6 @@ from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class Further(TrainOptions):
-    """One option more."""
-
-    dropout: float = Field(default=0.25, ge=0.0, lt=1.0, description="Share of units left out of a step.")
 
 
 def _app(options: type[TrainOptions], received: dict[str, Any]) -> typer.Typer:
@@ -67,20 +60,6 @@ def test_what_is_given_is_read_and_the_rest_is_left_to_the_file() -> None:
         "kl_weights": "geometric",
         "seed": 3,
     }
-
-
-def test_a_further_field_is_a_further_option_with_its_help() -> None:
-    received: dict[str, Any] = {}
-    app = _app(Further, received)
-    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
-    assert re.search(
-        r"--dropout <?float>? Share of units left out of a step\. \[at least 0, below 1; default: 0\.25\]",
-        shown,
-        flags=re.IGNORECASE,
-    )
-    assert CliRunner().invoke(app, ["--dropout", "0.5"]).exit_code == 0
-    assert received["dropout"] == 0.5
-    assert [parameter.name for parameter in option_parameters(Further)][-2:] == ["seed", "dropout"]
 
 
 @pytest.mark.parametrize(

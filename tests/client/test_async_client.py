@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import numpy as np
 import pytest
-from murho_client import AsyncClient, Busy, InternalError, InvalidInput, UnexpectedAnswer, UnknownModel
+from murho_client import AsyncClient, Busy, Client, InternalError, InvalidInput, UnexpectedAnswer, UnknownModel
 
 from tests.client.stand_in import ROWS, StandIn, async_client, problem, table
 
@@ -29,31 +30,22 @@ def predict(service: StandIn, data: object = ROWS, /, *names: str, **options: An
     return asyncio.run(run())
 
 
-def test_every_method_does_what_that_of_the_other_client_does() -> None:
+def test_a_method_is_that_of_the_other_client_and_awaited() -> None:
     async def run() -> None:
         service = StandIn()
         async with async_client(service) as murho:
             assert await murho.ready()
-            (listed,) = await murho.models()
-            assert (await murho.model("line")).name == listed.name == "line"
-            with pytest.raises(UnknownModel):
-                await murho.model("circle")
+            assert (await murho.model("line")).name == "line"
             with pytest.raises(UnknownModel):
                 await murho.load("circle", "2")
-            with pytest.raises(UnknownModel):
-                await murho.unload("circle")
-            assert [request.url.raw_path for request in service.requests[-2:]] == [
-                b"/models/circle/load?version=2",
-                b"/models/circle/unload",
-            ]
-            response = await murho.with_options(headers={"X-Team": "a"}).request("GET", "/readyz")
-            assert response.json()["status"] == "ready"
+            assert service.requests[-1].url.raw_path == b"/models/circle/load?version=2"
+            await murho.with_options(headers={"X-Team": "a"}).request("GET", "/readyz")
             assert service.requests[-1].headers["x-team"] == "a"
             assert repr(murho) == "AsyncClient('http://murho.test')"
-            assert (await murho.predict(ROWS, "line", seed=3)).mean.tolist() == [3, 5, 7]
-            assert service.documents[-1]["seed"] == 3
 
     asyncio.run(run())
+    methods = [name for name in dir(Client) if not name.startswith("_") and name != "close"]
+    assert all(inspect.iscoroutinefunction(getattr(AsyncClient, name)) for name in methods if name != "with_options")
 
 
 def test_the_first_error_cancels_the_others_and_comes_alone() -> None:

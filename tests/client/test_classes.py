@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from murho_client import Client, NotReady, Prediction
 
@@ -53,27 +52,6 @@ def murho(service: AppClient) -> Client:
     return client(Wire(service))
 
 
-def test_a_prediction_has_classes_probabilities_and_sets(murho: Client) -> None:
-    (model,) = murho.models()
-    assert (model.task, model.classes, model.unit) == ("classification", CLASSES, None)
-    found = murho.predict(ROWS, coverage=0.8, include=["draws", "mc_error"])
-    assert (found.classes, found.coverage, found.target) == (CLASSES, 0.8, "Body")
-    assert found.probabilities is not None
-    assert found.prediction is not None
-    assert found.prediction_set is not None
-    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0)
-    assert found.prediction.tolist() == [CLASSES[index] for index in found.probabilities.argmax(axis=1)]
-    assert all(name in members for name, members in zip(found.prediction, found.prediction_set, strict=True))
-    assert found.draws is not None
-    assert found.draws.shape == (3, 256, 3)
-    assert found.mc_error is not None
-    assert found.mc_error["probabilities"].shape == (3, 3)
-    assert len(found.request_ids) == 1
-    assert found.request_ids[0]
-    assert repr(found).startswith("Body: 3 rows")
-    assert "<svg" in found._repr_html_()
-
-
 def test_a_split_table_and_asyncio_give_the_same(
     service: AppClient, murho: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,24 +74,17 @@ def test_a_split_table_and_asyncio_give_the_same(
     assert Settings().max_draw_values >= 1_000_000
 
 
-@pytest.mark.parametrize(("samples", "destination"), [(0, "out.csv"), (4, "out.csv"), (4, "out.parquet")])
-def test_a_file_is_written_in_the_columns_of_murho_predict(
-    murho: Client, tmp_path: Path, samples: int, destination: str
-) -> None:
+def test_a_file_is_written_in_the_columns_of_murho_predict(murho: Client, tmp_path: Path) -> None:
     lines = [",".join(ROW), *(",".join(map(str, ROW.values())) for _ in range(3))]
     (tmp_path / "in.csv").write_text("\n".join(lines))
-    assert murho.predict_file(tmp_path / "in.csv", tmp_path / destination, samples=samples) == 3
     names = ["prediction", *(f"p_{name}" for name in CLASSES), "entropy", "epistemic_entropy", "prediction_set"]
-    if destination == "out.parquet":
-        table = pq.read_table(tmp_path / destination)
-        assert table.column_names == names
-        assert set(table.column("prediction_set").to_pylist()[0]) <= set(CLASSES)
-        return
-    with (tmp_path / destination).open(newline="") as file:
-        first = next(csv.DictReader(file))
-    assert list(first) == names
-    assert set(json.loads(first["prediction_set"] or "[]")) <= set(CLASSES)
-    assert (first["entropy"] == "") == (samples == 0)
+    for samples in (0, 4):
+        assert murho.predict_file(tmp_path / "in.csv", tmp_path / "out.csv", samples=samples) == 3
+        with (tmp_path / "out.csv").open(newline="") as file:
+            first = next(csv.DictReader(file))
+        assert list(first) == names
+        assert set(json.loads(first["prediction_set"] or "[]")) <= set(CLASSES)
+        assert (first["entropy"] == "") == (samples == 0)
 
 
 def test_models_are_loaded_and_taken_out_of_service(murho: Client) -> None:

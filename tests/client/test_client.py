@@ -8,6 +8,7 @@ import time
 import traceback
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import httpx2
 import numpy as np
@@ -27,7 +28,7 @@ from murho_client import (
     UnknownModel,
 )
 
-from tests.client.stand_in import ROWS, StandIn, client, problem, table, wrong
+from tests.client.stand_in import ROWS, StandIn, client, problem, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,44 +81,39 @@ def test_only_the_options_that_were_chosen_are_sent() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "options", [{"samples": 2.5}, {"samples": "8"}, {"percentiles": ["a"]}, {"thresholds": np.nan}]
-)
-def test_options_of_the_wrong_kind_are_named_before_anything_is_sent(options: dict[str, Any]) -> None:
+def test_what_can_not_be_used_is_named_before_anything_is_sent() -> None:
     service = StandIn()
+    wrong: list[dict[str, Any]] = [{"samples": 2.5}, {"percentiles": ["a"]}, {"thresholds": np.nan}]
     with client(service) as murho:
-        with pytest.raises(InvalidInput, match=next(iter(options))):
-            murho.predict(ROWS, **options)
+        for options in wrong:
+            with pytest.raises(InvalidInput, match=next(iter(options))):
+                murho.predict(ROWS, **options)
         with pytest.raises(TypeError, match=r"no option 'sample'. There are samples"):
             murho.predict(ROWS, sample=3)  # type: ignore[call-arg]
     assert service.requests == []
+    of_clients: list[dict[str, Any]] = [{"timeout": 0}, {"max_concurrency": 0}, {"retries": -1}, {"api_key": "a\nb"}]
+    for options in of_clients:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            Client("http://murho.test", **options)
+    for url in ("localhost:8000", "ftp://murho.test", "http://"):
+        with pytest.raises(ValueError, match=r"It looks like 'http://127\.0\.0\.1:8000'"):
+            Client(url)
 
 
-def test_the_address_may_have_a_path_and_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = StandIn(lambda _: httpx2.Response(200, json={"status": "ready"}))
-    monkeypatch.setenv("MURHO_URL", "https://user:word@murho.test/at/home/")
-    with Client(http_client=httpx2.Client(transport=httpx2.MockTransport(service))) as murho:
-        assert murho.ready()
-        assert repr(murho) == "Client('https://murho.test/at/home')"
-    assert str(service.requests[0].url) == "https://user:word@murho.test/at/home/readyz"
+def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = StandIn()
+    monkeypatch.setenv("MURHO_URL", "https://murho.test/at/home/")
+    monkeypatch.setenv("MURHO_API_KEY", KEY)
+    for given, sent in ((None, KEY), ("other", "other")):
+        http = httpx2.Client(transport=httpx2.MockTransport(service))
+        with Client(api_key=given, http_client=http) as murho, pytest.raises(UnknownModel):
+            murho.model("boats")
+        assert str(service.requests[-1].url) == "https://murho.test/at/home/models/boats"
+        assert service.requests[-1].headers["authorization"] == f"Bearer {sent}"
+    assert repr(Client("https://user:word@murho.test/")) == "Client('https://murho.test')"
     monkeypatch.delenv("MURHO_URL")
     with pytest.raises(ValueError, match="give url, or set MURHO_URL"):
         Client()
-
-
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://murho.test", "", "http://"])
-def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"It looks like 'http://127\.0\.0\.1:8000'"):
-        Client(url)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"timeout": 0}, {"max_concurrency": 0}, {"max_rows_per_request": 0}, {"retries": -1}, {"api_key": "a\nb"}],
-)
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        Client("http://murho.test", **options)
 
 
 def test_options_of_one_client_change_in_a_copy_on_its_connections() -> None:
@@ -203,20 +199,28 @@ def test_a_description_that_is_out_of_date_is_asked_for_again() -> None:
     assert service.paths[before:] == ["/models/line/predict", "/models/line"]
 
 
-def test_a_service_without_a_default_says_itself_what_is_missing() -> None:
-    listing = httpx2.Response(200, json={"default": None, "models": []})
-    service = StandIn(
-        lambda request: listing if request.method == "GET" else problem(404, "unknown-model", "Name one.")
-    )
-    with client(service) as murho, pytest.raises(UnknownModel, match="Name one"):
-        murho.predict(ROWS)
-
-
-@pytest.mark.parametrize("models", [None, [None], [{"name": "a"}], [{"name": "a", "version": "1", "target": "y"}]])
-def test_a_list_of_models_that_is_none_is_no_answer(models: object) -> None:
-    service = StandIn(lambda _: httpx2.Response(200, json={"models": models}))
-    with client(service) as murho, pytest.raises(UnexpectedAnswer, match="isn't one that this client knows"):
-        murho.models()
+def test_rows_are_sent_in_the_form_of_the_model() -> None:
+    kinds = {"x": "numeric", "lift": "boolean", "kind": "categorical"}
+    service = StandIn()
+    service.features = [{"name": name, "kind": kind, "new": 1} for name, kind in kinds.items()]
+    with client(service) as murho:
+        model = murho.model("line")
+        assert [(each.name, each.kind, each.max) for each in model.features] == [
+            (*each, None) for each in kinds.items()
+        ]
+        assert (model.versions, model.target, model.task, model.metrics) == (("1",), "y", "regression", {"rmse": 0.5})
+        murho.predict({"x": [1.5, 2], "lift": np.array([1.0, 0.0]), "kind": [True, 3], "y": [0, 0]}, "line")
+        murho.predict([[1.5, True, "a"]], "line")
+        with pytest.raises(InvalidInput, match="no feature"):
+            murho.predict({"x": [1], "colour": ["red"]}, "line")
+    assert [document["inputs"] for document in service.documents[:2]] == [
+        {"x": [1.5, 2], "lift": [True, False], "kind": ["true", 3]},
+        {"x": [1.5], "lift": [True], "kind": ["a"]},
+    ]
+    for broken in (None, [None], [{"name": "a"}], [{"name": "a", "version": "1", "target": "y"}]):
+        listed = Mock(return_value=httpx2.Response(200, json={"models": broken}))
+        with client(listed) as murho, pytest.raises(UnexpectedAnswer, match="client knows"):
+            murho.models()
 
 
 # ---- many rows
@@ -247,6 +251,10 @@ def test_large_tables_are_split_and_put_together_in_order() -> None:
     assert {path for path in service.paths if path.endswith("predict")} == {"/models/line/versions/1/predict"}
     first = prediction.warnings[0]
     assert (first.row, first.feature, first.message) == (500, "x", "high")
+    service.requests.clear()
+    with client(service) as murho:  # an answer of at most a million draws
+        murho.predict(table(2000), samples=1000, include=["draws"])
+    assert [len(document["inputs"]["x"]) for document in service.documents] == [1000, 1000]
 
 
 def test_the_first_error_ends_the_others() -> None:
@@ -280,26 +288,13 @@ def test_problems_of_a_later_part_name_the_rows_of_the_whole() -> None:
     assert (caught.value.total, caught.value.status) == (70, 422)
 
 
-def test_requests_are_small_where_rows_or_answers_have_many_numbers() -> None:
-    service = StandIn()
-    with client(service) as murho:
-        murho.predict(table(2000), samples=1000, include=["draws"])
-    assert [len(document["inputs"]["x"]) for document in service.documents] == [1000, 1000]
-    service = StandIn(lambda request: wrong(x="No.") if request.method == "POST" else None)
-    with client(service) as murho, pytest.raises(InvalidInput):
-        murho.predict({f"{index}": [1.0] * 300 for index in range(1000)})
-    assert {len(document["inputs"]["0"]) for document in service.documents} <= {200, 100}
-
-
 # ---- responses
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (401, AuthenticationError),
         (403, AuthenticationError),
-        (404, UnknownModel),
         (413, TooLarge),
         (415, ServiceError),
         (429, Busy),
@@ -406,18 +401,6 @@ def test_no_error_repr_or_log_shows_the_key(
         assert KEY not in "".join(shown.format())
         chain = chain.__cause__ or chain.__context__
     assert KEY not in repr(murho) + repr(vars(murho)) + caplog.text
-
-
-def test_the_environment_has_the_key_of_a_client_that_is_given_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MURHO_API_KEY", KEY)
-    for given, sent in ((None, KEY), ("other", "other")):
-        service = always(lambda: problem(401, "unauthorized"))
-        with client(service, api_key=given) as murho, pytest.raises(AuthenticationError):
-            murho.predict(ROWS)
-        assert service.requests[-1].headers["authorization"] == f"Bearer {sent}"
-    monkeypatch.setenv("MURHO_API_KEY", "two words")
-    with pytest.raises(ValueError, match="MURHO_API_KEY, is empty, or has a space"):
-        client(service)
 
 
 # ---- progress

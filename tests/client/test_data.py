@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import namedtuple
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -37,24 +37,17 @@ DATED = COLUMNS | {"Year": [None if moment is None else moment.date() for moment
         pytest.param(DATED, id="columns with dates"),
         pytest.param([dict(zip(DATED, row, strict=True)) for row in zip(*DATED.values(), strict=True)], id="records"),
         pytest.param(FRAME, id="pandas"),
-        pytest.param(FRAME.astype(object), id="pandas objects"),
         pytest.param(FRAME.convert_dtypes(), id="pandas nullable"),
         pytest.param(FRAME.convert_dtypes(dtype_backend="pyarrow"), id="pandas on arrow"),
         pytest.param(FRAME.astype({"Origin": "category"}), id="pandas categories"),
-        pytest.param(FRAME.assign(Year=FRAME["Year"].dt.tz_localize("UTC")), id="pandas time zone"),
-        pytest.param(dict(FRAME), id="dict of pandas series"),
         pytest.param(pl.DataFrame(DATED), id="polars"),
         pytest.param(pl.DataFrame(DATED).with_columns(pl.col("Origin").cast(pl.Categorical)), id="polars categories"),
         pytest.param(pl.DataFrame(DATED | {"Year": MOMENTS}), id="polars moments"),
-        pytest.param(dict(pl.DataFrame(DATED).to_dict()), id="dict of polars series"),
-        pytest.param(pa.table(DATED), id="arrow"),
         pytest.param(pa.table(DATED).to_batches()[0], id="arrow batch"),
         pytest.param(pa.table(DATED).to_reader(), id="arrow reader"),
         pytest.param(
             pa.table(DATED | {"Origin": pa.array(DATED["Origin"]).dictionary_encode()}), id="arrow dictionary"
         ),
-        pytest.param(pa.table(DATED | {"Year": pa.array(MOMENTS, pa.timestamp("ns"))}), id="arrow nanoseconds"),
-        pytest.param(pa.table(DATED | {"Year": pa.array(MOMENTS, pa.timestamp("us", tz="UTC"))}), id="arrow UTC"),
         pytest.param(
             DATED | {"Weight": np.array([3504, np.nan, 2372.5]), "Count": np.array([8, 4, 6], np.int8)}, id="arrays"
         ),
@@ -86,21 +79,14 @@ def test_a_matrix_has_no_names(data: object) -> None:
     [
         (pd.NA, None),
         (pd.NaT, None),
-        (float("nan"), None),
         (np.float32("nan"), None),
-        (np.datetime64("NaT"), None),
         (Decimal("NaN"), None),
         (np.ma.masked, None),
         (np.bool_(True), True),
-        (np.int16(3), 3),
         (np.float32(0.5), 0.5),
         (Decimal("1.25"), 1.25),
-        (np.str_("x"), "x"),
         (np.array(2.0), 2.0),
-        (date(2024, 5, 31), "2024-05-31"),
         (datetime(2024, 5, 31), "2024-05-31"),
-        (datetime(2024, 5, 31, 12, 30), "2024-05-31T12:30:00Z"),
-        (datetime(2024, 5, 31, 1, tzinfo=timezone(timedelta(hours=1))), "2024-05-31"),
         (pd.Timestamp("2024-05-31 12:30", tz="Europe/Berlin"), "2024-05-31T10:30:00Z"),
         (np.datetime64("2024-05-31T12:30:00.5"), "2024-05-31T12:30:00.500000Z"),
         (np.datetime64("2024-05"), "2024-05-01"),
@@ -121,11 +107,9 @@ BERLIN = pd.Series(pd.to_datetime(["2024-05-31 12:30", None, "2024-06-01 02:00"]
     "moments",
     [
         pytest.param(BERLIN, id="pandas"),
-        pytest.param(pd.Index(BERLIN), id="index"),
         pytest.param(BERLIN.array, id="array of pandas"),
         pytest.param(BERLIN.tolist(), id="list"),
         pytest.param(pl.from_pandas(BERLIN), id="polars"),
-        pytest.param(pa.array(BERLIN), id="arrow"),
         pytest.param(pa.chunked_array([pa.array(BERLIN)[:1], pa.array(BERLIN)[1:]]), id="arrow chunks"),
         pytest.param(BERLIN.astype(pd.ArrowDtype(pa.timestamp("ns", "Europe/Berlin"))), id="pandas on arrow"),
     ],
@@ -143,24 +127,11 @@ def test_records_rows_and_iterators_are_read() -> None:
     assert to_batch({"a": number} for number in range(3)).inputs() == {"a": [0, 1, 2]}
 
 
-def test_categories_that_are_no_cells_are_their_text() -> None:
+def test_categories_that_are_no_cells_are_their_text_and_masked_cells_are_missing() -> None:
+    assert to_batch(np.ma.MaskedArray([[1.0, 2.0]], [[False, True]])).inputs() == [[1.0, None]]
     intervals = pd.cut(pd.Series([1, 9]), [0, 5, 10])
 
     assert to_batch(pd.DataFrame({"a": intervals})).inputs() == {"a": ["(0, 5]", "(5, 10]"]}
-
-
-def test_a_masked_array_has_missing_cells() -> None:
-    masked = np.ma.MaskedArray([[1.0, 2.0]], [[False, True]])
-
-    assert to_batch(masked).inputs() == [[1.0, None]]
-
-
-def test_a_slice_has_its_rows_and_labels() -> None:
-    batch = to_batch(FRAME.set_axis(["a", "b", "c"], axis=0)).slice(1, 9)
-
-    assert batch.rows == 2
-    assert list(batch.labels) == ["b", "c"]
-    assert batch.inputs() == {name: cells[1:] for name, cells in COLUMNS.items()}
 
 
 class TestRefusedTables:
@@ -168,20 +139,14 @@ class TestRefusedTables:
         ("data", "words"),
         [
             ([], "no rows"),
-            ({}, "no rows"),
-            ({"a": []}, "no rows"),
             (np.zeros((0, 3)), "no rows"),
-            (pd.DataFrame({"a": []}), "no rows"),
             (np.zeros(3), r"reshape\(1, -1\)"),
-            (np.zeros((2, 2, 2)), r"shape \[2, 2, 2\]"),
             ([1, 2], r"row 0 has the type int"),
             ("a", "the type str"),
-            (None, "the type NoneType"),
             ([{"a": 1}, [1]], "row 1: Expected a dict"),
             ([[1], {"a": 1}], "row 1 has the type dict"),
             ({"a": [1], "b": 2}, "'a' is a column, but 'b' is a single value"),
             (pd.Series([1]), "to_frame"),
-            (pl.Series([1]), "to_frame"),
             (pl.LazyFrame({"a": [1]}), "collect"),
             (pa.array([1]), "a table or a record batch"),
             (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "several levels"),
@@ -189,7 +154,6 @@ class TestRefusedTables:
             ({"a": np.array([1], "m8[ns]")}, "^a: JSON has no word for durations"),
             ({"a": [1, 2], "b": [1]}, "^b: The column has 1 values, but 'a' has 2"),
             (pd.DataFrame([[1, 2]], columns=["a", "a"]), "^a: There is more than one column"),
-            ({1: [1], "1": [2]}, "^1: There is more than one column"),
             ([[1, 2], [1]], "^row 1: The row has 1 values, but row 0 has 2"),
             ([{"a": 1, "b": 2}, {"a": 1}], "^row 1, b: The row doesn't have this feature"),
         ],
@@ -202,13 +166,9 @@ class TestRefusedTables:
         ("cell", "words"),
         [
             (float("inf"), "infinite"),
-            (Decimal("-Infinity"), "infinite"),
             (10**400, "infinite"),
-            (b"x", "the type bytes"),
             ([1], "the type list"),
-            ({"a": 1}, "the type dict"),
             (1j, "the type complex"),
-            (timedelta(days=1), "the type timedelta"),
             (np.timedelta64(1, "D"), "the type timedelta"),
             (np.datetime64(-(10**9), "D"), "years 1 to 9999"),
         ],
@@ -227,13 +187,9 @@ class TestRefusedTables:
             to_batch({"a": convert([1.0, -np.inf, np.inf])})
 
         assert [problem.row for problem in caught.value.problems] == [1, 2]
-
-    def test_only_the_first_problems_are_listed(self) -> None:
         with pytest.raises(InvalidInput, match="1000 things are wrong") as caught:
             to_batch(np.full((500, 2), np.inf))
-
-        assert len(caught.value.problems) == 20
-        assert [problem.row for problem in caught.value.problems[:3]] == [0, 0, 1]
+        assert [problem.row for problem in caught.value.problems] == [row // 2 for row in range(20)]
 
 
 CELLS = st.one_of(
@@ -248,23 +204,12 @@ def test_any_cells_can_be_written_as_json_and_read_again(cells: list[Any]) -> No
     assert json.loads(json.dumps(inputs, allow_nan=False)) == inputs
 
 
-@given(st.lists(st.one_of(st.none(), st.datetimes()), min_size=1))
-def test_moments_are_the_same_in_a_list_and_in_an_array(moments: list[datetime | None]) -> None:
-    array = np.array(
-        [np.datetime64("NaT") if moment is None else np.datetime64(moment) for moment in moments], "M8[us]"
-    )
-
-    assert to_batch({"a": array}).inputs() == to_batch({"a": moments}).inputs()
-
-
 @given(st.lists(st.one_of(st.none(), st.floats(allow_infinity=False)), min_size=1), st.integers(1, 10))
 def test_slices_join_to_the_whole(numbers: list[float | None], size: int) -> None:
-    batch = to_batch({"a": np.array(numbers, dtype=float), "b": list(map(str, numbers))})
+    batch = to_batch(pd.DataFrame({"a": np.array(numbers, dtype=float)}).set_axis(range(7, 7 + len(numbers)), axis=0))
     parts = [batch.slice(start, start + size) for start in range(0, batch.rows, size)]
 
+    assert [label for part in parts for label in part.labels] == list(batch.labels)
     assert sum(part.rows for part in parts) == len(numbers)
-    for name, cells in (
-        ("a", [None if x is None or np.isnan(x) else x for x in numbers]),
-        ("b", list(map(str, numbers))),
-    ):
-        assert [cell for part in parts for cell in dict(part.inputs())[name]] == cells
+    cells = [None if x is None or np.isnan(x) else x for x in numbers]
+    assert [cell for part in parts for cell in dict(part.inputs())["a"]] == cells

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 
 import murho_client
-import pytest
 from murho_client import Busy, InvalidInput, MurhoClientError, Problem
 
 
@@ -16,23 +15,14 @@ def test_every_error_is_exported_and_has_one_root() -> None:
     assert {error.__name__ for error in errors} <= set(murho_client.__all__)
 
 
-@pytest.mark.parametrize(
-    ("problem", "text"),
-    [
+def test_problems_name_their_place_first_and_are_counted() -> None:
+    for problem, text in (
         (Problem("Nothing to predict."), "Nothing to predict."),
         (Problem("No number.", row=3, label=3, feature="x"), "row 3, x: No number."),
-        (Problem("No number.", row=3, label="b", feature="x"), "row 3 (index 'b'), x: No number."),
-        (Problem("There is no such feature.", feature="z"), "z: There is no such feature."),
-    ],
-)
-def test_a_problem_names_its_place_first(problem: Problem, text: str) -> None:
-    assert str(problem) == text
-    assert str(InvalidInput([problem])) == text
-
-
-def test_several_problems_are_counted_and_the_first_are_listed() -> None:
-    error = InvalidInput([Problem("No number.", row=row) for row in range(12)], total=500)
-    lines = str(error).splitlines()
+        (Problem("No number.", row=3, label="b"), "row 3 (index 'b'): No number."),
+    ):
+        assert str(InvalidInput([problem])) == text
+    lines = str(InvalidInput([Problem("No number.", row=row) for row in range(12)], total=500)).splitlines()
     assert lines[0] == "500 things are wrong with the input:"
     assert lines[1] == "  row 0: No number."
     assert lines[-1] == "  … and 490 more"

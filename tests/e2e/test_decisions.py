@@ -75,29 +75,6 @@ def test_the_same_draw_decides_the_same_to_the_bit_under_load(busy: Service) -> 
     assert (np.array(first["propensity"]) > 0.0).all()
 
 
-def test_thousands_of_actions(busy: Service) -> None:
-    actions = [{"id": str(n), "inputs": {"Horsepower": 50.0 + n / 30, "Origin/plant": "USA"}} for n in range(5000)]
-    found = _post(busy, "cars", {"contexts": CONTEXTS[:1], "actions": actions, "policy": "greedy"}).json()
-    assert found["action"] == [str(int(np.argmax(found["mean"][0])))]
-    assert len(found["std"][0]) == 5000
-
-
-def test_classes(busy: Service) -> None:
-    row = {**CONTEXTS[0], **ACTIONS[0]["inputs"]}
-    plain = _post(busy, "bodies", {"contexts": [row], "policy": "greedy"}).json()
-    predicted = httpx2.post(f"{busy.address}/models/bodies/predict", json={"inputs": [row]}).json()
-    assert plain["action"] == predicted["prediction"]
-    assert np.allclose(plain["mean"], predicted["probabilities"], rtol=1e-5)
-    utility = dict.fromkeys(predicted["classes"], 1.0)
-    actions = [{"id": "sell", "utility": utility, "cost": 2}, {"id": "keep", "utility": dict.fromkeys(utility, 0.5)}]
-    found = _post(busy, "bodies", {"contexts": [row], "actions": actions}).json()
-    assert found["action"] == ["keep"]
-    assert found["propensity"] == [1.0]
-    # This checkpoint has no held-out rows, so nothing is controlled.
-    unsure = _post(busy, "bodies", {"contexts": [row], "policy": "greedy", "abstain": {"risk": 0.05}}).json()
-    assert unsure["action"] == ["unsure"]
-
-
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"contexts": []}, ["/contexts"]),
     ({"contexts": [{**CONTEXTS[0], "Origin/plant": "USA"}]}, ["/contexts/0/Origin~1plant"]),

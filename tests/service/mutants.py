@@ -192,24 +192,15 @@ def _cut(body: bytes, chance: random.Random, _: bytes) -> bytes:
     return body[:at] if chance.random() < 0.8 else body[at:]
 
 
-def _insert(body: bytes, chance: random.Random, _: bytes) -> bytes:
-    at = _at(body, chance)
-    return body[:at] + (chance.choice(TOKENS) if chance.random() < 0.8 else chance.randbytes(8)) + body[at:]
-
-
-def _overwrite(body: bytes, chance: random.Random, _: bytes) -> bytes:
+def _replace(body: bytes, chance: random.Random, other: bytes) -> bytes:
+    """A slice goes, or something stands in its place or before it: a token, itself again, a slice of another body."""
     start, stop = _slice(body, chance)
-    return body[:start] + chance.choice(TOKENS) + body[stop:]
-
-
-def _remove(body: bytes, chance: random.Random, _: bytes) -> bytes:
-    start, stop = _slice(body, chance)
-    return body[:start] + body[stop:]
-
-
-def _repeat(body: bytes, chance: random.Random, _: bytes) -> bytes:
-    start, stop = _slice(body, chance)
-    return body[:stop] + body[start:stop] * chance.choice((1, 1, 2, 10, 1000)) + body[stop:]
+    first, last = _slice(other, chance)
+    again = body[start:stop] * chance.choice((2, 2, 3, 11, 1001))
+    put = chance.choice(
+        (b"", chance.choice(TOKENS), chance.choice(TOKENS), chance.randbytes(8), again, other[first:last])
+    )
+    return body[:start] + put + body[chance.choice((start, stop, stop)) :]
 
 
 def _integer(body: bytes, chance: random.Random, _: bytes) -> bytes:
@@ -232,12 +223,8 @@ def _number(body: bytes, chance: random.Random, _: bytes) -> bytes:
 
 
 def _splice(body: bytes, chance: random.Random, other: bytes) -> bytes:
-    """The beginning of one body and the end of another, or a slice of another one in the middle."""
-    if chance.random() < 0.5:
-        return body[: _at(body, chance)] + other[_at(other, chance) :]
-    start, stop = _slice(other, chance)
-    at = _at(body, chance)
-    return body[:at] + other[start:stop] + body[at if chance.random() < 0.5 else at + stop - start :]
+    """The beginning of one body and the end of another."""
+    return body[: _at(body, chance)] + other[_at(other, chance) :]
 
 
 def _node(body: bytes, chance: random.Random, other: bytes) -> bytes:
@@ -261,7 +248,7 @@ def _node(body: bytes, chance: random.Random, other: bytes) -> bytes:
 
 
 CHANGES: tuple[Callable[[bytes, random.Random, bytes], bytes], ...] = (
-    *(_flip, _flip, _flip, _cut, _insert, _overwrite, _remove, _repeat),
+    *(_flip, _flip, _flip, _cut, _replace, _replace, _replace, _replace),
     *(_integer, _integer, _number, _splice, _node, _node),
 )
 

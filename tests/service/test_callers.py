@@ -75,23 +75,6 @@ def test_the_hash_of_a_short_key_opens_nothing() -> None:
         security(api_keys=(stored("web", "secret"),)).caller_of(bearer("secret"), "")
 
 
-def test_requests_and_work_are_limited_for_each_caller() -> None:
-    clock = Clock()
-    limited = security(clock, requests_per_second=2, row_draws_per_second=100, burst_seconds=1)
-    web, ops = Caller("web"), Caller("ops")
-    limited.admit(web)
-    limited.admit(web)
-    with pytest.raises(RateLimitError, match="2 requests a second") as caught:
-        limited.admit(web)
-    assert caught.value.retry_after == 1
-    limited.admit(ops, 1000)
-    with pytest.raises(RateLimitError, match="100 row-draws") as caught:
-        limited.admit(ops, 50, requests=0)
-    assert caught.value.retry_after == 10
-    clock.now += 10
-    limited.admit(ops, 50, requests=0)
-
-
 def test_a_key_may_have_limits_of_its_own() -> None:
     limited = security(api_keys=(stored("slow", KEY, ":requests=1"),), requests_per_second=1000, burst_seconds=1)
     slow = limited.caller_of(bearer(KEY), "")
@@ -127,15 +110,6 @@ def test_a_service_does_not_start_without_the_keys_it_is_told_to_have(tmp_path: 
         Security(Settings(api_keys_file=tmp_path / "none"))
     with pytest.raises(OptionError, match="isn't stored as"):
         Security(Settings(api_keys=("web:" + make_key(),)))
-
-
-def test_what_is_larger_than_the_bucket_is_paid_for_afterwards() -> None:
-    clock = Clock()
-    buckets = Buckets(clock=clock)
-    assert buckets.take("a", 100, rate=10, burst=20) == 0
-    assert buckets.take("a", 1, rate=10, burst=20) == pytest.approx(8.1)
-    clock.now += 8.1
-    assert buckets.take("a", 1, rate=10, burst=20) == 0
 
 
 def test_callers_are_bounded() -> None:

@@ -37,18 +37,6 @@ def test_retry_after_and_allow_become_headers() -> None:
     assert problem_details(HTTPException(405, headers={"Allow": "POST"}), "id").headers == {"Allow": "POST"}
 
 
-def test_out_of_memory_says_what_to_do() -> None:
-    problem = problem_details(MemoryError(), "id")
-    assert problem.headers == {"Retry-After": "5"}
-    assert "no memory" in problem.detail
-
-
-def test_a_single_problem_is_told_in_the_detail() -> None:
-    problem = problem_details(BadInputError([Problem("/inputs/3/Horsepower", "Expected a number.")]), "id")
-    assert problem.detail == "/inputs/3/Horsepower: Expected a number."
-    assert problem.document()["errors"] == [{"pointer": "/inputs/3/Horsepower", "message": "Expected a number."}]
-
-
 def test_the_detail_counts_problems_that_are_not_listed() -> None:
     listed = [Problem(f"/inputs/{row}", "no") for row in range(2)]
     assert "1000 things" in problem_details(BadInputError(listed, 1000), "id").detail

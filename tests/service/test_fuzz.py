@@ -161,12 +161,6 @@ def test_no_good_request_makes_a_classifier_fail(classifier: AppClient, body: di
 
 
 @FUZZ
-@given(body=broken_requests())
-def test_no_request_makes_a_classifier_fail(classifier: AppClient, body: object) -> None:
-    check(classifier.post("/predict", content=json.dumps(body)))
-
-
-@FUZZ
 @given(data=st.data())
 def test_no_request_of_its_own_description_makes_it_fail(
     fake: AppClient, described: st.SearchStrategy[Any], data: st.DataObject

@@ -42,23 +42,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
 
-__all__ = [
-    "OUTPUTS",
-    "Real",
-    "Word",
-    "backward",
-    "draw_outputs",
-    "forward",
-    "gather",
-    "hashed",
-    "last_values",
-    "layer_table",
-    "normal",
-    "room_of_buffers",
-    "room_of_outputs",
-    "scales",
-]
-
 
 require_products()
 

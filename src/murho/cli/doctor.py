@@ -2,7 +2,6 @@
 
 import importlib
 import platform
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from murho.cli.serve import configuration_of
-from murho.model.errors import CheckpointError, MurhoError
+from murho.cli.shared import JsonOption, print_json
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKS", "Finding", "doctor", "examine"]
 
-OLDEST_PYTHON = (3, 11)
 CHARTS, COMPILED = "pip install '.[charts]' in a clone of Murho", "pip install '.[compiled]' in a clone of Murho"
 MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 
@@ -32,7 +31,7 @@ def doctor(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
     host: Annotated[str | None, typer.Option(help="Address of the service.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the service.  [default: 8000]")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say what is wrong with this installation: versions, device, threads, engine, checkpoints, port.
 
@@ -46,14 +45,9 @@ def doctor(
             typer.echo(f"{MARKS[finding.status]}{finding.check}: {finding.found}")
     problems = sum(finding.status == "problem" for finding in findings)
     if json:
-        import orjson
-
-        said = {"ok": not problems, "findings": findings}
-        typer.echo(orjson.dumps(said, option=orjson.OPT_INDENT_2).decode())
-    elif problems:
-        typer.echo(f"{problems} problem{'' if problems == 1 else 's'}")
+        print_json({"ok": not problems, "findings": findings})
     else:
-        typer.echo("all is well")
+        typer.echo(f"{problems} problem{'' if problems == 1 else 's'}" if problems else "all is well")
     if problems:
         raise typer.Exit(1)
 
@@ -78,16 +72,14 @@ def examine(settings: "Settings") -> Iterator[Finding]:
     for name, check in CHECKS.items():
         try:
             yield from check(settings)
+        except MurhoError as error:
+            yield Finding(name, "problem", str(error))
         except Exception as error:
             yield Finding(name, "problem", f"the check failed: {type(error).__name__}: {error}")
 
 
 def _versions(_: "Settings") -> Iterator[Finding]:
-    python, needed = platform.python_version(), ".".join(map(str, OLDEST_PYTHON))
-    if sys.version_info >= OLDEST_PYTHON:
-        yield Finding("python", "ok", python)
-    else:
-        yield Finding("python", "problem", f"{python}: Murho needs Python {needed} or newer")
+    yield Finding("python", "ok", platform.python_version())  # pip installs Murho for none that is too old
     yield Finding("murho", "ok", metadata.version("murho"))
     for package in ("torch", "numpy"):
         try:
@@ -114,11 +106,7 @@ def _device(settings: "Settings") -> Iterator[Finding]:
 
     from murho.model.runtime import resolve_device
 
-    try:
-        device = resolve_device(settings.device)
-    except MurhoError as error:
-        yield Finding("device", "problem", str(error))
-        return
+    device = resolve_device(settings.device)
     name = f" ({torch.cuda.get_device_name(device)})" if device.startswith("cuda") else ""
     yield Finding("device", "ok", f"{device}{name}")
 
@@ -157,63 +145,31 @@ def _engine(_: "Settings") -> Iterator[Finding]:
 
 
 def _checkpoints(settings: "Settings") -> Iterator[Finding]:
-    from murho.model.checkpoint.checkpoint import list_checkpoints
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.checkpoint.stores import is_url, shown_place, store_at
 
-    root = settings.checkpoints
-    if isinstance(root, str):
-        yield from _stored(root)
-        return
-    try:
-        found = list_checkpoints(root)
-    except CheckpointError as error:
-        yield Finding("checkpoints", "problem", str(error))
-        return
-    if not found:
-        there = "has no checkpoint" if root.is_dir() else "does not exist"
-        yield Finding("checkpoints", "note", f"{root.absolute()} {there}: murho train FILE --target COLUMN makes one")
-        return
-    sound = 0
+    found, sound = store_at(settings.checkpoints).list(), 0
     for reference in found:
-        where = f"{reference.name}/{reference.version}".rstrip("/")
-        if reference.problem is not None:
-            yield Finding(f"checkpoint {where}", "problem", reference.problem)
-            continue
-        try:
-            Posterior.load(reference.path, engine="torch")
-        except MurhoError as error:
-            yield Finding(f"checkpoint {where}", "problem", str(error))
-        else:
+        problem = reference.problem
+        if problem is None and not is_url(settings.checkpoints):  # from a storage nothing is fetched
+            try:
+                Posterior.load(reference.path, engine="torch")
+            except MurhoError as error:
+                problem = str(error)
+        if problem is None:
             sound += 1
-    yield Finding("checkpoints", "ok", f"{sound} of {len(found)} versions in {root.absolute()} can be loaded")
-
-
-def _stored(url: str) -> Iterator[Finding]:
-    """What a storage lists; nothing is fetched from it."""
-    from murho.model.checkpoint.stores import store_at
-
-    try:
-        found = store_at(url).list()
-    except MurhoError as error:
-        yield Finding("checkpoints", "problem", str(error))
-        return
-    for reference in found:
-        if reference.problem is not None:
-            yield Finding(f"checkpoint {reference.name}/{reference.version}", "problem", reference.problem)
-    sound = sum(reference.problem is None for reference in found)
-    advice = "" if found else ": murho train FILE --target COLUMN --checkpoints URL makes one"
-    yield Finding("checkpoints", "ok" if sound else "note", f"{sound} complete versions in {url}{advice}")
+        else:
+            yield Finding(f"checkpoint {reference.name}/{reference.version}".rstrip("/"), "problem", problem)
+    told = f"{sound} of {len(found)} versions in {shown_place(settings.checkpoints)} can be used"
+    advice = "" if found else ": murho train FILE --target COLUMN makes one"
+    yield Finding("checkpoints", "ok" if sound else "note", told + advice)
 
 
 def _port(settings: "Settings") -> Iterator[Finding]:
     from murho.service.process import listen
 
-    try:
-        listen(settings.host, settings.port).close()
-    except MurhoError as error:
-        yield Finding("port", "problem", str(error))
-    else:
-        yield Finding("port", "ok", f"{settings.port} of {settings.host} is free")
+    listen(settings.host, settings.port).close()
+    yield Finding("port", "ok", f"{settings.port} of {settings.host} is free")
 
 
 CHECKS: "dict[str, Callable[[Settings], Iterator[Finding]]]" = {

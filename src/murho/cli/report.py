@@ -54,8 +54,7 @@ def report(
         raise OptionError(f"--output: the directory {page.parent} does not exist")
     table = None if data is None else open_rows(data, directory, form, labelled=True)
     from murho.model.report.facts import report_facts
-    from murho.model.report.files import report_of_rows
-    from murho.model.report.page import draw, html_page
+    from murho.model.report.files import draw, html_page, report_of_rows
 
     facts = report_facts(directory)
     if data is not None and table is not None:

@@ -253,7 +253,7 @@ def _settings(
         OptionError: One can't be used, or there is no target.
         CheckpointError: The name is not allowed.
     """
-    from murho.model.checkpoint.directories import validate_name
+    from murho.model.checkpoint.checkpoint import validate_name
 
     values = {} if config is None else read_config(config)
     in_file, name_in_file = values.pop("target", None), values.pop("name", None)
@@ -270,7 +270,7 @@ def _name_of(data: Path) -> str:
     Raises:
         OptionError: It gives none; the message suggests one.
     """
-    from murho.model.checkpoint.directories import validate_name
+    from murho.model.checkpoint.checkpoint import validate_name
 
     file = Path(named(data)).name
     name = file.split(".")[0] or file

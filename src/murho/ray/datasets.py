@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from murho.model.checkpoint.directories import find_checkpoint
+from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.table_scoring import (
     FIRST_ROWS,

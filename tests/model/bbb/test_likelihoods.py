@@ -1,18 +1,16 @@
-"""Observation models: what holds for every one of them (`LikelihoodContract`), and what only one has."""
+"""Observation models: what holds for every one of them, and what only one has."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from murho.model.bbb.classes import Bernoulli, Categorical
 from murho.model.bbb.counts import LARGEST_COUNT, NegativeBinomial
-from murho.model.bbb.likelihood import NOISE_FLOOR, Likelihood
+from murho.model.bbb.likelihood import NOISE_FLOOR, Bernoulli, Categorical, Likelihood
 from murho.model.bbb.numbers import (
     FixedNoise,
     GaussianMixtureLikelihood,
@@ -23,7 +21,7 @@ from murho.model.bbb.numbers import (
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
-from murho.model.errors import CheckpointError, OptionError, TableError
+from murho.model.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,121 +31,28 @@ MEMBERS, ROWS = 2, 7
 GAUSSIANS = [kind for kind in NOISE_KINDS if LIKELIHOODS[kind].mixture_outputs]
 
 
-class LikelihoodContract(ABC):
-    """Tests of an observation model. A subclass says which model, and how to draw and to sum over targets."""
-
-    @abstractmethod
-    def spec(self) -> LikelihoodSpec:
-        """The model as a checkpoint describes it."""
-
-    @abstractmethod
-    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
-        """Random targets, as networks learn them."""
-
-    @abstractmethod
-    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
-        """The sum, or the integral, of the density over all targets, ``[M, B]`` for outputs ``[M, B, P]``."""
-
-    @pytest.fixture
-    def likelihood(self) -> Likelihood:
-        """The model of M members, with its parameters moved from their start."""
-        likelihood = self.spec().make(MEMBERS)
-        with torch.no_grad():
-            for number, parameter in enumerate(likelihood.parameters()):
-                parameter.add_(0.1 * torch.arange(parameter.numel()).reshape(parameter.shape) + 0.05 * number)
-        return likelihood
-
-    @pytest.fixture
-    def outputs(self, likelihood: Likelihood) -> Tensor:
-        """Outputs of a network, ``[M, B, P]``."""
-        generator = torch.Generator().manual_seed(1)
-        return torch.randn(MEMBERS, ROWS, likelihood.outputs, generator=generator)
-
-    def test_the_density_sums_to_one(self, likelihood: Likelihood, outputs: Tensor) -> None:
-        with torch.no_grad():
-            total = self.total(likelihood, outputs.double())
-        torch.testing.assert_close(total, torch.ones_like(total), atol=2e-4, rtol=0.0)
-
-    def test_model_json_makes_the_same_model_again(self) -> None:
-        spec = self.spec()
-        again = LikelihoodSpec.from_json(spec.to_json())
-        assert again == spec
-        made, remade = spec.make(MEMBERS), again.make(MEMBERS)
-        assert type(made) is type(remade)
-        assert (made.outputs, made.means) == (remade.outputs, remade.means)
-
-    def test_function_values_stay_where_the_scatter_is_anothers(self, likelihood: Likelihood, outputs: Tensor) -> None:
-        others = outputs.flip(1)
-        mixed = likelihood.with_scatter_of(outputs, others)
-        assert mixed.shape == outputs.shape
-        if likelihood.outputs == likelihood.means:
-            assert torch.equal(mixed, outputs)
-        torch.testing.assert_close(likelihood.with_scatter_of(outputs, outputs), outputs)
-
-    def test_start_values_are_of_outputs_that_there_are(self, likelihood: Likelihood) -> None:
-        assert set(likelihood.initial_outputs) <= set(range(likelihood.outputs))
+SPECS = [
+    LikelihoodSpec("fixed", sigma=0.4),
+    LikelihoodSpec("homoscedastic"),
+    LikelihoodSpec("heteroscedastic"),
+    LikelihoodSpec("mixture", components=3),
+    LikelihoodSpec("negative-binomial"),
+    LikelihoodSpec("bernoulli", shares=ClassShares((0.25, 0.75), 0.01)),
+    LikelihoodSpec("categorical", shares=ClassShares((0.4, 0.3, 0.2, 0.1), 0.01)),
+]
 
 
-class OfNumbers(LikelihoodContract):
-    """Targets are standardised numbers."""
-
-    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
-        grid = torch.linspace(-40.0, 40.0, 16_001, dtype=torch.float64)
-        density = torch.stack([likelihood.log_density(outputs, value.expand(outputs.shape[1])).exp() for value in grid])
-        return torch.trapezoid(density, grid, dim=0)
-
-
-class TestFixed(OfNumbers):
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("fixed", sigma=0.4)
-
-
-class TestHomoscedastic(OfNumbers):
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("homoscedastic")
-
-
-class TestHeteroscedastic(OfNumbers):
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("heteroscedastic")
-
-
-class TestMixture(OfNumbers):
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("mixture", components=3)
-
-
-class OfClasses(LikelihoodContract):
-    """Targets are class indices."""
-
-    classes: int
-
-    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
-        return torch.randint(self.classes, shape, generator=generator).float()
-
-    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
-        rows = outputs.shape[1]
-        return sum(
-            (likelihood.log_density(outputs, torch.full((rows,), float(code))).exp() for code in range(self.classes)),
-            start=torch.zeros(1),
-        )
-
-
-class TestBernoulli(OfClasses):
-    classes = 2
-
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("bernoulli", shares=ClassShares((0.25, 0.75), 0.01))
-
-
-class TestCategorical(OfClasses):
-    classes = 4
-
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("categorical", shares=ClassShares((0.4, 0.3, 0.2, 0.1), 0.01))
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_what_holds_for_every_model(spec: LikelihoodSpec) -> None:
+    again = LikelihoodSpec.from_json(spec.to_json())
+    assert again == spec
+    made, remade = spec.make(MEMBERS), again.make(MEMBERS)
+    assert (type(made), made.outputs, made.means) == (type(remade), remade.outputs, remade.means)
+    assert set(made.initial_outputs) <= set(range(made.outputs))
+    outputs = torch.randn(MEMBERS, ROWS, made.outputs, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(made.with_scatter_of(outputs, outputs), outputs)
+    if made.outputs == made.means:
+        assert torch.equal(made.with_scatter_of(outputs, outputs.flip(1)), outputs)
 
 
 def test_two_logits_and_one_say_the_same() -> None:
@@ -158,42 +63,12 @@ def test_two_logits_and_one_say_the_same() -> None:
     assert torch.isfinite(one).all()
 
 
-@pytest.mark.parametrize(
-    ("shares", "message"),
-    [
-        ({"values": [0.5, 0.6], "weight": 0.1}, "sum 1"),
-        ({"values": [1.0, 0.0], "weight": 0.1}, "greater than 0"),
-        ({"values": [0.5, 0.5], "weight": 2.0}, "weight: expected less than or equal to 1"),
-        ({"values": [0.5, 0.5]}, "weight"),
-    ],
-)
-def test_damaged_shares_are_named(shares: dict[str, object], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        ClassShares.from_json(shares)
-
-
 def test_shares_count_one_more_row_of_each_class() -> None:
     shares = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3)
     assert shares.values == pytest.approx((3 / 6, 2 / 6, 1 / 6))
     assert shares.weight == pytest.approx(1 / 4)
     weighted = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3, torch.tensor([0.5, 0.5, 2.0]).numpy())
     assert weighted.values == pytest.approx((2 / 6, 3 / 6, 1 / 6))
-
-
-class TestNegativeBinomial(LikelihoodContract):
-    """Targets are counts; the network learns their standardised logarithms."""
-
-    def spec(self) -> LikelihoodSpec:
-        return LikelihoodSpec("negative-binomial")
-
-    def targets(self, generator: torch.Generator, *shape: int) -> Tensor:
-        counts = torch.randint(0, 40, shape, generator=generator).double()
-        return NegativeBinomial.standardisation.forward(counts).float()
-
-    def total(self, likelihood: Likelihood, outputs: Tensor) -> Tensor:
-        counts = cast("NegativeBinomial", likelihood).standardisation.forward(torch.arange(2000).double())
-        densities = (likelihood.log_density(outputs, count.expand(outputs.shape[1])) for count in counts)
-        return torch.stack([density.exp() for density in densities]).sum(dim=0)
 
 
 def test_the_log_density_is_the_log_probability_of_the_count_after_a_fits_standardisation() -> None:
@@ -206,14 +81,6 @@ def test_the_log_density_is_the_log_probability_of_the_count_after_a_fits_standa
     targets = likelihood.standardisation.forward(torch.from_numpy(counts)).float()
     expected = stats.nbinom.logpmf(counts, size, size / (size + mean))
     assert likelihood.log_density(outputs, targets)[0].numpy() == pytest.approx(expected, rel=1e-5)
-
-
-def test_without_dispersion_it_is_poisson() -> None:
-    likelihood = NegativeBinomial()
-    outputs = torch.tensor([[[2.0, -60.0]]])
-    target = likelihood.standardisation.forward(torch.tensor([5.0]))
-    expected = stats.poisson.logpmf(5, np.exp(2.0))
-    assert float(likelihood.log_density(outputs, target)) == pytest.approx(expected, abs=2e-4)
 
 
 @pytest.mark.parametrize("bad", [-1.0, 2.5, LARGEST_COUNT + 1.0])
@@ -301,26 +168,6 @@ def test_learned_noise_never_falls_below_the_floor() -> None:
     assert float(mixture.components(outputs.repeat(1, 1, 2)[..., :3])[1].min()) == pytest.approx(NOISE_FLOOR)
 
 
-@pytest.mark.parametrize("kind", GAUSSIANS)
-def test_function_values_and_scatter_can_be_those_of_two_rows(kind: str) -> None:
-    likelihood = make_likelihood(kind, members=1, sigma=0.4, components=3)
-    assert isinstance(likelihood, GaussianMixtureLikelihood)
-    generator = torch.Generator().manual_seed(3)
-    here, there = (torch.randn(1, 4, likelihood.outputs, generator=generator) for _ in range(2))
-
-    def moments(outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        means, noise, weights = likelihood.components(outputs)
-        weights = torch.ones_like(means) if weights is None else weights
-        mean = (weights * means).sum(dim=-1)
-        return mean, (weights * ((means - mean.unsqueeze(-1)).square() + noise.square())).sum(dim=-1)
-
-    mean, variance = moments(likelihood.with_scatter_of(here, there))
-    means, _, _ = likelihood.components(here)
-    _, _, weights = likelihood.components(there)
-    torch.testing.assert_close(mean, ((1.0 if weights is None else weights) * means).sum(dim=-1))
-    torch.testing.assert_close(variance, moments(there)[1])
-
-
 LIMITS = (-1.0, 2.0)
 
 
@@ -355,25 +202,3 @@ def test_far_beyond_all_is_finite() -> None:
     outputs = torch.tensor([[[-1e6, 0.0], [1e6, 0.0]]])
     for term in _log_density_and_gradient(likelihood, outputs, torch.full((2,), LIMITS[1]), beta=0.5):
         assert bool(term.isfinite().all())
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture", "homoscedastic"])
-def test_rows_pull_their_means_evenly_with_limits_too(noise: str, *, weighted: bool) -> None:
-    plain, limited = (make_likelihood(noise, members=2, components=2) for _ in range(2))
-    limited.limits = LIMITS
-    outputs = torch.randn(2, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
-    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
-    weights = torch.tensor([0.5, 2.0, 1.0, 1.0, 0.5]) if weighted else torch.ones(5)
-    found, expected = (_log_density_and_gradient(each, outputs, targets, weights, 0.5) for each in (limited, plain))
-    torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("noise", NOISE_KINDS)
-def test_rows_inside_the_limits_are_as_without(noise: str) -> None:
-    plain, limited = (make_likelihood(noise, members=1, sigma=0.3, components=2) for _ in range(2))
-    limited.limits = LIMITS
-    outputs = torch.randn(1, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
-    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
-    found, expected = (_log_density_and_gradient(each, outputs, targets) for each in (limited, plain))
-    torch.testing.assert_close(found, expected)

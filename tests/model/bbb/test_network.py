@@ -54,14 +54,6 @@ def test_every_weight_and_bias_tensor_is_a_group_and_so_is_the_skip(skip: bool, 
     assert network.groups.unique().tolist() == list(range(groups))
 
 
-def test_members_do_not_interact() -> None:
-    network = network_with()
-    network(torch.randn(5, 3), torch.Generator().manual_seed(0))[0].sum().backward()
-    assert network.mu.grad is not None
-    assert bool(network.mu.grad[0].any())
-    assert not bool(network.mu.grad[1].any())
-
-
 BINS = (1, 2)
 
 

@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior, StoredPrior
-from murho.model.errors import CheckpointError
-from murho.model.json_validation import read_strictly
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
 from tests.model.oracles import best_variance, kl, scale_mixture
 
 if TYPE_CHECKING:
@@ -47,15 +45,6 @@ def test_divergence_and_gradient_are_those_of_the_definition(prior: Prior) -> No
     torch.testing.assert_close(torch.autograd.grad(found.sum(), (mu, sigma)), gradients)
 
 
-def test_gaussian_kl_equals_its_monte_carlo_estimate() -> None:
-    mu, sigma, groups = _posterior(members=1, count=21)
-    generator = torch.Generator().manual_seed(11)
-    weights = mu + sigma * torch.randn(200_000, 21, generator=generator, dtype=torch.float64)
-    ratio = (Normal(mu, sigma).log_prob(weights) - Normal(0.0, 0.7).log_prob(weights)).sum(dim=1)
-    exact = _kl(GaussianPrior(0.7), mu, sigma, groups)[0]
-    assert abs(float(ratio.mean() - exact)) < 5.0 * float(ratio.std()) / math.sqrt(len(ratio))
-
-
 def test_scale_mixture_estimate_is_unbiased() -> None:
     prior = ScaleMixturePrior(0.5, 1.5, 0.1)
     mu, sigma, groups = _posterior(members=1, count=21)
@@ -82,33 +71,3 @@ def test_empirical_bayes_variance_is_the_best_one() -> None:
     best = best_variance(prior, mu, sigma, groups)
     for factor in (0.9, 0.99, 1.01, 1.1):
         assert divergence(best * factor) > divergence(best)
-
-
-def test_empirical_bayes_gradient_is_that_of_a_fixed_prior_of_the_best_scale() -> None:
-    prior = EmpiricalBayesPrior()
-    mu, sigma, groups = _posterior(members=1)
-    scale = best_variance(prior, mu, sigma, groups).sqrt()[:, groups]
-    fixed = mu.clone().requires_grad_()
-    kl_divergence(Normal(fixed, sigma), Normal(torch.zeros_like(mu), scale)).sum().backward()
-    mu.requires_grad_()
-    torch.testing.assert_close(torch.autograd.grad(_kl(prior, mu, sigma, groups).sum(), mu)[0], fixed.grad)
-
-
-@pytest.mark.parametrize("prior", PRIORS)
-def test_json_round_trip(prior: GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior) -> None:
-    assert read_strictly(StoredPrior, prior.to_json(), "prior") == prior
-
-
-@pytest.mark.parametrize(
-    ("stored", "message"),
-    [
-        ({"kind": "horseshoe"}, r"^prior: .*horseshoe"),
-        ({"kind": "gaussian", "sigma": 1.0, "tau": 1.0}, r"^prior\.tau: the field is not known"),
-        ({"kind": "gaussian", "sigma": "1"}, r"^prior\.sigma: expected a valid number"),
-        ({"kind": "gaussian", "sigma": -1.0}, r"^prior\.sigma: expected greater than 0"),
-        ({"kind": "scale-mixture", "pi": 1.0, "sigma1": 1.5, "sigma2": 0.1}, r"^prior\.pi: expected less than 1"),
-    ],
-)
-def test_unknown_priors_and_bad_parameters_are_refused_by_name(stored: dict[str, Any], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        read_strictly(StoredPrior, stored, "prior")

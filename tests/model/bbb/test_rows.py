@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from murho.model.bbb.classes import Bernoulli
+from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import mixed_reading
 from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
@@ -20,10 +19,11 @@ from tests.model.conftest import small_fit, small_rows
 
 if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
-    from murho.model.training.scoring import RowScorer
 
 
-def _scores(network: BayesianNetwork, rows: Rows, targets: torch.Tensor, scorer: RowScorer) -> torch.Tensor:
+def _scores(
+    network: BayesianNetwork, rows: Rows, targets: torch.Tensor, scorer: NumberScorer | ClassScorer
+) -> torch.Tensor:
     """Both scores of each row, extrapolated to all members, ``[2, N]``."""
     return extrapolated(judge_scores(network, rows, targets, scorer, seed=0), network, rows)
 
@@ -39,20 +39,6 @@ def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
     noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
     density = torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
     assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
-
-
-def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
-    rows = small_rows(20)
-    outcome = small_fit(rows, rows, members=2, noise="fixed", known={"sigma": 0.5})
-    with torch.no_grad():
-        outcome.network.mu[1] += 10_000.0  # a member that is badly wrong
-        outcome.network.rho.fill_(-30.0)
-    by_first, by_second = (
-        mixture_nll(outcome.network, outcome.likelihood, Rows(rows.features, rows.targets, folds.long()), 2, seed=0)
-        for folds in (torch.zeros(1, 20), torch.ones(1, 20))
-    )
-    assert by_second == pytest.approx(15.0)  # at the limit of what a row may count
-    assert by_first < 10.0
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -94,65 +80,50 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
-def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
+def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated() -> None:
     rows = small_rows(20)
-    outcome = small_fit(rows, rows, members=10, noise=noise, known={"components": 2})
+    outcome = small_fit(rows, rows, members=10, noise="mixture", known={"components": 2})
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
-    standardisation = Standardisation(Identity(), 3.0, 2.0)
+    standardisation, likelihood = Standardisation(Identity(), 3.0, 2.0), outcome.likelihood
     targets = rows.targets.double() * 2.0 + 3.0
-    assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
-    found = _scores(
-        outcome.network,
-        Rows(rows.features, rows.targets, folds),
-        targets,
-        NumberScorer(outcome.likelihood, standardisation, float(targets.std(correction=0))),
-    )
+    assert isinstance(likelihood, GaussianMixtureLikelihood)
+    scorer = NumberScorer(likelihood, standardisation, float(targets.std(correction=0)))
+    found = _scores(outcome.network, Rows(rows.features, rows.targets, folds), targets, scorer)
     with torch.no_grad():
-        parts = outcome.likelihood.components(outcome.network(rows.features, torch.Generator()))
-    means, noises, weights = (None if part is None else part.expand(10, 20, -1).double() for part in parts)
-    assert means is not None
-    assert noises is not None
+        parts = [part.double() for part in likelihood.parts(outcome.network(rows.features, torch.Generator()))]
 
     def score(row: int, members: list[int]) -> torch.Tensor:
         """NLL and CRPS of some members' mixture at one row."""
-        predictive = Predictive.of(
-            means[members, row : row + 1] * 2.0 + 3.0,
-            noises[members, row : row + 1] * 2.0,
-            None if weights is None else weights[members, row : row + 1],
-            standardisation.transform,
-        )
+        predictive = likelihood.predictive([part[members, row : row + 1] for part in parts], standardisation)
         target = targets[row : row + 1]
         return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
 
     pairs = [(row, [int(folds[0, row]), 5 + int(folds[1, row])]) for row in range(20)]
     together = torch.stack([score(row, judges) for row, judges in pairs]).mean(dim=0)
     alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
-    expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
-    assert found.mean(dim=1).tolist() == pytest.approx(expected, rel=1e-3)
+    torch.testing.assert_close(found.mean(dim=1), ensemble_score(alone, together, 2, 10), rtol=1e-3, atol=0.0)
 
 
 def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_but_not_extrapolated() -> None:
-    numbers = small_rows(20)
-    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
-    rows = Rows(numbers.features, (numbers.targets > 0.0).float(), folds)
+    numbers, rows = small_rows(20), torch.arange(20)
+    rows_of = Rows(numbers.features, (numbers.targets > 0.0).float(), torch.stack((rows % 5, rows // 5)))
     reads = mixed_reading(10, numbers.features.shape[1], [0])
-    outcome = small_fit(rows, rows, members=10, noise="bernoulli", reads=reads, alike=False)
+    outcome = small_fit(rows_of, rows_of, members=10, noise="bernoulli", reads=reads, alike=False)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
-        logits = outcome.network(rows.features, torch.Generator()).squeeze(-1).double()
-    right = torch.sigmoid((2.0 * rows.targets.double() - 1.0) * logits)
-    judges = torch.stack([right[folds[0], torch.arange(20)], right[folds[1] + 5, torch.arange(20)]])
+        outputs = outcome.network(rows_of.features, torch.Generator())
+        right = outcome.likelihood.log_density(outputs, rows_of.targets).double().exp()
+    judges = torch.stack([right[rows % 5, rows], right[rows // 5 + 5, rows]])
     expected = [*(-judges.log().mean(dim=1)).tolist(), -float(judges.mean(dim=0).log().mean())]
     assert isinstance(outcome.likelihood, Bernoulli)
-    judging = rows.targets.double(), ClassScorer(outcome.likelihood)
-    found = judge_scores(outcome.network, rows, *judging, seed=0)
+    judging = rows_of.targets.double(), ClassScorer(outcome.likelihood)
+    found = judge_scores(outcome.network, rows_of, *judging, seed=0)
     assert found[:, 0].mean(dim=1).tolist() == pytest.approx(expected, rel=1e-4)
-    scores = _scores(outcome.network, rows, *judging)
-    assert float(scores[0].mean()) == pytest.approx(expected[2], rel=1e-4)
-    assert mixture_nll(outcome.network, outcome.likelihood, rows, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
+    together = float(_scores(outcome.network, rows_of, *judging)[0].mean())
+    assert together == pytest.approx(expected[2], rel=1e-4)
+    assert mixture_nll(outcome.network, outcome.likelihood, rows_of, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
 
 
 def test_in_time_a_member_sees_only_blocks_before_its_own() -> None:
@@ -198,23 +169,6 @@ def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:
     pairs = [(one, two) for one in range(10) for two in range(one)]
     together = sum(crps(list(pair)) for pair in pairs) / len(pairs)
     assert ensemble_score(alone, together, 2, 10) == pytest.approx(crps(list(range(10))), rel=1e-6)
-
-
-def test_squared_error_and_variance_of_all_members_are_foretold_row_by_row() -> None:
-    """Exact where the two judges' scores are the means over all pairs, as here."""
-    generator = np.random.default_rng(0)
-    means, noise = generator.standard_normal((6, 50)), 0.2 + generator.random((6, 50))
-    targets = generator.standard_normal(50)
-
-    def scores(members: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        mean = means[members].mean(axis=0)
-        return (mean - targets) ** 2, means[members].var(axis=0) + (noise[members] ** 2).mean(axis=0)
-
-    pairs = [[one, two] for one in range(6) for two in range(one)]
-    for number in range(2):
-        alone = np.mean([scores([member])[number] for member in range(6)], axis=0)
-        together = np.mean([scores(pair)[number] for pair in pairs], axis=0)
-        np.testing.assert_allclose(ensemble_score(alone, together, 2, 6), scores(list(range(6)))[number])
 
 
 @pytest.mark.parametrize(("judges", "members"), [(1, 10), (1, 1), (5, 5)])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -61,21 +59,6 @@ def test_rows_without_draws_are_as_many_as_the_seconds_allow(rent: Posterior) ->
     assert many == pytest.approx(100 * few, rel=0.01)
     assert rent.rows_without_draws(1, 0, 0.0) == 1
     assert rent.rows_without_draws(4, 1, 4.0) < many
-
-
-def test_any_thread_may_ask_while_another_computes(rent: Posterior) -> None:
-    posterior, stopped = Posterior(rent.spec, rent.tensors), threading.Event()
-
-    def ask() -> None:
-        while not stopped.is_set():
-            posterior.cost(10, replace(PLAIN, seed=3))
-
-    with ThreadPoolExecutor() as threads:
-        asking = threads.submit(ask)
-        for seed in range(100):
-            posterior.predict_encoded(one_row(posterior), replace(PLAIN, seed=seed, samples=8))
-        stopped.set()
-        asking.result()
 
 
 ROWS = 200

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from murho.model.distributions.predictive import Predictive
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained
 
@@ -52,21 +50,6 @@ def test_the_law_of_total_variance_holds_and_raw_parts_are_those_of_the_draws(
     answer = rent.predict(columns, replace(OPTIONS, calibrated=False))
     np.testing.assert_allclose(answer.mean, answer.draws.mean(axis=1))
     np.testing.assert_allclose(present(answer.epistemic_std), answer.draws.std(axis=1))
-
-
-@pytest.mark.parametrize("noise", [True, False])
-def test_monte_carlo_errors_change_nothing_else(rent: Posterior, columns: Columns, noise: bool) -> None:
-    options = replace(OPTIONS, noise=noise)
-    plain = rent.predict(columns, options)
-    answer = rent.predict(columns, replace(options, mc_error=True))
-    np.testing.assert_array_equal(answer.percentiles, plain.percentiles)
-    np.testing.assert_array_equal(answer.std, plain.std)
-    assert answer.mc_error.mean.shape == answer.mc_error.std.shape == (1000,)
-    assert answer.mc_error.percentiles.shape == (1000, 3)
-    most = present(answer.std) * (1.0 + 1e-6)  # compiled code works it out in single precision
-    for errors in (answer.mc_error.mean, answer.mc_error.std, *answer.mc_error.percentiles.T):
-        assert (errors > 0.0).all()
-        assert (errors <= most).all()
 
 
 def test_monte_carlo_errors_are_about_those_made(rent: Posterior, columns: Columns) -> None:
@@ -204,23 +187,6 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
     for samples in (0, 256):
         mean = posterior.predict(rows, PredictOptions(samples=samples)).mean
         assert ((2 * least - most <= mean) & (mean <= 2 * most - least)).all()
-
-
-def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
-    posterior = _posterior(trained)
-    rows = posterior.encoder.encode(_at(posterior, size=500.0))
-    plain = cast("Predictive", posterior.drawn(rows, 16, 3).predictive())
-    with torch.inference_mode():
-        inferred = cast("Predictive", posterior.drawn(rows, 16, 3).predictive())
-    assert torch.equal(plain.means, inferred.means)
-    assert torch.equal(plain.noise, inferred.noise)
-
-
-def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
-    posterior = train_quickly(make_table(), noise="homoscedastic").posterior
-    with patch.object(posterior, "engine", wraps=posterior.engine) as engine:
-        posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
-    assert engine.forward.call_count == 1
 
 
 def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:

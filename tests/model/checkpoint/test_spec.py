@@ -12,12 +12,10 @@ import orjson
 import pytest
 
 from murho.model.bbb.network import Architecture
-from murho.model.bbb.priors import GaussianPrior
 from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import FILE_FIELDS, LikelihoodSpec, ModelSpec
 from murho.model.distributions.mixtures import WideRule
-from murho.model.distributions.transforms import Identity
 from murho.model.errors import CheckpointError
 from murho.model.training.pruning import prune
 from tests.model.conftest import make_table, train_quickly
@@ -109,16 +107,13 @@ def _with(*path: Any, value: object) -> dict[str, Any]:
 def test_every_part_is_read() -> None:
     spec = ModelSpec.from_json(FACTS)
     assert spec.architecture == Architecture(2, (8,), 1, "relu", 2, skip=False)
-    assert spec.prior == GaussianPrior(0.5)
     assert spec.likelihood == LikelihoodSpec("homoscedastic", wide=WideRule(0.01, 2.0))
-    assert (spec.target.transform, spec.target.location, spec.target.scale) == (Identity(), 900.0, 200.0)
-    assert (spec.schema.target.name, spec.encoder.width, spec.target_range) == ("rent", 2, (100.0, 2000.0))
     assert spec.calibration == odd_map((1.0, 2.0), (1.1, 2.5), 60)
-    assert (spec.default_seed, spec.rows_learned, spec.temperature) == (7, 200, 0.3)
+    assert (spec.encoder.width, spec.rows_learned, spec.temperature) == (2, 200, 0.3)
     sizes = {"layers.0.weight": (2, 2, 8), "layers.0.bias": (2, 1, 8), "layers.1.weight": (2, 8, 1)}
+    sizes |= {"layers.1.bias": (2, 1, 1)}
     shapes = {f"{name}.{kind}": size for name, size in sizes.items() for kind in ("mu", "rho")}
-    last = {"layers.1.bias.mu": (2, 1, 1), "layers.1.bias.rho": (2, 1, 1), "noise.rho": (2, 1)}
-    assert spec.tensor_shapes() == shapes | last
+    assert spec.tensor_shapes() == shapes | {"noise.rho": (2, 1)}
     assert ModelSpec.from_json(_with("records", "update", value={"total_rows": 250})).rows_learned == 250
     bare = ModelSpec.from_json(_with("training", value={}))
     assert (bare.rows_learned, bare.temperature) == (0, 1.0)
@@ -184,34 +179,24 @@ SCALE_MIXTURE = {"kind": "scale-mixture", "pi": 1.0, "sigma1": 1.5, "sigma2": 0.
     ("facts", "message"),
     [
         (_with("architecture", value=None), "architecture: expected an object, found null"),
-        (_with("architecture", "width", value=1), "architecture.width: the field is not known"),
         (_with("architecture", "inputs", value=True), "architecture.inputs: expected a valid integer, found true"),
-        (_with("architecture", "inputs", value=0), "architecture.inputs: expected greater than or equal to 1, found 0"),
         (_with("architecture", "inputs", value=3), "architecture.inputs: expected 2, the number of encoded features"),
         (_with("architecture", "outputs", value=2), "architecture.outputs: expected 1, the number of outputs of homo"),
         (_with("architecture", "hidden", value=[8, "x"]), "architecture.hidden[1]: expected a valid integer, found"),
-        (_with("architecture", "hidden", value=[5] * 17), "architecture.hidden: Tuple should have at most 16"),
-        (_with("architecture", "activation", value="step"), "architecture.activation: expected 'relu', 'silu'"),
-        (_with("prior", value={"kind": "horseshoe"}), "prior: "),
         (_with("prior", value=SCALE_MIXTURE), "prior.pi: expected less"),
-        (_with("likelihood", "kind", value=["fixed"]), "likelihood.kind: expected 'fixed',"),
         (_with("likelihood", "kind", value="fixed"), "likelihood: fixed noise needs a positive standard deviation"),
         (_with("likelihood", "wide", value={"weight": 0.1}), "likelihood.wide.widening: the field is missing"),
         (_with("likelihood", "shares", value={"values": [0.5, 0.6], "weight": 0.1}), "likelihood.shares.values: "),
         (_with("target", "location", value=float("nan")), "target.location: expected a finite number"),
         (_with("target", "limits", value={"minimum": 2.0, "maximum": 1.0}), "target.limits: the target's minimum"),
-        (_with("target", "transform", value={"kind": ["log"]}), "target.transform: "),
-        (_with("schema", "features", 0, "kind", value="text"), "schema.features[0].kind: expected 'numeric'"),
         (_with("encoder", "parts", 0, "feature", value="area"), "encoder.parts[0].feature: expected an object"),
         (_with("encoder", "parts", 0, value={"feature": "size", "kind": "unread"}), "encoder.parts: expected at least"),
         (_with("target_range", value=[2.0, 1.0]), "target_range: expected the least and the largest"),
         (_with("calibration", "method", value="isotonic"), "calibration: "),
         (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected rising"),
-        (_with("calibration", "observed", value=[2.0]), "calibration.observed: expected as many numbers as nominal, 5"),
         (_with("calibration", "nominal", value=[1.0, 2.0, 3.0, 4.0, 5.0]), "calibration.nominal: "),
         (_with("training", "rows", value=-1), "training.rows: expected a whole number from 0"),
         (_with("training", "temperature", value=None), "training.temperature: expected a number"),
-        (_with("records", "weather", value={}), "records.weather: expected 'update',"),
         (_with("records", "update", value={"total_rows": "3"}), "records.update.total_rows: expected a whole number"),
     ],
 )

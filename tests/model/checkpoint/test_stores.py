@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fsspec.registry import _registry as loaded_file_systems
 
-from murho.model.checkpoint.checkpoint import read_stored
-from murho.model.checkpoint.directories import CheckpointReference
+from murho.model.checkpoint.checkpoint import CheckpointReference, read_stored
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, place_of, shown_place, store_at
 from murho.model.errors import CheckpointError, OptionError, StorageError
@@ -89,23 +88,21 @@ def test_a_version_without_its_manifest_is_not_there_yet(store: ObjectStore) -> 
 def test_a_version_that_is_not_as_its_manifest_says_is_refused(store: ObjectStore, lie: str) -> None:
     store.publish(RENTS, "rents")
     content, manifest = (RENTS / "model.safetensors").read_bytes(), (RENTS / "model.json").read_bytes()
-    if lie == "missing":
-        store.storage.remove(TENSORS)
-    elif lie.startswith("manifest"):
-        other = manifest.replace(b'"seed":', b'"sead":', 1)
-        changed = {"cut": manifest[:-9], "changed": other}[lie.split()[1]]
-        store.storage.write(FACTS, changed)
-    else:
-        store.storage.write(TENSORS, content[:-1] if lie == "cut" else b"x" + content[1:])
-    said = {"changed": "sha256 is"}.get(lie, r"model\.json" if lie.startswith("manifest") else r"model\.safetensors")
-    before = store.list()
+    path, other, said = {
+        "cut": (TENSORS, content[:-1], r"model\.safetensors"),
+        "changed": (TENSORS, b"x" + content[1:], "sha256 is"),
+        "missing": (TENSORS, b"", r"model\.safetensors"),
+        "manifest cut": (FACTS, manifest[:-9], r"model\.json"),
+        "manifest changed": (FACTS, manifest.replace(b'"seed":', b'"sead":', 1), r"model\.json"),
+    }[lie]
+    store.storage.write(path, other) if other else store.storage.remove(path)
+    (before,) = store.list()
     with pytest.raises(CheckpointError, match=said) as refused:
-        store.fetch(before[0])
+        store.fetch(before)
     assert store.place in str(refused.value)
     assert not isinstance(refused.value, StorageError)
-    stamp = store.stamp(before[0])
-    store.storage.write(TENSORS, content)
-    store.storage.write(FACTS, manifest)
+    stamp = store.stamp(before)
+    store.storage.write(path, content if path == TENSORS else manifest)
     (reference,) = store.list()
     assert store.stamp(reference) != stamp
     store.fetch(reference)

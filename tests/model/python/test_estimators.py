@@ -6,7 +6,6 @@ import copy
 import inspect
 import pickle
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,7 +37,6 @@ from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
-from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,13 +157,10 @@ def test_every_option_of_a_fit_is_a_described_parameter_with_the_same_default() 
     ("parameters", "message"),
     [
         ({"hidden": 50}, "^hidden"),
-        ({"learning_rate": -1.0}, "^learning_rate"),
         ({"target_transform": "root"}, "^target_transform"),
-        ({"random_state": -1}, "^random_state"),
         ({"noise": "fixed"}, "give noise_sigma"),
         ({"device": "abacus"}, "^device"),
         ({"columns": {"x7": {"unit": "m"}}}, "'x7'"),
-        ({"ignore": ("x7",)}, "'x7'"),
     ],
 )
 def test_a_bad_parameter_is_named_when_it_is_used(parameters: dict[str, Any], message: str) -> None:
@@ -214,9 +209,7 @@ def test_groups_are_held_out_together_and_are_no_feature() -> None:
         ({}, {"groups": [1, 2]}, "^groups: one for each of the 60 rows"),
         ({"group": ("x0",)}, {"groups": range(60)}, "^group: can't be combined with groups"),
         ({"time": "row-order"}, {"groups": range(60)}, "^time: can't be combined with groups"),
-        ({}, {"sample_weight": np.ones(3)}, "weight"),
         ({}, {"sample_weight": np.ones((60, 2))}, "weight"),
-        ({}, {"sample_weight": np.full(60, -1.0)}, "weight"),
         ({}, {"sample_weight": np.full(60, np.nan)}, "weight"),
     ],
 )
@@ -251,12 +244,11 @@ def test_a_fit_is_that_of_murho_train(flats: pd.DataFrame) -> None:
     alike(classifier.sample_functions(rows), expected.draws)
 
 
-@pytest.mark.parametrize("convert", [lambda frame: pl.from_pandas(frame), lambda frame: pa.Table.from_pandas(frame)])
-def test_other_frames_are_fitted_as_those_of_pandas(of_rent: BBBRegressor, convert: Callable[[Any], Any]) -> None:
+def test_other_frames_are_fitted_as_those_of_pandas(of_rent: BBBRegressor) -> None:
     frame, y = frame_of(without="rent")
-    again = clone(of_rent).set_params(columns=None).fit(convert(frame), y)
+    again = clone(of_rent).set_params(columns=None).fit(pl.from_pandas(frame), y)
     assert again.posterior_.schema.features == of_rent.posterior_.schema.features
-    alike(again.predict(convert(frame)), of_rent.predict(frame))
+    alike(again.predict(pa.Table.from_pandas(frame)), of_rent.predict(frame))
 
 
 def test_kinds_and_units_can_be_given_and_what_is_no_feature_is_left_out() -> None:
@@ -283,11 +275,7 @@ def test_kinds_and_units_can_be_given_and_what_is_no_feature_is_left_out() -> No
         (line(20)[0], ["a", "b"] * 10, "y holds text: BBBRegressor predicts numbers, BBBClassifier predicts classes"),
         (pd.DataFrame({"a": [1.0, np.inf]}), [0, 1], "column 'a', row 2"),
         (pd.DataFrame({"a": [1.0]}), [0], r"1 sample\(s\)"),
-        (pd.DataFrame(index=range(3)), [0, 1, 2], r"0 feature\(s\)"),
-        (pd.DataFrame({"a": [1.0, 2.0]}), [0, 1, 2], "inconsistent numbers of samples"),
-        (pd.DataFrame({"a": [1.0, 2.0], "": [2.0, 1.0]}), [0, 1], "column 2 has no name"),
         (np.array([[1.0], [np.inf]]), [0, 1], "infinity"),
-        (np.array([["a"], ["b"]]), [0, 1], "strings"),
     ],
 )
 def test_data_that_can_not_be_used_are_value_errors(X: Any, y: Any, message: str) -> None:
@@ -302,17 +290,20 @@ def test_data_that_can_not_be_used_are_value_errors(X: Any, y: Any, message: str
         (["a", None] * 10, "^y: a class is missing"),
         ([1.0, np.nan] * 10, "NaN"),
         (np.linspace(0.0, 1.0, 20), "Unknown label type"),
-        (["a", "b"], "inconsistent numbers of samples"),
+        ([f"name {number}" for number in range(1_001)], r"1,001 different classes.*BBBRegressor predicts numbers"),
     ],
 )
 def test_classes_that_can_not_be_learned_are_value_errors(y: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        classes().fit(line(20)[0], y)
+        classes().fit(line(len(y))[0], y)
 
 
-def test_too_many_classes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"1,001 different classes.*BBBRegressor predicts numbers"):
-        classes().fit(np.zeros((1_001, 1)), [f"name {number}" for number in range(1_001)])
+@pytest.mark.parametrize(("rows", "members"), [(2, 1), (5, 3), (25, 3)])
+def test_few_rows_and_whole_numbers_are_enough(rows: int, members: int) -> None:
+    X = np.arange(rows, dtype=np.float64)[:, None]
+    mean, std = number(members=members).fit(X, np.arange(rows) % 2).predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0.0).all()
 
 
 def test_missing_cells_are_answered_unless_they_shall_be_refused() -> None:
@@ -323,15 +314,6 @@ def test_missing_cells_are_answered_unless_they_shall_be_refused() -> None:
     assert np.isfinite(accepting.predict(X)).all()
     with pytest.raises(ValueError, match="column 'x1', row 8: the cell is missing"):
         refusing.predict(X)
-
-
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("rows", [2, 5, 20, 25])
-def test_few_rows_and_whole_numbers_are_enough(rows: int, members: int) -> None:
-    X = np.arange(rows, dtype=np.float64)[:, None]
-    mean, std = number(members=members).fit(X, np.arange(rows) % 2).predict(X, return_std=True)
-    assert np.isfinite(mean).all()
-    assert (std > 0.0).all()
 
 
 def test_an_interrupted_fit_is_interrupted_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,17 +358,14 @@ def test_spread_and_quantiles_come_with_the_mean_also_through_a_pipeline(
     alike(answer.mean, mean)
     alike(answer.std, std)
     alike(answer.ppf(0.1), quantiles[:, 0])
+    for levels in ((5, 50, 95), (np.nan,), 0.5):
+        with pytest.raises(ValueError, match="strictly between 0 and 1"):
+            of_rent.predict_quantiles(flats, levels)
     X, y = line()
     pipeline = make_pipeline(StandardScaler(), number()).fit(X, y)
     mean, std, quantiles = pipeline.predict(X, return_std=True, quantiles=(0.5,))
     assert (mean.shape, std.shape, quantiles.shape) == ((60,), (60,), (60, 1))
     alike(pipeline[-1].predict_dist(pipeline[:-1].transform(X)).median(), quantiles[:, 0])
-
-
-@pytest.mark.parametrize("quantiles", [(0.0, 0.5), (5, 50, 95), (np.nan,), 0.5])
-def test_levels_lie_between_0_and_1(of_rent: BBBRegressor, flats: pd.DataFrame, quantiles: Any) -> None:
-    with pytest.raises(ValueError, match="strictly between 0 and 1"):
-        of_rent.predict_quantiles(flats, quantiles)
 
 
 def test_classes_keep_their_type_and_order(of_code: BBBClassifier, rents: pd.DataFrame) -> None:
@@ -414,15 +393,11 @@ def test_classes_keep_their_type_and_order(of_code: BBBClassifier, rents: pd.Dat
     "make",
     [
         lambda y: y.astype(bool),
-        lambda y: np.array(["no", "yes"])[y],
         lambda y: np.array(["1.0", "1"])[y],  # the model would take them for one
-        lambda y: np.array([" a", "a"])[y],
         lambda y: np.array(["", "a"])[y],
         lambda y: np.array(["2020-01-02", "2021-01-02"], dtype="datetime64[D]")[y],
         lambda y: pd.Series(np.array(["no", "yes"])[y], dtype="category"),
-        lambda y: pl.Series("y", np.array(["no", "yes"])[y]),
-        lambda y: y.astype(np.float32),
-        lambda y: y.tolist(),
+        lambda y: y.astype(np.float32).tolist(),
     ],
 )
 def test_classes_may_come_as_many_things(make: Callable[[np.ndarray], Any]) -> None:
@@ -501,12 +476,6 @@ def test_what_is_saved_is_a_checkpoint(fitted: tuple[Estimator, pd.DataFrame], t
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in estimator.posterior_.tensors.items())
     with pytest.raises(CheckpointError, match="can't be the name"):
         estimator.save(tmp_path, "../flats")
-
-
-def test_importing_the_package_imports_neither_torch_nor_scikit_learn() -> None:
-    code = "import sys, murho; print([name for name in ('torch', 'sklearn', 'numpy') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "[]\n"
 
 
 def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,17 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import numpy as np
 import orjson
 import pytest
 
-from murho.model.checkpoint.checkpoint import list_checkpoints, read_stored, write_checkpoint
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.report import files
 from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_revision, facts_of_spec, facts_of_training
-from murho.model.report.files import report_of_rows, revision_report, training_report
-from murho.model.report.page import can_draw, html_page
+from murho.model.report.files import can_draw, html_page, report_of_rows, revision_report, training_report
 from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import labelled_rows
@@ -26,20 +23,9 @@ from tests.model.conftest import Notes, make_table, present
 from tests.model.training.test_tasks import SMALL, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
-
-
-def test_a_report_lies_beside_the_checkpoint_and_no_reader_minds(trained: Trained, tmp_path: Path) -> None:
-    files = training_report("rent", trained)
-    assert {"report.html", "report/facts.json", "report/reliability.png"} < set(files)
-    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.posterior.tensors, extras=files)
-    assert (directory / "report" / "reliability.png").read_bytes().startswith(b"\x89PNG")
-    assert read_stored(directory).spec.schema == trained.spec.schema
-    assert [(found.version, found.problem) for found in list_checkpoints(tmp_path)] == [("1", None)]
 
 
 def test_stored_facts_hold_no_row_and_without_rows_the_page_holds_none(trained: Trained) -> None:
@@ -172,17 +158,16 @@ def facts_of_rooms(small_rooms: Trained) -> dict[str, Any]:
     return facts_of_training(small_rooms)
 
 
-def test_the_facts_are_plain_json_without_rows(facts_of_rooms: dict[str, Any]) -> None:
+def test_there_is_a_chart_for_each_question_but_no_picture_of_the_confusions_of_many_classes(
+    facts_of_rooms: dict[str, Any],
+) -> None:
     assert json.loads(json.dumps(facts_of_rooms, allow_nan=False)) == facts_of_rooms
-    assert facts_of_rooms["target"]["classes"] == ["hall", "kitchen", "study"]
-    assert sum(facts_of_rooms["target"]["counts"]) == 240
-    assert facts_of_rooms["doubt"]["of"] == "entropy"
-    assert 0.0 < facts_of_rooms["doubt"]["share"] < 1.0
-
-
-def test_there_is_a_chart_for_each_question(facts_of_rooms: dict[str, Any]) -> None:
     names = [chart.name for chart in charts(facts_of_rooms)]
     assert names == ["reliability", "confusion", "coverage", "doubt", "importance", "shares", "curves"]
+    held_out = facts_of_rooms["held_out"]
+    by_class = {f"{name} {number}": part for number in range(10) for name, part in held_out["by_class"].items()}
+    many = charts({**facts_of_rooms, "held_out": {**held_out, "by_class": by_class}})
+    assert [chart.name for chart in many] == [name for name in names if name != "confusion"]
 
 
 def test_the_page_has_scores_classes_and_surprising_rows(small_rooms: Trained) -> None:
@@ -199,17 +184,6 @@ def test_the_page_has_scores_classes_and_surprising_rows(small_rooms: Trained) -
         assert words in page
     assert "CRPS" not in page
     assert ("report/confusion.png" in files) is can_draw()
-
-
-def test_of_many_classes_there_is_no_picture_of_the_confusions() -> None:
-    generator = np.random.default_rng(0)
-    rows = table(600).select(["size", "light"])
-    names = np.array([f"class {number:02d}" for number in range(30)])
-    rows = rows.append_column("kind", [names[np.minimum(29, generator.geometric(0.15, 600) - 1)]])
-    trained = train(rows, "kind", make_options({**SMALL, "epochs": 5}), reporter=Notes())
-    drawn = {chart.name for chart in charts(facts_of_training(trained))}
-    assert "coverage" in drawn
-    assert "confusion" not in drawn
 
 
 def test_new_rows_are_judged_by_all_members(small_rooms: Trained, facts_of_rooms: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
-from murho.model.report import page as module
-from murho.model.report.page import HOW_TO_GET_CHARTS, draw, html_page
+from murho.model.report import files as module
+from murho.model.report.files import HOW_TO_GET_CHARTS, draw, html_page
 
 VOID = {"meta", "br", "img", "link"}
 

@@ -102,12 +102,11 @@ def test_the_share_told_is_that_of_a_smooth_relation() -> None:
     """A line with noise of a tenth of its variance; and of cells that come in groups, and names of groups."""
     x = np.sort(GENERATOR.uniform(size=4000))
     y = x * np.sqrt(12.0) + np.sqrt(0.1) * GENERATOR.normal(size=4000)
-    groups = np.floor(20.0 * x)
+    groups, names = np.floor(20.0 * x), x.astype(str).astype(object)
     for column, ordered in ((x, True), (groups, True), (groups.astype(str).astype(object), False)):
         assert share_told(column, y, ordered=ordered) == pytest.approx(1.0 / 1.1, abs=0.02)
     assert share_told(GENERATOR.permutation(x), y, ordered=True) == pytest.approx(0.0, abs=0.05)
-    assert share_told(np.zeros(4000), y, ordered=True) == pytest.approx(0.0, abs=0.05)
-    assert share_told(x.astype(str).astype(object), y, ordered=False) == 0.0
+    assert share_told(names, y, ordered=False) == 0.0
 
 
 def test_slips_and_codes_are_named_and_hide_no_leak(tmp_path: Path) -> None:

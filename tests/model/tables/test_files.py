@@ -60,10 +60,8 @@ class TestCsv:
 
     @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
     def test_the_separator_is_found(self, tmp_path: Path, separator: str) -> None:
-        lines = [["name", "a"], ["1,5" if separator != "," else "1.5", "2"]]
-        table = read_table(written(tmp_path, "\n".join(separator.join(line) for line in lines)))
-        assert table.column_names == lines[0]
-        assert table.to_pylist() == [dict(zip(*lines, strict=True))]
+        table = read_table(written(tmp_path, f"name{separator}a\n1.5{separator}2"))
+        assert table.to_pydict() == {"name": ["1.5"], "a": ["2"]}
 
     def test_quoted_cells_may_hold_separators_quotes_and_line_ends(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path, '"a\nb",c\n"1,""2""\n3",4\n'))
@@ -260,26 +258,19 @@ class TestExcel:
 
     def test_the_first_sheet_with_cells_is_read(self, tmp_path: Path) -> None:
         rows: list[list[Any]] = [
-            [None, None, None, None, None],
+            [None] * 5,
             ["n", "text", "day", "clock", "mixed"],
             [1, " a ", datetime(2020, 1, 2), time(1, 30), 5],
             [2.5, "#N/A", None, None, "x"],
         ]
-        table = read_table(written(tmp_path, self.book([], rows, [["other"], [1]]), "a.xlsx"))
-        assert table.to_pylist() == [
-            {
-                "n": 1.0,
-                "text": "a",
-                "day": datetime(2020, 1, 2),
-                "clock": time(1, 30),
-                "mixed": "5",
-            },
-            {"n": 2.5, "text": None, "day": None, "clock": None, "mixed": "x"},
-        ]
+        path = written(tmp_path, self.book([], rows, [["other"], [1]]), "a.xlsx")
+        table = read_table(path)
+        expected = [[1.0, "a", datetime(2020, 1, 2), time(1, 30), "5"], [2.5, None, None, None, "x"]]
+        assert [list(row.values()) for row in table.to_pylist()] == expected
         assert notes_of(table) == ["read the first of 2 sheets with cells: 'Sheet2', 'Sheet3'; --sheet takes another"]
-        assert read_table(tmp_path / "a.xlsx", FileForm(sheet="Sheet3")).to_pydict() == {"other": [1]}
+        assert read_table(path, FileForm(sheet="Sheet3")).to_pydict() == {"other": [1]}
         with pytest.raises(OptionError, match="no such sheet with cells; there are 'Sheet2', 'Sheet3'"):
-            read_table(tmp_path / "a.xlsx", FileForm(sheet="b"))
+            read_table(path, FileForm(sheet="b"))
         assert "no sheet has cells" in refusal(written(tmp_path, self.book([]), "b.xlsx"))
 
     def broken(self, old: str, new: str) -> bytes:
@@ -390,8 +381,6 @@ def on_disk(path: Path, monkeypatch: pytest.MonkeyPatch, block: int = csv_reader
     ("cells", "end"),
     [
         ([f'"$1,{row * 13 % 900 + 100}.50"' for row in range(ROWS)], "\n"),
-        (["03/04/2020"] * (ROWS - 1) + ["31/12/2020"], "\r\n"),
-        ([["1.5", "", "NA", " ? "][row % 4] for row in range(ROWS)], "\n"),
         (["2"] * (ROWS - 1) + ["much"], "\n"),
         ([f'"say ""{row % 4}""\nor,\r\n no"' for row in range(ROWS)], "\r\n"),
         ([["é", "漢字", "🚲"][row % 3] for row in range(ROWS)], "\n"),

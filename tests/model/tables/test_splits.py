@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
 from murho.model.tables.splits import BASE, Units, find_units, split_in_time, split_rows, time_blocks
+from tests.model.conftest import present
 
 
 def features(rows: int) -> dict[str, np.ndarray]:
@@ -66,23 +67,13 @@ def test_columns_that_make_no_groups_are_refused(groups: dict[str, list[int]], s
         find_units(features(4), {name: texts(np.array(column)) for name, column in groups.items()})
 
 
-@pytest.mark.parametrize("count", [20, 49, 50, 100_000])
-def test_a_single_network_holds_out_rows_of_its_own(count: int) -> None:
-    split = split_rows(count, seed=3)
-    rows = np.concatenate([split.training, split.validation, split.calibration])
-    assert sorted(rows.tolist()) == list(range(count))
-    assert len(split.calibration) >= 10 if count >= 50 else len(split.calibration) == 0
-    assert len(split.validation) == pytest.approx(min(0.15 * count, 10_000), rel=0.35)
-    assert split.folds is None
-
-
-@pytest.mark.parametrize(("sizes", "empty"), [([30, 30], 1), ([20] * 3, 0), ([10] * 30, 0), ([270, *[10] * 3], 0)])
+@pytest.mark.parametrize(("sizes", "empty"), [([30, 30], 1), ([270, *[10] * 3], 0)])
 def test_a_single_network_holds_out_whole_groups_and_learns_from_the_largest(sizes: list[int], empty: int) -> None:
     of_rows = np.repeat(np.arange(len(sizes)), sizes)
     split = split_rows(len(of_rows), seed=1, units=Units(of_rows, grouped=True))
     parts = [set(of_rows[part].tolist()) for part in (split.training, split.validation, split.calibration)]
     assert sum(map(len, parts)) == len(sizes)
-    assert [len(part) == 0 for part in parts].count(True) == empty
+    assert parts.count(set()) == empty
     assert max(sizes) in {sizes[unit] for unit in parts[0]}
 
 
@@ -134,52 +125,39 @@ def test_in_time_every_judge_has_learned_only_from_rows_before() -> None:
 def test_the_members_that_serve_see_as_many_of_the_newest_rows_as_they_were_judged_with() -> None:
     times = np.random.default_rng(0).permutation(400).astype(float)
     split = split_in_time(times, members=5)
-    newest = split.newest()
-    assert split.folds is not None
-    assert newest is not None
+    newest, folds = present(split.newest()), present(split.folds)
     for member in range(5):
         seen = times[newest[0] < member]
-        assert len(seen) == (split.folds[0] < member).sum()
-        assert seen.min() == 400 - len(seen)
-    alone = split_in_time(times).newest()
-    assert alone is not None
+        assert len(seen) == (folds[0] < member).sum() == 400 - seen.min()
+    alone = present(split_in_time(times).newest())
     assert sorted(times[alone[0] < 0]) == list(range(120, 400))
-    parts = split_in_time(np.arange(200.0))
-    assert [len(part) for part in (parts.training, parts.validation, parts.calibration)] == [140, 30, 30]
-    assert "in time" in parts.describe()
+    assert "in time" in split_in_time(np.arange(200.0)).describe()
     assert "before one of 5 blocks" in split.describe()
 
 
 def test_distant_folds_part_no_unit_and_follow_each_other_in_time() -> None:
     units = Units(np.repeat(np.arange(40), 5))
-    folds = split_rows(200, seed=0, members=5, units=units).distant_folds()
-    assert folds is not None
-    assert sorted(set(folds.tolist())) == [0, 1, 2, 3, 4]
+    folds = present(split_rows(200, seed=0, members=5, units=units).distant_folds())
     assert all(len(set(folds[units.of_rows == unit].tolist())) == 1 for unit in range(40))
     assert split_rows(200, seed=0, members=5).distant_folds() is None
     times = np.random.default_rng(0).permutation(200).astype(np.float64)
-    for members, count in ((1, 3), (5, 6)):
-        folds = split_in_time(times, members).distant_folds()
-        assert folds is not None
+    for members in (1, 5):
+        folds = present(split_in_time(times, members).distant_folds())
         blocks = [times[folds == fold] for fold in range(-1, int(folds.max()) + 1)]
-        assert len(blocks) == count
         assert all(earlier.max() < later.min() for earlier, later in pairwise(blocks))
 
 
 def test_blocks_in_time_are_even_and_part_no_time() -> None:
     times = np.random.default_rng(0).permutation(1_000).astype(float)
     blocks = time_blocks(times, 5, base_share=0.5)
-    assert (blocks.of_rows == BASE).sum() == 500
-    assert [times[blocks.of_rows == block].min() for block in range(5)] == [500, 600, 700, 800, 900]
+    assert [times[blocks.of_rows == block].min() for block in range(BASE, 5)] == [0, 500, 600, 700, 800, 900]
     assert blocks.ahead == 100.0
     months = np.repeat(np.arange(13.0), 30)
     of_rows = time_blocks(months, 5, base_share=0.5).of_rows
     assert all(len(set(of_rows[months == month].tolist())) == 1 for month in range(13))
-    assert of_rows.max() == 4
     for newest in (1, 70):  # of two times
         two = time_blocks(np.array([3.0] * (100 - newest) + [5.0] * newest), 5, base_share=0.5)
         assert two.of_rows.tolist() == [BASE] * (100 - newest) + [0] * newest
-        assert two.ahead == 2.0
     assert time_blocks(np.array([np.nan, *np.arange(20.0)]), 5, base_share=0.5).of_rows[0] == BASE
     with pytest.raises(OptionError, match="same time"):
         time_blocks(np.full(60, 3.0), 5, base_share=0.5)

@@ -57,26 +57,16 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 NESTED = pa.table({"a": [0.1, None, 3.0, 1e300], "b": ["x", "", None, "ü"], "c": [[1.0], [2.0, 3.0], [], [4.0]]})
 
 
-def _write(path: Path, table: pa.Table = NESTED) -> None:
-    with writer_of(path) as write:
-        for start in range(table.num_rows):
-            write(table.slice(start, 1))
-
-
-def test_groups_are_written_while_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_written_while_rows_come_and_a_text_may_come_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writers, "ROWS_PER_GROUP", 3)
-    _write(tmp_path / "groups.parquet")
-    assert pq.ParquetFile(tmp_path / "groups.parquet").num_row_groups == 2
-    assert pq.read_table(tmp_path / "groups.parquet").to_pylist() == NESTED.to_pylist()
-
-
-def test_a_text_may_come_after_rows_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 2)
-    path = tmp_path / "table.parquet"
+    path, late = tmp_path / "groups.parquet", [None, None, None, "late"]
     with writer_of(path) as write:
-        for cell in (None, None, "late", None, None):
-            write(pa.table({"warnings": pa.array([cell])}))
-    assert pq.read_table(path).to_pydict() == {"warnings": [None, None, "late", None, None]}
+        for start in range(4):
+            write(NESTED.slice(start, 1).append_column("warnings", pa.array([late[start]])))
+    assert pq.ParquetFile(path).num_row_groups == 2
+    assert pq.read_table(path).to_pylist() == NESTED.append_column("warnings", pa.array(late)).to_pylist()
 
 
 def _begun_and_failed_of_parquet(path: Path) -> None:

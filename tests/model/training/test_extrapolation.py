@@ -22,7 +22,6 @@ from murho.model.training.extrapolation import (
     INNER,
     LEAST_SHARE,
     MOST_DOUBT,
-    NEGLIGIBLE_SIGMA,
     extrapolation_trial,
     with_extrapolation_prior,
 )
@@ -64,26 +63,6 @@ def test_without_a_skip_the_first_layer_doubts() -> None:
     torch.testing.assert_close(sigma, torch.full_like(sigma, 0.125))
 
 
-def test_everything_else_stays_as_it_was_and_the_given_tensors_are_not_touched() -> None:
-    architecture = Architecture(3, (6,), 2, "silu", members=2, skip=True)
-    given = _tensors(architecture)
-    before = {name: tensor.clone() for name, tensor in given.items()}
-    noise = {"noise.rho": torch.zeros(2, 1)}
-    changed = with_extrapolation_prior(given | noise, architecture, {1: 0.7})
-    for name, tensor in before.items():
-        assert torch.equal(given[name], tensor)
-    assert torch.equal(changed.pop("noise.rho"), noise["noise.rho"])
-    assert changed.keys() == before.keys()
-    for name, tensor in changed.items():
-        differs = (tensor != before[name]).any(dim=0).any(dim=-1).nonzero().flatten().tolist()
-        expected = {"layers.0.weight": [1], "layers.1.weight": [7]}.get(name.rpartition(".")[0], [])
-        assert differs == expected, name
-    silent = functional.softplus(changed["layers.0.weight.rho"][:, 1])
-    torch.testing.assert_close(silent, torch.full_like(silent, NEGLIGIBLE_SIGMA))
-    outputs = functional.softplus(changed["layers.1.weight.rho"][:, 7])
-    torch.testing.assert_close(outputs, torch.tensor([[0.7, NEGLIGIBLE_SIGMA]]).expand(2, 2))
-
-
 ROWS = 240
 COLUMNS: dict[str, np.ndarray] = {
     "x": np.linspace(0.0, 10.0, ROWS),
@@ -102,8 +81,9 @@ def posterior_of(
     for name, column in columns.items():
         numeric = name in kinds
         kind = kinds.get(name, FeatureKind.CATEGORICAL)
-        least, most = (float(column.min()), float(column.max())) if numeric else (None, None)
-        features.append(Feature(name, kind, None, False, least, most, () if numeric else ("A", "B")))
+        least, most = (float(np.nanmin(column)), float(np.nanmax(column))) if numeric else (None, None)
+        missing = numeric and bool(np.isnan(column).any())
+        features.append(Feature(name, kind, None, missing, least, most, () if numeric else ("A", "B")))
     schema = Schema(tuple(features), Target("y", None), {})
     encoder = Encoder.fit(schema, columns)
     architecture = Architecture(encoder.width, (len(first),), 1, "relu", members=1, skip=True)
@@ -159,27 +139,9 @@ def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
     assert 0.2 < share < 0.8
 
 
-def test_where_the_slope_turns_the_number_is_held() -> None:
-    """Up to z = 0.5 the function rises, then it falls back."""
-    columns = {"x": COLUMNS["x"]}
-    posterior = posterior_of([("x", 1.0, -0.6), ("x", -1.0, -0.6)], [-3.0, 3.0], {"x": 1.0}, columns)
-    assert extrapolation_trial(posterior, columns).continuations["x"].share == 0.0
-
-
 def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
     columns = {"x": np.where(np.arange(ROWS) < 3, 7.0, np.nan), "idle": np.zeros(ROWS)}
-    kinds = {name: Feature(name, FeatureKind.NUMERIC, None, name == "x", 0.0, 7.0, ()) for name in columns}
-    schema = Schema(tuple(kinds.values()), Target("y", None), {})
-    encoder = Encoder.fit(schema, columns)
-    spec = ModelSpec(
-        architecture=Architecture(encoder.width, (), 1, "relu", members=1, skip=False),
-        likelihood=LikelihoodSpec("fixed", sigma=0.1),
-        target=Standardisation(Identity(), 0.0, 1.0),
-        schema=schema,
-        encoder=encoder,
-    )
-    tensors = {name: torch.zeros(shape) for name, shape in spec.tensor_shapes().items()}
-    found = extrapolation_trial(Posterior(spec, tensors, engine="torch"), columns)
+    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {}, columns), columns)
     assert all(each.share == 0.0 for each in found.continuations.values())
     assert all(slope > 0.0 for slope in found.slopes.values())
 

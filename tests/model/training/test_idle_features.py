@@ -134,17 +134,3 @@ def test_a_small_gain_is_not_enough(monkeypatch: pytest.MonkeyPatch, better: flo
     tried = [one["unread"] for one in spec.training["candidates"]]
     assert any(tried)
     assert bool(tried[-1]) == kept
-
-
-@pytest.mark.slow
-def test_a_classifier_does_without_idle_features_in_both_kinds_of_members() -> None:
-    table = _table(140)
-    kind = np.where(np.asarray(table["y"]) > 0.5, "high", "low")
-    table = table.drop_columns("y").append_column("kind", pa.array(kind))
-    options = make_options({"epochs": 40, "hidden": (12,), "members": 10})
-    trained = train(table, "kind", options, reporter=Notes())
-    assert set(trained.spec.encoder.unread) <= set(IDLE)
-    unread = trained.evidence.chosen.candidate.unread
-    assert len(unread) == 10
-    assert all(set(names) <= set(IDLE) for names in unread)
-    assert np.mean([len(names) for names in unread]) > 4.0

@@ -44,38 +44,23 @@ OPTIONS = make_options({"group": ["group"], "weight": "w"})
 
 
 def test_the_report_has_every_column_with_its_kind_range_and_example() -> None:
-    data = prepare_table(TABLE, "price", OPTIONS).report().to_json()
-    assert data["rows"] == ROWS
-    assert data["notes"] == ["the file is in UTF-16"]
+    data = orjson.loads(orjson.dumps(prepare_table(TABLE, "price", OPTIONS).report().to_json()))
+    assert (data["rows"], data["notes"]) == (ROWS, ["the file is in UTF-16"])
     columns = {column["name"]: column for column in data["columns"]}
     assert list(columns) == TABLE.column_names
-    roles = {name: column["role"] for name, column in columns.items()}
-    assert roles == {
+    assert {name: column["role"] for name, column in columns.items()} == {
         "price": "target",
         **dict.fromkeys(("weight", "sold", "open", "origin"), "feature"),
         **dict.fromkeys(("name", "empty", "group"), "left out"),
         "w": "weight",
     }
-    assert columns["price"] == {
-        "name": "price",
-        "role": "target",
-        "unit": "$",
-        "kind": "numeric",
-        "missing": 1,
-        "left_out": None,
-        "example": "$2,113.50",
-        "reading": {"decimal": ".", "unit": "$", "form": "number"},
-        "remarks": (),
-        "range": (2113.5, 60867.5),
-        "categories": (),
-        "different": 0,
-    }
-    assert columns["sold"]["range"] == ("2020-01-01", "2020-03-04")
-    assert (columns["origin"]["categories"], columns["origin"]["different"]) == (("USA", "Japan"), 2)
-    assert columns["name"]["left_out"] == "it identifies rows: its 60 texts are all different"
+    price = {"unit": "$", "kind": "numeric", "missing": 1, "example": "$2,113.50", "range": [2113.5, 60867.5]}
+    assert price.items() <= columns["price"].items()
+    assert columns["price"]["reading"] == {"decimal": ".", "unit": "$", "form": "number"}
+    assert columns["sold"]["range"] == ["2020-01-01", "2020-03-04"]
+    assert (columns["origin"]["categories"], columns["origin"]["different"]) == (["USA", "Japan"], 2)
     assert columns["group"]["left_out"] == "it names the groups that are held out"
     assert "as in other columns; if that is wrong, give --no-day-first" in columns["open"]["remarks"][0]
-    assert orjson.loads(orjson.dumps(data))["rows"] == ROWS
 
 
 def test_a_narrow_terminal_gets_narrow_lines_with_all_that_is_said() -> None:
@@ -85,26 +70,6 @@ def test_a_narrow_terminal_gets_narrow_lines_with_all_that_is_said() -> None:
     wide = report_lines(report, "cars.csv")
     said = [line.strip() for line in wide if line.startswith("      ")]
     assert all(text in " ".join(" ".join(lines).split()) for text in said)
-
-
-def test_many_columns_without_anything_odd_are_counted() -> None:
-    table = pa.table(
-        {"y": [1.0, 2.0, 3.0], "log_yield": [2.0, 1.0, 3.0]}
-        | {f"x{place}": [float(place), 1.5, -1.0] for place in range(200)}
-    )
-    lines = report_lines(prepare_table(table, "y", make_options({})).report(), "a.csv")
-    assert len(lines) < 50
-    assert "  and 162 more columns; --json lists all" in lines
-
-
-def test_leak_suspects_are_named() -> None:
-    table = pa.table(
-        {"y": [float(row * row % 97) for row in range(40)], "x": [float(row) for row in range(40)]}
-        | {"copy": [2.0 * (row * row % 97) for row in range(40)]}
-    )
-    report = prepare_table(table, "y", make_options({})).report()
-    assert [suspect["column"] for suspect in report.to_json()["leak_suspects"]] == ["copy"]
-    assert "  leak suspect: 'copy' is the target, maybe in another unit" in "\n".join(report_lines(report, "a.csv"))
 
 
 def test_options_of_reading_reach_the_columns() -> None:

@@ -11,16 +11,17 @@ import pytest
 
 from murho.model.encoding.encoder import Encoder, InputChoice
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.schema import ColumnOverride, Feature, FeatureKind, Schema, Target
+from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
-from murho.model.tables.splits import split_rows
+from murho.model.tables.splits import Split, split_rows
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
-from murho.model.training.rows import HoldingOut, TrainingData, hold_out, learnable_rows
-from tests.model.conftest import Notes, make_table, train_quickly
+from murho.model.training.rows import TrainingData, hold_out, learnable_rows
+from tests.model.conftest import Notes, make_table, present, train_quickly
 
 
-def _hold_out(table: pa.Table, **options: object) -> HoldingOut:
+def _hold_out(table: pa.Table, **options: object) -> tuple[Split, list[str]]:
     columns = columns_from_table(table, plan_columns(table, "rent").schema)
     return hold_out(table, "rent", columns, make_options(dict(options)))
 
@@ -31,28 +32,23 @@ def _with(table: pa.Table, **columns: object) -> pa.Table:
     return table
 
 
-@pytest.mark.parametrize("groups", [np.arange(160) // 4, [f"house {number // 4}" for number in range(160)]])
-def test_groups_of_numbers_or_texts_are_held_out_whole(groups: object) -> None:
-    held = _hold_out(_with(make_table(), house=groups), group=("house",))
-    assert held.split.units is not None
-    assert held.split.units.grouped
-    assert held.split.units.count == 40
+def test_groups_are_held_out_whole() -> None:
+    units = present(_hold_out(_with(make_table(), house=np.arange(160) // 4), group=("house",))[0].units)
+    assert (units.grouped, units.count) == (True, 40)
 
 
 def test_few_groups_are_said_to_be_few() -> None:
-    held = _hold_out(_with(make_table(), house=np.arange(160) // 40), group=("house",))
-    assert any("only 4 groups: bands above 80 %" in note for note in held.notes)
+    _, notes = _hold_out(_with(make_table(), house=np.arange(160) // 40), group=("house",))
+    assert any("only 4 groups: bands above 80 %" in note for note in notes)
 
 
 def test_the_order_of_the_rows_is_a_time_unless_a_column_has_the_name() -> None:
-    assert _hold_out(make_table(), time="row-order").ahead == {}
-    held = _hold_out(_with(make_table(), **{"row-order": np.arange(160.0)[::-1].copy()}), time="row-order")
-    assert held.ahead == {"row-order": 16.0}
-
-
-def test_a_date_tells_how_far_ahead_was_judged() -> None:
+    assert np.array_equal(present(_hold_out(make_table(), time="row-order")[0].times), np.arange(160.0))
+    backwards = np.arange(160.0)[::-1].copy()
+    split, _ = _hold_out(_with(make_table(), **{"row-order": backwards}), time="row-order")
+    assert np.array_equal(present(split.times), backwards)
     days = np.datetime64("2020-01-01") + np.arange(160)
-    assert _hold_out(_with(make_table(), when=days), time="when").ahead == {"when": 16.0}
+    assert _hold_out(_with(make_table(), when=days), time="when")[0].ahead == 16.0
 
 
 def test_columns_that_are_absent_or_no_time_or_the_target_are_refused() -> None:
@@ -82,7 +78,8 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
         table, "rent", ignore=("size", "district"), overrides={"day": ColumnOverride(FeatureKind.NUMERIC)}
     )
     columns = columns_from_table(table, plan.schema)
-    schema = make_schema(plan.schema, columns, hold_out(table, "rent", columns, make_options({"time": "day"})).ahead)
+    split, _ = hold_out(table, "rent", columns, make_options({"time": "day"}))
+    schema = make_schema(plan.schema, columns, {"day": split.ahead})
     assert (schema.features[-1].maximum, schema.features[-1].reach) == (159.0, 159.0 + 16.0)
     encoder = Encoder.fit(schema, columns)
     later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}
@@ -137,11 +134,6 @@ def test_rows_keep_their_number_in_the_users_table() -> None:
     assert "left out 2 of 160 rows: 'rent' is missing" in said
 
 
-def test_of_a_sample_they_are_the_numbers_in_the_file() -> None:
-    rows, _ = _learnable(_without_some_targets(), rows=np.arange(160) * 10)
-    assert rows.row_numbers[:4].tolist() == [1, 11, 31, 41]
-
-
 def _training_data(targets: np.ndarray) -> TrainingData:
     feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=1.0, categories=())
     columns = {"x": np.linspace(0.0, 1.0, len(targets))}
@@ -157,14 +149,6 @@ def test_targets_are_standardised_behind_the_transform() -> None:
     assert float(training.targets.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
     assert training.folds is not None
     assert len(validation) == 200
-
-
-def test_encodings_and_targets_are_those_of_the_same_rows() -> None:
-    targets = np.linspace(5.0, 9.0, 100)
-    training, validation = _training_data(targets).rows(InputChoice("piecewise"), "none")
-    for rows in (training, validation):
-        order = rows.features[:, 0].argsort()
-        assert bool((rows.targets[order].diff() > 0).all())
 
 
 def test_a_transform_out_of_its_domain_is_refused_with_the_least_target() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
 from murho.model.errors import OptionError, TableError
-from murho.model.predictive.compiled_engine import CompiledEngine
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.options import make_options
@@ -67,7 +66,6 @@ def answer(posterior: Posterior, rows: pa.Table, **options: Any) -> ClassPredict
         ("floor", {}, None),
         ("floor", {"task": "classification"}, ("0", "1", "2")),
         ("floor", {"columns": {"floor": {"kind": "categorical"}}}, ("0", "1", "2")),
-        ("size", {"task": "regression"}, None),
     ],
 )
 def test_text_and_truth_values_are_classes_unless_the_user_says_otherwise(
@@ -97,16 +95,12 @@ def test_rows_of_every_class_are_told_and_rare_classes_named() -> None:
         ("room", {"task": "regression"}, TableError, "text or truth values"),
         ("room", {"noise": "mixture"}, OptionError, "--noise is for a target that is a number"),
         ("room", {"target_minimum": 0.0}, OptionError, "--target-minimum"),
-        ("size", {"task": "classification"}, None, ""),
         ("nothing", {}, TableError, "not a column"),
     ],
 )
 def test_what_fits_no_task_is_refused(
-    target: str, options: dict[str, Any], error: type[Exception] | None, message: str
+    target: str, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    if error is None:
-        assert len(choose_classes(table(), target, make_options(options), Notes().say) or ()) == 240
-        return
     with pytest.raises(error, match=message):
         choose_classes(table(), target, make_options(options), Notes().say)
 
@@ -120,57 +114,22 @@ def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Trained) -
     assert -np.log(own).mean() < 0.8 * -(shares * np.log(shares)).sum()
     assert prediction.probabilities.sum(axis=1) == pytest.approx(np.ones(400))
     assert (prediction.prediction == prediction.probabilities.argmax(axis=1)).all()
-    assert prediction.entropy is not None
-    assert prediction.epistemic_entropy is not None
-    assert prediction.percentiles is not None
-    assert prediction.prediction_set is not None
-    assert ((prediction.epistemic_entropy >= 0.0) & (prediction.epistemic_entropy <= prediction.entropy + 1e-12)).all()
-    assert prediction.percentiles.shape == (400, 3, 3)
-    assert (np.diff(prediction.percentiles, axis=2) >= 0.0).all()
-    assert prediction.prediction_set.any(axis=1).all()
-    assert prediction.prediction_set[np.arange(400), codes].mean() > 0.82
-
-
-def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
-    prediction = answer(rooms.posterior, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
-    assert prediction.draws is not None
-    assert prediction.epistemic_std is not None
-    assert prediction.percentiles is not None
-    assert prediction.epistemic_entropy is not None
-    assert prediction.entropy is not None
-    assert prediction.draws.shape == (9, 256, 3)
-    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
-    assert prediction.draws.std(axis=1) == pytest.approx(prediction.epistemic_std, abs=1e-9)
-    assert np.percentile(prediction.draws, 25.0, axis=1) == pytest.approx(prediction.percentiles[..., 0], abs=1e-9)
-    logs = np.log(prediction.draws.clip(1e-300))
-    expected = -(prediction.draws * logs).sum(axis=2).mean(axis=1)
-    assert prediction.entropy - expected == pytest.approx(prediction.epistemic_entropy, abs=1e-9)
-    assert prediction.mc_error is not None
-    assert prediction.mc_error.probabilities is not None
-    assert (prediction.mc_error.probabilities < 0.05).all()
+    epistemic, sets = present(prediction.epistemic_entropy), present(prediction.prediction_set)
+    assert ((epistemic >= 0.0) & (epistemic <= present(prediction.entropy) + 1e-12)).all()
+    assert (np.diff(present(prediction.percentiles), axis=2) >= 0.0).all()
+    assert sets.any(axis=1).all()
+    assert sets[np.arange(400), codes].mean() > 0.82
 
 
 def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Trained) -> None:
     rows = pa.table({"size": [0.2, 50.0, -400.0], "light": [0.0, -60.0, 300.0], "district": ["east", "west", "south"]})
     prediction = answer(rooms.posterior, rows)
-    assert prediction.unlike is not None
-    assert prediction.epistemic_entropy is not None
-    assert prediction.unlike.tolist() == [False, True, True]
+    assert present(prediction.unlike).tolist() == [False, True, True]
     assert (prediction.probabilities[1:].max(axis=1) < 0.97).all()
-    assert prediction.epistemic_entropy[2] > prediction.epistemic_entropy[0]
-    assert prediction.prediction_set is not None
-    inside = np.where(prediction.prediction_set, prediction.probabilities, 0.0).sum(axis=1)
+    near, _, far = present(prediction.epistemic_entropy)
+    assert far > near
+    inside = np.where(present(prediction.prediction_set), prediction.probabilities, 0.0).sum(axis=1)
     assert (inside[1:] >= 0.9 - 1e-9).all()
-
-
-def test_raw_answers_are_whole_too(rooms: Trained) -> None:
-    prediction = answer(rooms.posterior, table(30), calibrated=False, draws=True, coverage=0.5)
-    assert not prediction.calibrated
-    assert prediction.draws is not None
-    assert prediction.prediction_set is not None
-    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
-    covered = np.where(prediction.prediction_set, prediction.probabilities, 0.0).sum(axis=1)
-    assert (covered >= 0.5 - 1e-9).all()
 
 
 def test_printed_scores_are_about_those_of_fresh_rows(rooms: Trained) -> None:
@@ -211,13 +170,9 @@ NORMAL = np.random.default_rng(0).normal(size=2_000)
         (NORMAL.clip(max=2.0), True),  # 2 % of the rows
         (NORMAL.clip(max=2.7), False),  # too few
         (NORMAL.round(1).clip(max=1.0), True),  # rounded, and still more at the end than beside it
-        (NORMAL.round(1), False),
-        (NORMAL.round(), False),
         (np.repeat(NORMAL, 20), False),  # every row twenty times
         (np.random.default_rng(0).integers(1, 6, 2_000).astype(float), False),  # ratings
-        (np.random.default_rng(0).choice([0.0, 1.0], 2_000, p=[0.05, 0.95]), False),
         (-NORMAL.clip(min=0.0), True),  # half of the amounts are zero
-        (-np.random.default_rng(0).poisson(9.0, 2_000).astype(float), False),
     ],
 )
 def test_a_cap_is_a_value_at_the_end_that_is_repeated_as_none_near_it(targets: np.ndarray, cap: bool) -> None:
@@ -250,41 +205,26 @@ def test_limits_that_exclude_each_other_are_refused() -> None:
         target_limits(np.array([1.0, np.nan]), "y", make_options({"target_minimum": 1, "target_maximum": 1}), print)
 
 
-def test_options_without_a_limit_survive_json() -> None:
-    options = make_options({"target_maximum": math.inf, "target_minimum": -math.inf})
-    assert make_options(options.model_dump(mode="json")) == options
-    with pytest.raises(OptionError, match="--target-maximum"):
-        make_options({"target_maximum": math.nan})
-
-
 def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None:
-    generator = np.random.default_rng(1)
-    x = generator.normal(size=(700, 2))
-    latent = 1.5 + np.sin(2.0 * x[:, 0]) + 0.7 * x[:, 1] + 0.4 * generator.normal(size=700)
-    rent = np.minimum(latent, 2.0)
-    columns = {"a": x[:, 0], "b": x[:, 1]}
-    notes = Notes()
-    table = pa.table({"a": x[:400, 0], "b": x[:400, 1], "rent": rent[:400]})
-    trained = train_quickly(
-        table, notes, columns={}, members=5, noise="heteroscedastic", hidden=(16,), epochs=60, temperature=0.3
-    )
+    generator, notes = np.random.default_rng(1), Notes()
+    a, b = generator.normal(size=(2, 700))
+    rent = np.minimum(1.5 + np.sin(2.0 * a) + 0.7 * b + 0.4 * generator.normal(size=700), 2.0)
+    small = {"noise": "heteroscedastic", "hidden": (16,), "epochs": 60, "temperature": 0.3}
+    rows = pa.table({"a": a[:400], "b": b[:400], "rent": rent[:400]})
+    trained = train_quickly(rows, notes, columns={}, members=5, **small)
     assert any(line.startswith("found a cap") for line in notes.lines)
-    posterior = trained.posterior
-    fresh = {name: column[400:] for name, column in columns.items()}
-    answer = posterior.predict(
-        fresh, PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(1.999, 2.0), draws=True)
-    )
+    posterior, fresh = trained.posterior, {"a": a[400:], "b": b[400:]}
+    asked = PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(1.999, 2.0), draws=True)
+    answer = posterior.predict(fresh, asked)
     for values in (answer.mean, present(answer.percentiles), present(answer.draws)):
         assert values.max() <= 2.0
-    assert (present(answer.percentiles)[:, 2] == 2.0).mean() > 0.3
     low, _, high = present(answer.percentiles).T
+    assert (high == 2.0).mean() > 0.3
     assert 0.84 < ((rent[400:] >= low) & (rent[400:] <= high)).mean() < 0.96
     mass, beyond = present(answer.exceedance).T
     assert mass.mean() == pytest.approx((rent[400:] == 2.0).mean(), abs=0.08)
     assert (beyond == 0.0).all()
     for options in (PredictOptions(samples=0), PredictOptions(noise=False)):
         assert posterior.predict(fresh, options).mean.max() <= 2.0
-    assert not isinstance(posterior.engine, CompiledEngine)
     spec = read_stored(write_checkpoint(tmp_path, "capped", trained.spec, trained.posterior.tensors)).spec
     assert present(spec.target.limits).maximum == 2.0
-    assert spec.to_json()["target"]["limits"] == {"minimum": None, "maximum": 2.0}

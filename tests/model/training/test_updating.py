@@ -18,9 +18,8 @@ from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inputs_read, inverse_softplus
 from murho.model.calibration.conformal import POOLED
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.spec import ClassShares
 from murho.model.distributions.mixtures import WideRule
-from murho.model.errors import FitError, OptionError
+from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
@@ -29,7 +28,7 @@ from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import labelled_rows
 from murho.model.training.train import train
-from murho.model.training.updating import posterior_shift, split_new_rows, temperature_of, update
+from murho.model.training.updating import split_new_rows, temperature_of, update
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.maps import calibration_of
 from tests.model.rooms import CLASSES, rooms_table, train_rooms
@@ -98,18 +97,6 @@ def _assert_exact(posterior: Posterior, mean: Tensor, precision: Tensor) -> None
     torch.testing.assert_close(sigma, precision.diag().rsqrt(), rtol=0.1, atol=0.0)
 
 
-def test_a_linear_update_ends_at_the_exact_posterior() -> None:
-    table, generator = _linear_table(_correlated(80)), torch.Generator().manual_seed(2)
-    plain, width = _linear(table)
-    mean = 0.3 * torch.randn(width, generator=generator, dtype=torch.float64)
-    sigma = 0.05 + 0.3 * torch.rand(width, generator=generator, dtype=torch.float64)
-    old = _with_posterior(plain, mean, sigma)
-    rows = labelled_rows(table.slice(40), old)
-    learned = split_new_rows(len(rows), 0, 1).training  # the others calibrate
-    seen = replace(rows, encoded=rows.encoded[learned], targets=rows.targets[learned])
-    _assert_exact(_update(old, rows).posterior, *_exact(old, seen, mean, torch.diag(sigma**-2)))
-
-
 def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
     """Bayes' rule in two steps is exact if a mean-field posterior is exact (an orthogonal design)."""
     orthogonal = np.tile([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], (20, 1))
@@ -162,30 +149,22 @@ def _rows(posterior: Posterior, count: int, seed: int = 11) -> LabelledRows:
     return labelled_rows(make_table(rows=count, seed=seed), posterior)
 
 
-def test_one_row_hardly_moves_it_and_more_rows_move_it_further(old: Posterior) -> None:
-    one, forty = (_update(old, _rows(old, count), epochs=400).facts for count in (1, 40))
-    assert one["kl"] < 0.5
-    assert one["moved"] == 0.0
-    assert forty["kl"] > 3.0 * one["kl"]
-
-
 def test_its_shift_is_the_divergence_of_torch_distributions(old: Posterior) -> None:
-    before = {name: tensor.clone() for name, tensor in old.tensors.items()}
-    updated = _update(old, _rows(old, 60), epochs=40)
+    before, updated = (
+        {name: tensor.clone() for name, tensor in old.tensors.items()},
+        _update(old, _rows(old, 60), epochs=40),
+    )
     assert all(torch.equal(old.tensors[name], tensor) for name, tensor in before.items())
-    new = updated.posterior.tensors
     names = [name.removesuffix("mu") for name in before if name.endswith("mu")]
-
-    def normals(of: dict[str, Tensor]) -> list[Normal]:
-        return [Normal(of[f"{name}mu"].double(), functional.softplus(of[f"{name}rho"].double())) for name in names]
-
-    pairs = list(zip(normals(new), normals(before), strict=True))
-    shift = posterior_shift(before, new)
-    assert updated.facts["kl"] == shift["kl"] > 0.0
-    assert shift["kl"] == pytest.approx(sum(float(kl_divergence(*pair).sum()) for pair in pairs) / 2, rel=1e-4)
+    new, earlier = (
+        [Normal(of[f"{name}mu"].double(), functional.softplus(of[f"{name}rho"].double())) for name in names]
+        for of in (updated.posterior.tensors, before)
+    )
+    pairs = list(zip(new, earlier, strict=True))
+    kl = sum(float(kl_divergence(*pair).sum()) for pair in pairs) / 2
+    assert updated.facts["kl"] == pytest.approx(kl, rel=1e-4)
     beyond = torch.cat([((one.mean - other.mean).abs() > other.stddev).flatten() for one, other in pairs])
-    assert shift["moved"] == pytest.approx(float(beyond.double().mean()))
-    assert posterior_shift(before, before) == {"kl": pytest.approx(0.0, abs=1e-9), "moved": 0.0}
+    assert updated.facts["moved"] == pytest.approx(float(beyond.double().mean()))
 
 
 def test_a_handful_of_rows_is_learned_by_all_members_and_leaves_the_calibration(old: Posterior) -> None:
@@ -222,7 +201,7 @@ def test_the_temperature_falls_from_one_to_that_of_the_training_without_a_jump(o
     assert max(np.abs(np.diff(np.log(temperatures)))) < 0.02
 
 
-@pytest.mark.parametrize("count", [9, 49, 99])
+@pytest.mark.parametrize("count", [9, 49])
 def test_one_row_more_changes_the_answers_little(old: Posterior, count: int) -> None:
     rows, answers, moved = _rows(old, 100), [], []
     for number in (count, count + 1):
@@ -239,9 +218,8 @@ def test_one_row_more_changes_the_answers_little(old: Posterior, count: int) -> 
     assert moved[1] == pytest.approx(moved[0], rel=0.5)
 
 
-@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture"])
-def test_other_kinds_of_noise_are_updated_too(noise: str) -> None:
-    before = train_quickly(make_table(), members=2, noise=noise).posterior
+def test_other_kinds_of_noise_are_updated_too() -> None:
+    before = train_quickly(make_table(), members=2, noise="mixture").posterior
     updated = _update(before, _rows(before, 60), epochs=10)
     assert np.isfinite(present(updated.after)["nll"])
     wide = WideRule.after(updated.facts["total_rows"])
@@ -284,13 +262,6 @@ def test_the_doubt_about_an_unseen_category_shrinks_only_with_rows_of_it(old: Po
     assert scale(learned.posterior) < 0.95 * scale(old)
 
 
-def test_the_same_seed_gives_the_same_version_and_another_one_does_not(old: Posterior) -> None:
-    rows = _rows(old, 60)
-    first, second, third = (_update(old, rows, epochs=4, seed=seed).posterior.tensors for seed in (3, 3, 4))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not torch.equal(first["layers.0.weight.mu"], third["layers.0.weight.mu"])
-
-
 def test_an_interrupted_update_keeps_the_best_so_far(old: Posterior) -> None:
     class Impatient(Notes):
         def epoch(self, epoch: Epoch) -> None:
@@ -307,20 +278,6 @@ def test_an_interrupted_update_keeps_the_best_so_far(old: Posterior) -> None:
 def test_a_pruned_version_is_refused_with_the_one_to_take_instead(rent: Posterior) -> None:
     with pytest.raises(OptionError, match="--version 1"):
         _update(prune(rent, 0.5).posterior, _rows(rent, 20))
-
-
-def test_the_progress_ends_although_the_fit_fails(old: Posterior) -> None:
-    class Bar(Notes):
-        ended = 0
-
-        def end(self) -> None:
-            self.ended += 1
-
-    broken = {name: torch.full_like(tensor, torch.nan) for name, tensor in old.tensors.items()}
-    bar = Bar()
-    with pytest.raises(FitError, match="non-finite in epoch 1"):
-        update(Posterior(old.spec, broken), _rows(old, 20), UpdateOptions(), reporter=bar)
-    assert (len(bar.titles), bar.ended) == (1, 1)
 
 
 def _turned(table: pa.Table) -> pa.Table:
@@ -367,11 +324,3 @@ def test_members_of_a_mixed_encoding_leave_out_the_same_inputs() -> None:
     new = _update(mixed, labelled_rows(rooms_table(rows=80, seed=3), mixed), epochs=10)
     assert torch.equal(present(inputs_read(mixed.tensors)), present(inputs_read(new.posterior.tensors)))
     assert 0.0 < new.facts["kl"] < 1e4
-
-
-def test_shares_after_no_new_row_are_the_same() -> None:
-    codes = np.array([0.0, 1.0, 1.0, 2.0])
-    shares, more = ClassShares.of(codes, 3), ClassShares.of(np.append(codes, 2.0), 3)
-    assert shares.after(4, codes[:0]).values == pytest.approx(shares.values)
-    assert shares.after(4, np.array([2.0])).values == pytest.approx(more.values)
-    assert shares.after(4, np.array([2.0])).weight == more.weight

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
 
 from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.engine import scheduler
-from murho.service.engine.jobs import Answer, Job, RowsNotFiniteError, Slice, compute
+from murho.service.engine.jobs import Answer, Job, Slice, compute
 from murho.service.engine.scheduler import Scheduler
-from murho.service.errors import ComputationError, NotReadyError
+from murho.service.errors import ComputationError
 from tests.service.some_jobs import submit
 from tests.service.support import FakeModel
 
@@ -63,13 +62,6 @@ class Broken(FakeModel):
         return replace(prediction, **changed)
 
 
-@pytest.mark.parametrize("field", ["mean", "std", "percentiles", "exceedance", "draws"])
-def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
-    options = PredictOptions(samples=4, thresholds=(1.0,), draws=True)
-    with pytest.raises(ComputationError, match="isn't finite"):
-        predict(Broken(field, above=2500.0), columns([2000.0, 3000.0]), options)
-
-
 def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
     class InGap(Broken):
         def input_warnings(self, columns: Columns, limit: int | None = None, **_: Any) -> list[UnfamiliarValue]:
@@ -91,12 +83,6 @@ def test_a_monte_carlo_error_that_is_not_finite_is_never_given(part: str) -> Non
 
     with pytest.raises(ComputationError, match="isn't finite"):
         predict(BrokenError(), columns([2000.0]), PredictOptions(samples=4, mc_error=True))
-
-
-def test_overflow_far_outside_the_training_range_names_the_cells() -> None:
-    with pytest.raises(RowsNotFiniteError) as caught:
-        predict(Broken("mean", above=5000.0), columns([2000.0, 1e300, 3000.0, 1e300]))
-    assert caught.value.cells == [(1, "Weight"), (3, "Weight")]
 
 
 @pytest.mark.parametrize("samples", [0, 4])
@@ -190,19 +176,6 @@ def test_a_job_that_makes_the_model_fail_harms_no_other() -> None:
     asyncio.run(test())
 
 
-def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
-    class Marking(FakeModel):
-        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
-            return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
-
-    async def test() -> None:
-        weights = [[9000.0] * 3, [2000.0], [2000.0, 9500.0]]
-        found = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
-        assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
-
-    asyncio.run(test())
-
-
 def test_unlike_rows_of_several_jobs_are_searched_together_as_many_as_are_listed() -> None:
     class Marking(FakeModel):
         searched: ClassVar[list[list[float]]] = []
@@ -223,14 +196,3 @@ def test_unlike_rows_of_several_jobs_are_searched_together_as_many_as_are_listed
     assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [50], list(range(20))]
     assert Marking.searched == [[9000.0, 9500.0, *[9100.0] * 20]]
     assert found[2].outside == predict(FakeModel(), columns([2000.0] * 50 + [9500.0]), max_outside=20).outside
-
-
-@pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
-def test_full_memory_is_a_passing_state(error: type[Exception]) -> None:
-    def run_out_of_memory() -> None:
-        raise error
-
-    model = FakeModel()
-    model.before = run_out_of_memory
-    with pytest.raises(NotReadyError, match="memory is full"):
-        predict(model, columns([2000.0]))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine.scheduler import (
     FIRST_SECONDS_PER_COST,
-    LARGE,
     STANDING_SECONDS,
     StandingQueue,
     Turns,
@@ -116,21 +114,6 @@ def test_a_burst_may_be_long_and_a_queue_that_was_not_empty_for_long_must_be_sho
     queue.require_short()  # 12 of them take 0.48 s
 
 
-def test_an_empty_queue_begins_anew() -> None:
-    clock = Clock()
-    queue = StandingQueue(0.5, clock)
-    first, second = object(), object()
-    queue.add(first, 1.0)  # type: ignore[arg-type]
-    clock.now += 2 * STANDING_SECONDS
-    with pytest.raises(QueueFullError):
-        queue.require_short()
-    for _ in range(2):
-        queue.remove(first)  # type: ignore[arg-type]
-    assert queue.seconds == 0.0
-    queue.add(second, 1.0)  # type: ignore[arg-type]
-    queue.require_short()
-
-
 def test_the_rate_follows_what_was_measured() -> None:
     rates, model = WorkRates(), FakeModel()
     assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
@@ -139,21 +122,3 @@ def test_the_rate_follows_what_was_measured() -> None:
     for _ in range(100):
         rates.record(model, 1e6, 4.0)
     assert rates.seconds(model, 1.0) == pytest.approx(4e-6, rel=1e-3)
-
-
-def test_small_passes_say_nothing_of_the_rate_but_correct_one_that_is_too_slow() -> None:
-    rates, model = WorkRates(), FakeModel()
-    rates.record(model, LARGE / 2, 1.0)
-    assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
-    rates.record(model, 10 * LARGE, 20.0)  # the process stood still meanwhile
-    for _ in range(100):
-        rates.record(model, LARGE / 4, 0.002)
-    assert rates.seconds(model, 1.0) == pytest.approx(0.002 / (LARGE / 4), rel=0.1)
-
-
-def test_a_model_that_is_gone_is_forgotten() -> None:
-    rates, model = WorkRates(), FakeModel()
-    rates.record(model, 1e6, 1.0)
-    del model
-    gc.collect()
-    assert not rates._seen

@@ -164,11 +164,6 @@ def test_pages_of_origins_in_the_settings_may_ask_and_read() -> None:
         assert client.post("/predict", {"inputs": [ROW]}, headers={**EVIL, "x-api-key": KEY}).status_code == 403
 
 
-def test_without_that_setting_no_page_is_told_that_it_may(client: AppClient) -> None:
-    assert client.request("OPTIONS", "/predict", headers=EVIL | PREFLIGHT).status_code == 405
-    assert "access-control-allow-origin" not in client.get("/models", headers=EVIL).headers
-
-
 # Sizes
 
 

@@ -5,7 +5,6 @@ import resource
 
 import pytest
 
-from murho.service.errors import HeadersTooLargeError, TargetTooLongError
 from murho.service.http.connection import RESERVED_FILES, ConnectionLimits, files_for, is_out_of_files
 from murho.service.settings import Settings
 
@@ -50,18 +49,6 @@ def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resource, "getrlimit", Limit(1024, 4096).get)
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert files_for(10_000) == 1024 - RESERVED_FILES
-
-
-def test_a_head_is_measured_by_itself() -> None:
-    limits = ConnectionLimits(Settings(max_header_bytes=1024, max_headers=3, max_target_bytes=256))
-    small, large = (b"name", b"x" * 290), (b"name", b"x" * 400)
-    limits.check_head(b"/" * 100, [small] * 3, received=10**6)
-    with pytest.raises(HeadersTooLargeError):
-        limits.check_head(b"/", [large] * 3, received=1240)
-    with pytest.raises(HeadersTooLargeError):
-        limits.check_head(b"/", [(b"a", b"b")] * 4, received=30)
-    with pytest.raises(TargetTooLongError):
-        limits.check_head(b"/" * 257, [], received=270)
 
 
 def test_files_that_run_out_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

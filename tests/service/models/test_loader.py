@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.errors import CheckpointError
-from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
+from murho.service.errors import CheckpointRefusedError, NotReadyError
 from murho.service.models.loader import Change, Loader, Registry
 from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
@@ -82,12 +82,6 @@ def test_what_did_not_change_is_not_loaded_again() -> None:
     bench.loader.refresh()
     assert bench.source.loads == [("cars", "1")]
     assert bench.registry.snapshot.models["cars"].since["1"] == since
-
-
-def test_of_the_latest_only_that_is_loaded() -> None:
-    bench = Bench(cars("1"), cars("2"), cars("10"))
-    assert bench.source.loads == [("cars", "10")]
-    assert bench.registry.snapshot.not_served == {"cars": ("1", "2")}
 
 
 def test_a_bad_new_version_leaves_the_old_one_and_is_tried_once() -> None:
@@ -220,25 +214,6 @@ def test_a_pinned_version_that_is_bad_is_not_replaced_by_another() -> None:
 # ---- by hand
 
 
-def test_load_tries_a_refused_version_again_at_once() -> None:
-    bench = Bench(cars("2"), BAD)
-    with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\. Version 2 is served on"):
-        bench.load("cars")
-    assert bench.source.loads.count(("cars", "3")) == 2
-    bench.put(cars("2"), cars("3"))
-    assert list(bench.load("cars").versions) == ["3"]
-
-
-def test_load_of_a_version_serves_it_alone_until_the_next_load() -> None:
-    bench = Bench(cars("1"), cars("2"))
-    bench.load("cars", "1")
-    bench.put(cars("1"), cars("2"), cars("3"))
-    bench.poll()
-    assert bench.served() == {"cars": ["1"]}
-    bench.load("cars")
-    assert bench.served() == {"cars": ["3"]}
-
-
 def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> None:
     bench = Bench(cars("1"), cars("2"))
     bench.load("cars", "1")
@@ -247,32 +222,6 @@ def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> N
     assert bench.served() == {"cars": ["1"]}
     bench.poll()
     assert (bench.served(), bench.refused()) == ({"cars": ["2"]}, [])
-
-
-def test_load_of_a_bad_version_changes_nothing() -> None:
-    bench = Bench(cars("2"), BAD, policy=VersionPolicy(pins={"cars": "2"}))
-    with pytest.raises(CheckpointRefusedError, match="wrong hash"):
-        bench.load("cars", "3")
-    bench.poll()
-    assert bench.served() == {"cars": ["2"]}
-
-
-def test_what_is_unloaded_stays_away_until_it_is_loaded() -> None:
-    bench = Bench(cars("1"), FakeModel("boats"))
-    bench.unload("cars")
-    bench.put(cars("1"), cars("2"), FakeModel("boats"))
-    bench.poll()
-    bench.loader.refresh()
-    assert bench.served() == {"boats": ["1"]}
-    with pytest.raises(UnknownModelError, match="was unloaded; POST /models/cars/load"):
-        bench.registry.snapshot.find("cars")
-    bench.unload("cars")
-    bench.unload("boats")
-    with pytest.raises(NotReadyError, match="/models/boats/load, /models/cars/load"):
-        bench.registry.snapshot.require_models()
-    assert list(bench.load("cars").versions) == ["2"]
-    with pytest.raises(UnknownModelError):
-        bench.unload("trucks")
 
 
 @pytest.mark.parametrize("policy", [VersionPolicy(), VersionPolicy(every_version=True)])
@@ -284,14 +233,6 @@ def test_what_was_unloaded_comes_back_with_the_newest_good_version(policy: Versi
     assert bench.refused() == [("cars", "4", "truncated"), BAD]
     bench.poll()
     assert bench.registry.snapshot.models["cars"].latest.version == "2"
-
-
-def test_a_named_version_that_is_bad_does_not_bring_back_another() -> None:
-    bench = Bench(cars("2"), BAD)
-    bench.unload("cars")
-    with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\.$"):
-        bench.load("cars", "3")
-    assert (bench.served(), bench.registry.snapshot.unloaded) == ({}, ("cars",))
 
 
 def test_code_that_is_compiled_at_the_first_start_costs_no_version_its_time() -> None:

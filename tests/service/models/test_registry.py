@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from murho.service.errors import NotReadyError, UnknownModelError
+from murho.service.errors import UnknownModelError
 from murho.service.models.loader import Loader, Registry, Snapshot
 from murho.service.settings import Settings, VersionPolicy
 from tests.service.support import FakeModel, FakeSource
@@ -13,11 +13,6 @@ from tests.service.support import FakeModel, FakeSource
 
 def load(*found: FakeModel | tuple[str, str, str]) -> Snapshot:
     return Loader(FakeSource(*found), Registry("/somewhere/checkpoints"), VersionPolicy(every_version=True)).refresh()
-
-
-def test_if_all_are_refused_the_reasons_are_told() -> None:
-    with pytest.raises(NotReadyError, match="cars version 1: wrong hash"):
-        load(("cars", "1", "wrong hash")).find("cars")
 
 
 def test_unknown_names_and_versions_are_told_what_there_is() -> None:
@@ -38,12 +33,6 @@ def test_a_version_that_is_there_but_not_served_is_told_apart() -> None:
     assert list(snapshot.models["cars"].versions) == ["2"]
     with pytest.raises(UnknownModelError, match=r"is there, but is not served; served is: 2\. .*MURHO_VERSIONS=all"):
         snapshot.find("cars", "1")
-
-
-def test_a_policy_is_two_settings() -> None:
-    assert VersionPolicy.of("pinned", " cars=3 , rents=12 ") == VersionPolicy(pins={"cars": "3", "rents": "12"})
-    assert VersionPolicy.of("all") == VersionPolicy(every_version=True)
-    assert Settings(versions="pinned", pinned="cars=1").pinned == "cars=1"
 
 
 @pytest.mark.parametrize("wrong", ["cars", "cars=", "cars=03", "cars=latest", "../x=1", "cars=1,cars=2", "cars=1,"])

@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 
 from murho.model.calibration.conformal import fit_conformal_map
-from tests.service.classifiers import Classifier
 from tests.service.support import NAMES, AppClient, FakeModel, make_client, pointers
 
 
@@ -52,16 +51,6 @@ def test_the_numbers_of_the_calibration_have_a_path_of_their_own(client: AppClie
     assert full == client.get("/models/cars/versions/1/calibration").json()
     assert client.get("/models/boats/calibration").status_code == 404
     assert client.get("/models/cars/versions/7/calibration").status_code == 404
-
-
-def test_a_classifier_is_described_in_short_too() -> None:
-    with make_client(Classifier()) as client:
-        client.wait_until_loaded()
-        short = client.get("/models/cars").json()["calibration"]
-        full = client.get("/models/cars/calibration").json()["calibration"]
-    assert short["method"] == full["method"]
-    assert short["map"] == {"floor": 0.001}
-    assert short["sets"].keys() == full["sets"].keys() - {"groups"}
 
 
 def test_the_description_of_a_model_is_short() -> None:

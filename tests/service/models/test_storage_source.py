@@ -55,15 +55,6 @@ def bench() -> Bench:
     return bench
 
 
-def test_a_version_without_its_manifest_is_not_there_yet(bench: Bench) -> None:
-    bench.store.storage.upload(RENTS / "model.safetensors", "rents/2/model.safetensors")
-    bench.look()
-    assert (bench.served(), bench.refused()) == (["1"], {})
-    bench.store.storage.upload(RENTS / "model.json", "rents/2/model.json")
-    bench.look()
-    assert (bench.served(), bench.refused()) == (["2"], {})
-
-
 def test_a_version_that_lies_is_refused_and_serves_once_it_is_restored(bench: Bench) -> None:
     bench.publish()
     path = "rents/2/model.safetensors"

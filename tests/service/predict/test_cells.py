@@ -9,7 +9,7 @@ import pytest
 from murho.model.tables.cells import LONGEST_TEXT
 from murho.model.tables.readings import DateReading, NumberReading
 from murho.model.tables.schema import Feature, FeatureKind
-from murho.service.predict.rows import ABSENT, PIECE_CELLS, decode_cells, explain_cell
+from murho.service.predict.rows import ABSENT, decode_cells, explain_cell
 
 NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())
 BOOLEAN = replace(NUMERIC, kind=FeatureKind.BOOLEAN)
@@ -65,29 +65,6 @@ def test_a_text_is_no_longer_than_a_cell_holds() -> None:
     _, refused = decode_cells(CATEGORICAL, texts)
     assert list(refused) == [1, 3]
     assert "the text takes 65538 bytes; a cell holds at most 65536" in explain_cell(CATEGORICAL, texts[3])
-
-
-@pytest.mark.parametrize("feature", [NUMERIC, CATEGORICAL, DATE])
-def test_many_cells_are_decoded_as_a_few(feature: Feature) -> None:
-    cells: list[Any] = [{NUMERIC: 1.5, CATEGORICAL: "a", DATE: "1970-01-02"}[feature]] * (3 * PIECE_CELLS + 5)
-    bad = [1, PIECE_CELLS, 3 * PIECE_CELLS + 4]
-    for row in bad:
-        cells[row] = []
-    column, refused = decode_cells(feature, cells)
-    assert list(refused) == bad
-    assert len(column) == len(cells)
-    assert column.dtype == decode_cells(feature, cells[:1])[0].dtype
-    assert set(np.delete(column, bad)) == {decode_cells(feature, cells[:1])[0][0]}
-
-
-def test_explanations_say_what_is_expected() -> None:
-    assert explain_cell(NUMERIC, "3") == "Expected a number, not the string '3'."
-    assert explain_cell(NUMERIC, True) == "Expected a number, not a boolean."
-    assert "or null" in explain_cell(optional(NUMERIC), "3")
-    assert "no missing cells in training" in explain_cell(NUMERIC, None)
-    assert "send null" in explain_cell(optional(NUMERIC), ABSENT)
-    assert "has to have a value" in explain_cell(NUMERIC, ABSENT)
-    assert len(explain_cell(DATE, "x" * 100_000)) < 300
 
 
 class TestReadings:

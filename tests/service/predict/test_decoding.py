@@ -6,12 +6,10 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import pytest
 
-from murho.service.errors import MediaTypeError, TooLargeError
 from murho.service.predict.answers import Terms
 from murho.service.predict.json_requests import JSONCodec
-from murho.service.predict.routes import CODECS, SMALL_BODY_BYTES, Decoder
+from murho.service.predict.routes import SMALL_BODY_BYTES, Decoder
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
 
@@ -56,18 +54,3 @@ def test_small_bodies_are_decoded_at_once_and_others_in_a_thread() -> None:
     assert decode(gzip.compress(small), "gzip").startswith("codec")
     assert decode(small, "Identity") == "MainThread"
     assert decode(small, unpacks=True).startswith("codec")
-
-
-def test_what_unpacks_to_more_is_not_decoded_at_once_however_small_it_is() -> None:
-    assert {codec.media_type.rpartition(".")[2] for codec in CODECS if codec.unpacks} == {"stream", "parquet"}
-
-
-def test_the_limits_of_the_settings_hold() -> None:
-    with pytest.raises(TooLargeError, match="500 rows"):
-        decode(body_of(500), max_rows=499)
-    with pytest.raises(TooLargeError, match="are 800 numbers"):
-        decode(body_of(8, samples=100, include=["draws"]), max_draw_values=799)
-    with pytest.raises(TooLargeError, match="more than 1000 bytes"):
-        decode(gzip.compress(b" " * 1001), "gzip", max_body_bytes=1000)
-    with pytest.raises(MediaTypeError):
-        decode(b"{}", "br")

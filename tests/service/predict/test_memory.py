@@ -41,18 +41,6 @@ def test_small_requests_have_a_quarter_for_themselves() -> None:
     assert room.taken == 0
 
 
-def test_what_is_alone_has_room() -> None:
-    room = Room(10)
-    share = Share(room)
-    share.resize(5)
-    share.resize(105)
-    assert room.taken == 105
-    with pytest.raises(QueueFullError):
-        Share(room).resize(1)
-    share.resize(3)
-    assert room.taken == 3
-
-
 def test_large_answers_wait_for_their_turn() -> None:
     asyncio.run(_waiting())
 

@@ -8,7 +8,8 @@ import pytest
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Target
 from murho.service.errors import BadInputError
-from murho.service.predict.options import check_options, predict_options, query_options
+from murho.service.predict.options import PredictRequest, predict_options, query_options
+from murho.service.predict.problems import parsed
 from murho.service.settings import Settings
 
 NUMBER, CLASS = Target("Consumption", "mpg"), Target("kind", None, ("a", "b"))
@@ -16,7 +17,7 @@ NUMBER, CLASS = Target("Consumption", "mpg"), Target("kind", None, ("a", "b"))
 
 def read(given: dict[str, Any] | bytes, target: Target = NUMBER, **settings: Any) -> PredictOptions:
     document = orjson.loads(given) if isinstance(given, bytes) else given
-    return predict_options(check_options(document), Settings(**settings), target)
+    return predict_options(parsed(PredictRequest, {"inputs": None, **document}), Settings(**settings), target)
 
 
 def problems(given: dict[str, Any]) -> dict[str, str]:
@@ -59,16 +60,17 @@ def test_a_query_says_the_same() -> None:
     ("options", "pointer", "said"),
     [
         ({"samples": 4097}, "/samples", "This service draws at most 4096"),
-        ({"samples": 1.5}, "/samples", "Expected an integer, 0 or larger, not 1.5."),
-        ({"samples": "many"}, "/samples", "Expected an integer, 0 or larger, not the string 'many'."),
-        ({"seed": 2**63}, "/seed", "(2^63 - 1), not 9223372036854775808."),
-        ({"percentiles": [5, 100]}, "/percentiles/1", "Expected a number above 0 and below 100, not 100."),
+        ({"samples": 1.5}, "/samples", "Expected a whole number, not 1.5."),
+        ({"samples": "many"}, "/samples", "Expected a whole number, not the string 'many'."),
+        ({"seed": 2**63}, "/seed", "a number of 9223372036854775807 or less, not 9223372036854775808."),
+        ({"percentiles": [5, 100]}, "/percentiles/1", "Expected a number below 100, not 100."),
         ({"percentiles": [5e-324]}, "/percentiles/0", ""),
-        ({"percentiles": [1] * 101}, "/percentiles", "Expected a list of at most 100 levels, not a list of 101."),
-        ({"thresholds": ["x"]}, "/thresholds/0", "Expected a finite number, not the string 'x'."),
+        ({"percentiles": [1] * 101}, "/percentiles", "Expected at most 100 entries, not a list of 101."),
+        ({"thresholds": ["x"]}, "/thresholds/0", "Expected a number, not the string 'x'."),
         ({"thresholds": ["x"] * 1_000_000}, "/thresholds", ""),
+        ({"ids": [1] * 1_000_000}, "/ids/0", "Expected a string, not 1."),
         ({"noise": "true"}, "/noise", "Expected true or false, not the string 'true'."),
-        ({"include": ["all"]}, "/include/0", 'Expected "draws", "mc_error", "why" or "worth_asking", not the string'),
+        ({"include": ["all"]}, "/include/0", "'why' or 'worth_asking', not the string"),
         ({"coverage": 1}, "/coverage", ""),
         ({"timeout": 0}, "/timeout", ""),
         ({"a/b": 3}, "/a~1b", ""),
@@ -83,10 +85,10 @@ def test_wrong_options_are_named_in_plain_words(options: dict[str, Any], pointer
 
 def test_missing_rows_and_many_unknown_options_are_told() -> None:
     with pytest.raises(BadInputError) as caught:
-        check_options({"samples": 3}, rows=True)
+        parsed(PredictRequest, {"samples": 3})
     assert [problem.pointer for problem in caught.value.problems] == ["/inputs"]
     with pytest.raises(BadInputError) as caught:
-        check_options({f"option {index}": 1 for index in range(100_000)})
+        parsed(PredictRequest, {"inputs": [], **{f"option {index}": 1 for index in range(100_000)}})
     assert len(caught.value.problems) == 50
     assert caught.value.total == 100_000
 

@@ -16,14 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
-from murho.service.app import create_app
-from murho.service.settings import Settings
-from tests.service.classifiers import CLASSES, Classifier, write_classifier
+from tests.service.classifiers import CLASSES, Classifier
 from tests.service.support import NAMES, ROW, AppClient, make_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ROWS = [ROW, {**ROW, "Weight": 1200.0, "Origin/plant": "Europe"}, {**ROW, "Weight": 9000.0, "Automatic": False}]
 KEYS = [
@@ -108,15 +105,6 @@ def test_without_draws_there_are_prediction_and_probabilities_alone(service: App
     assert answer == ask(service, samples=0, include=["mc_error"])
 
 
-def test_what_is_not_asked_for_is_absent(service: AppClient) -> None:
-    assert "percentiles" not in ask(service, percentiles=[])
-    answer = ask(service, percentiles=[2.5, 50], include=["mc_error"])
-    assert np.shape(answer["percentiles"]["values"]) == (3, 3, 2)
-    assert list(answer["mc_error"]) == ["probabilities"]
-    assert np.shape(answer["mc_error"]["probabilities"]) == (3, 3)
-    assert (np.array(answer["mc_error"]["probabilities"]) >= 0).all()
-
-
 def csv_of(rows: list[dict[str, Any]]) -> bytes:
     lines = [",".join(NAMES), *(",".join(str(cell) for cell in row.values()) for row in rows)]
     return "\n".join(lines).encode()
@@ -161,20 +149,6 @@ def read_table(body: bytes, kind: str) -> pa.Table:
     return pa.csv.read_csv(io.BytesIO(body))
 
 
-@pytest.mark.parametrize("kind", [ARROW, PARQUET])
-@pytest.mark.parametrize("samples", [0, 4])
-def test_arrow_and_parquet_tell_the_facts_and_list_the_draws(service: AppClient, kind: str, samples: int) -> None:
-    answer = ask(service, samples=samples, include=["draws"])
-    query = f"/predict?samples={samples}&include=draws"
-    response = service.post(query, content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
-    table = read_table(response.content, kind)
-    facts = json.loads(table.schema.metadata[b"murho"])
-    assert (facts["classes"], facts["coverage"], facts["levels"]) == (list(CLASSES), 0.9, [5, 50, 95])
-    np.testing.assert_allclose(table["draws"].to_pylist(), answer["draws"], rtol=1e-12)
-    if not samples:
-        assert table["prediction_set"].to_pylist() == [None] * 3 == table["entropy"].to_pylist()
-
-
 def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
     numbers = tuple(Feature(name, FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()) for name in "ab")
     schema = Schema(numbers, Target("y", None, CLASSES), {})
@@ -214,16 +188,6 @@ def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> Non
     assert set(array["prediction"].tolist()) <= set(names)
 
 
-def test_a_large_answer_is_written_as_a_small_one(service: AppClient) -> None:
-    rows = [{**ROW, "Weight": 1000.0 + index} for index in range(2000)]
-    large = ask(service, rows, samples=4)
-    small = ask(service, rows[-3:], samples=4)
-    assert len(large["prediction"]) == 2000
-    assert large["prediction"][-3:] == small["prediction"]
-    assert large["prediction_set"]["values"][-3:] == small["prediction_set"]["values"]
-    np.testing.assert_allclose(large["probabilities"][-3:], small["probabilities"], rtol=1e-5, atol=1e-7)
-
-
 def test_more_numbers_than_a_service_lists_are_413(monkeypatch: pytest.MonkeyPatch) -> None:
     with make_client(Classifier(), max_draw_values=30) as service:
         service.wait_until_loaded()
@@ -248,23 +212,7 @@ def test_the_model_is_described_with_its_classes_and_without_a_unit(service: App
 
 def test_the_overview_counts_the_classes(service: AppClient) -> None:
     shown = service.get("/models/cars/overview").json()
-    assert shown["task"] == "classification"
     assert shown["target"]["classes"] == list(CLASSES)
     assert shown["target"]["levels"] == [{"value": name, "rows": 90} for name in CLASSES]
     assert shown["calibration"] == {"method": "vector scaling", "rows": 400}
     assert service.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
-
-
-def test_a_checkpoint_is_loaded_and_proves_itself(tmp_path: Path) -> None:
-    write_classifier(tmp_path)
-    damaged = write_classifier(tmp_path, "damaged") / "model.json"
-    damaged.write_bytes(damaged.read_bytes().replace(b"na\\u00efve", b"native").replace("naïve".encode(), b"native"))
-    with AppClient(create_app(Settings(checkpoints=tmp_path, device="cpu"))) as service:
-        service.wait_until_loaded()
-        listed = service.get("/models").json()
-        assert [model["name"] for model in listed["models"]] == ["cars"]
-        assert [refused["name"] for refused in listed["refused"]] == ["damaged"]
-        answer = ask(service, samples=16)
-    fake = Classifier().posterior
-    assert answer["classes"] == list(fake.schema.target.classes or ())
-    np.testing.assert_allclose(np.sum(answer["probabilities"], axis=1), 1.0)

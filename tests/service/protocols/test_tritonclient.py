@@ -45,11 +45,6 @@ def column_inputs(*, binary: bool = True, column: bool = False) -> list[Any]:
     return inputs
 
 
-def matrix_input(values: NDArray[Any], *, binary: bool = True) -> Any:
-    made = triton.InferInput("x", list(values.shape), np_to_triton_dtype(values.dtype))
-    return made.set_data_from_numpy(values, binary_data=binary)
-
-
 @pytest.fixture(scope="module")
 def service() -> Iterator[Served]:
     found = FakeModel("numbers", schema=NUMBERS), ("boats", "4", "wrong hash")
@@ -137,7 +132,6 @@ def test_the_asyncio_client_does_all_of_it(service: Served, expected: dict[str, 
             assert not await client.is_model_ready("trucks")
             assert (await client.get_server_metadata())["name"] == "murho"
             assert (await client.get_model_metadata("numbers"))["inputs"][0]["name"] == "x"
-            assert (await client.get_model_config("cars"))["name"] == "cars"
             for compression in COMPRESSIONS:
                 for binary in (True, False):
                     result = await client.infer(
@@ -159,45 +153,6 @@ def test_the_asyncio_client_does_all_of_it(service: Served, expected: dict[str, 
                 await client.infer("trucks", column_inputs())
 
     asyncio.run(ask())
-
-
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int16, np.uint64])
-def test_a_matrix_of_any_datatype(client: Any, dtype: type, binary: bool) -> None:
-    values: NDArray[Any] = np.array([[3000, 100, 1], [2000, 90, 0]], dtype)
-    np.testing.assert_array_equal(
-        client.infer("numbers", [matrix_input(values, binary=binary)]).as_numpy("mean"), [130, 110]
-    )
-
-
-def refusals() -> dict[str, tuple[str, dict[str, Any]]]:
-    """What is refused, by what the error says."""
-    output = triton.InferRequestedOutput
-    shared = triton.InferInput("x", [1, 3], "FP32").set_shared_memory("region", 12)
-    wrong_kind = triton.InferInput("x", [1, 3], "BYTES").set_data_from_numpy(np.array([["a", "b", "c"]], object))
-    return {
-        "[404] There is no model 'trucks'": ("trucks", {}),
-        "[400] /inputs/x: The datatype is BYTES": ("numbers", {"inputs": [wrong_kind]}),
-        "[400] /inputs/x/parameters/shared_memory": ("numbers", {"inputs": [shared]}),
-        "[400] /inputs/x/0/0: Expected a finite": ("numbers", {"inputs": [matrix_input(np.full((1, 3), np.inf))]}),
-        "[400] /inputs/x: The model has features that": (
-            "cars",
-            {"inputs": [matrix_input(np.ones((1, 5)))]},
-        ),
-        "[400] /outputs/0/name: There is no output 'median'": ("cars", {"outputs": [output("median")]}),
-        "[400] /outputs/1/name: The output 'mean' is there twice": ("cars", {"outputs": [output("mean")] * 2}),
-        "[400] /parameters/sequence_id": ("cars", {"sequence_id": 7}),
-        "[504] There was no answer within": ("cars", {"timeout": 1}),
-        "[413]": ("cars", {"parameters": {"samples": 4096, "percentiles": ",".join(map(str, range(1, 100)))}}),
-    }
-
-
-@pytest.mark.parametrize("said", list(refusals()))
-def test_the_client_reads_why_a_request_is_refused(client: Any, said: str) -> None:
-    name, arguments = refusals()[said]
-    with pytest.raises(InferenceServerException) as caught:
-        client.infer(name, **{"inputs": column_inputs(), **arguments})
-    assert str(caught.value).startswith(said)
 
 
 def test_a_full_queue_a_wrong_key_and_draining_are_read_too() -> None:
@@ -233,14 +188,3 @@ def test_a_full_queue_a_wrong_key_and_draining_are_read_too() -> None:
             client.infer("cars", column_inputs(), headers=own)
         hold.set()
         assert first.result(20).status_code == 200
-
-
-def test_a_body_may_come_in_chunks(service: Served, expected: dict[str, Any]) -> None:
-    body, length = triton.InferenceServerClient.generate_request_body(column_inputs(), parameters=PARAMETERS)
-    response = httpx.post(
-        f"http://127.0.0.1:{service.port}/v2/models/cars/infer",
-        content=(body[start : start + 7] for start in range(0, len(body), 7)),
-        headers={"Inference-Header-Content-Length": str(length)},
-    )
-    header = int(response.headers["inference-header-content-length"])
-    check(triton.InferenceServerClient.parse_response_body(response.content, header_length=header), expected)

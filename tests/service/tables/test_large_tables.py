@@ -173,23 +173,6 @@ def test_names_and_options_are_checked_before_any_row_is_computed(client: AppCli
 
 
 @pytest.mark.usefixtures("blocks")
-def test_returns_alone_end_lines_and_other_formats_are_taken_as_a_whole(client: AppClient, model: FakeModel) -> None:
-    old = body_of(table(), CSV).replace(b"\n", b"\r")
-    assert answer_of(ask(client, old, CSV)).num_rows == ROWS
-    assert len(ask(client, body_of(table(), CSV), CSV, "application/json").json()["mean"]) == ROWS
-    assert model.passes == 1 + -(-ROWS // BLOCK)
-    assert ask(client, b"\n" * 300, CSV).status_code == 422
-
-
-@pytest.mark.usefixtures("blocks")
-def test_an_answer_is_compressed_where_that_is_accepted(client: AppClient) -> None:
-    body = body_of(table(), CSV)
-    plain, small = ask(client, body, CSV), ask(client, body, CSV, **{"accept-encoding": "gzip"})
-    assert small.headers["content-encoding"] == "gzip"
-    assert small.content == plain.content
-
-
-@pytest.mark.usefixtures("blocks")
 def test_a_compressed_body_is_taken_in_blocks(client: AppClient, model: FakeModel) -> None:
     body = body_of(table(), CSV)
     plain, packed = ask(client, body, CSV), ask(client, gzip.compress(body), CSV, **{"content-encoding": "gzip"})
@@ -264,18 +247,3 @@ def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
             wait_until(lambda: service.model.passes > 2)
         wait_until(lambda: service.metric("murho_pending_requests") == 0)
         assert service.model.passes < 60
-
-
-@pytest.mark.usefixtures("blocks")
-def test_a_chunked_body_is_answered_over_a_socket_whatever_its_size() -> None:
-    body = body_of(table(), CSV)
-    head = (
-        b"POST /predict?samples=4 HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n"
-    )
-    chunks = [b"%x\r\n" % len(part) + part + b"\r\n" for part in (body[:100], body[100:])]
-    with served() as service:
-        reply = service.ask(head, *chunks, b"0\r\n\r\n")
-        assert reply.status == 200
-        assert reply.body.count(b"\n") == ROWS + 1
-        assert service.model.passes == -(-ROWS // BLOCK)

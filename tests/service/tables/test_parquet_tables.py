@@ -119,15 +119,6 @@ def test_a_process_that_dies_is_replaced(
     assert pid_of(process) != first
 
 
-def test_a_process_that_died_meanwhile_is_replaced(process: ParquetProcess) -> None:
-    unpack(process, SMALL)
-    running = process._process
-    assert running is not None
-    running.kill()
-    running.wait()
-    assert unpack(process, SMALL)[1].num_rows == 2
-
-
 def test_closing_ends_the_process_and_the_next_file_begins_another(process: ParquetProcess) -> None:
     process.close()
     unpack(process, SMALL)
@@ -136,12 +127,3 @@ def test_closing_ends_the_process_and_the_next_file_begins_another(process: Parq
     process.close()
     assert running.poll() is not None
     assert unpack(process, SMALL)[1].num_rows == 2
-
-
-def test_the_process_ends_with_its_questions(process: ParquetProcess) -> None:
-    unpack(process, SMALL)
-    running = process._process
-    assert running is not None
-    assert running.stdin is not None
-    running.stdin.close()  # as the end of the service does, whatever its cause
-    assert running.wait(20) == 0

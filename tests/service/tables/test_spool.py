@@ -56,13 +56,6 @@ def test_all_spools_share_the_room_and_one_alone_always_has_some() -> None:
     assert room.taken == 0
 
 
-def test_a_view_outlives_the_spool() -> None:
-    with Spool(Room(MUCH)) as spool:
-        spool.write(b"abcd" * IN_MEMORY_BYTES)
-        view = spool.view()
-    assert bytes(view[-4:]) == b"abcd"
-
-
 TemporaryFile = tempfile.TemporaryFile
 
 

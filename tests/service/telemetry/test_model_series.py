@@ -56,14 +56,6 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
     assert len(generate_latest(telemetry.registry)) < 40_000
 
 
-def test_few_models_are_all_named_before_they_are_asked() -> None:
-    telemetry = made()
-    telemetry.show_served([("a", "1"), ("b", "1")])
-    assert of(telemetry, "murho_model_info") == {'model="a",version="1"': 1.0, 'model="b",version="1"': 1.0}
-    telemetry.show_served([("b", "2")])
-    assert of(telemetry, "murho_model_info") == {'model="b",version="2"': 1.0}
-
-
 def test_a_version_that_is_gone_makes_room() -> None:
     telemetry = made()
     for version in "1234":
