@@ -26,6 +26,21 @@ from murho.model.tables.splits import folds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+__all__ = [
+    "ACTIVATIONS",
+    "UNREAD_RHO",
+    "Architecture",
+    "BayesianNetwork",
+    "inputs_read",
+    "inverse_softplus",
+    "learned_tensors",
+    "load_tensors",
+    "local_reparameterisation",
+    "mixed_reading",
+    "noise_tensors",
+    "weights_from_inputs",
+]
+
 
 def inverse_softplus(values: Tensor) -> Tensor:
     """Return ``rho`` such that ``softplus(rho) = values``, for positive values of any shape."""

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.transforms import Standardisation
 
+__all__ = [
+    "FixedNoise",
+    "GaussianMixtureLikelihood",
+    "GaussianNoise",
+    "HeteroscedasticNoise",
+    "HomoscedasticNoise",
+    "MixtureNoise",
+    "noise_of",
+]
+
 
 class GaussianMixtureLikelihood(NumericLikelihood):
     """An observation model of numbers: given a draw, the standardised target is a mixture of K Gaussians."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import FitOptions
 
+__all__ = ["AVERAGING", "FINAL_RATE_OF_PATH", "Adam", "ParameterAverage", "Schedule"]
+
 
 class Adam:
     """Adam and the parameters that it updates.

@@ -17,6 +17,7 @@ from murho.model.errors import OptionError
 if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
 
+__all__ = ["CLASS_KINDS", "KINDS", "LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.kind: likelihood

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from murho.model.bbb.priors import Prior
     from murho.model.bbb.rows import Rows, SeenRows
 
+__all__ = ["KINDS", "CompiledSteps", "Kernels", "PlainSteps", "StepOptions", "Steps", "kernels", "steps_of"]
+
 
 class StepOptions(NamedTuple):
     """What differs from step to step.

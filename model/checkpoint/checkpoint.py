@@ -41,6 +41,28 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
+__all__ = [
+    "FACTS_FILE",
+    "NAME_PATTERN",
+    "SEAL",
+    "TENSORS_FILE",
+    "VERSION_PATTERN",
+    "CheckpointReference",
+    "StoredCheckpoint",
+    "check_seal",
+    "check_writable",
+    "choose_checkpoint",
+    "default_root",
+    "find_checkpoint",
+    "list_checkpoints",
+    "name_and_version",
+    "read_file",
+    "read_stored",
+    "read_version",
+    "sealed",
+    "validate_name",
+    "write_checkpoint",
+]
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from murho.model.predictive.plans import AnyPlan, Engine
     from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
+__all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
 
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""

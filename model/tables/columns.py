@@ -38,6 +38,29 @@ if TYPE_CHECKING:
 
     from murho.model.tables.readings import Reading
 
+__all__ = [
+    "Distinct",
+    "canonical_cells",
+    "canonical_column",
+    "distinct",
+    "float_array",
+    "floats",
+    "holds_cells",
+    "holds_durations",
+    "holds_text",
+    "integers",
+    "is_missing",
+    "number_array",
+    "plain",
+    "plain_numbers",
+    "release_memory",
+    "rows_of",
+    "select_rows",
+    "stored_kind",
+    "text_array",
+    "trimmed",
+]
+
 
 def text_array(texts: Sequence[str | None]) -> pa.StringArray:
     """Texts as an Arrow array, ``[len(texts)]``; None is a missing one."""

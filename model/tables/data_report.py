@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Columns, Schema
     from murho.model.tables.schema_inference import ColumnPlan
 
+__all__ = [
+    "DataReport",
+    "ReportedColumn",
+    "Suspect",
+    "describe_columns",
+    "describe_table",
+    "leak_suspects",
+    "report_lines",
+    "share_told",
+]
 
 _LEAK_ROWS, _FEWEST_ROWS = 5_000, 30
 """Rows that are looked at, spread over the table, and the fewest that tell anything."""

@@ -25,6 +25,20 @@ from murho.model.tables.readings import (
     Reading,
 )
 
+__all__ = [
+    "FEWEST_CLASSES",
+    "FEWEST_OF_A_CATEGORY",
+    "MOST_CATEGORIES",
+    "Columns",
+    "Feature",
+    "Name",
+    "Schema",
+    "Target",
+    "UnfamiliarValue",
+    "with_unit",
+    "written",
+]
+
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200
 """Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""

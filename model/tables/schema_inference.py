@@ -40,6 +40,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+__all__ = [
+    "GROUPS",
+    "IGNORED",
+    "MOST_CLASSES",
+    "UNKNOWN",
+    "ColumnPlan",
+    "class_codes",
+    "classes_of",
+    "columns_from_table",
+    "infer_target",
+    "infer_task",
+    "labels_from_table",
+    "make_schema",
+    "plan_columns",
+    "read_targets",
+    "require_column",
+    "row_weights",
+    "target_from_table",
+]
 
 MOST_CLASSES = 1_000
 """More classes than this are surely names or numbers, not classes."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyarrow import parquet
 
+__all__ = ["ROWS_PER_GROUP", "as_csv", "csv_writer", "naming_failures", "parquet_writer", "writing"]
 
 _ROWS = 8192
 

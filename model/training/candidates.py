@@ -23,6 +23,25 @@ if TYPE_CHECKING:
     from murho.model.bbb.fit import Epoch, Fit
     from murho.model.training.options import TrainOptions
 
+__all__ = [
+    "FULL",
+    "LEAST",
+    "NARROW",
+    "SETTLING",
+    "SHARE_OF_SEARCH",
+    "TRIAL",
+    "Attempt",
+    "Candidate",
+    "Reporter",
+    "SearchPlan",
+    "SearchResult",
+    "Stage",
+    "epochs_of",
+    "has_few_rows",
+    "stage_title",
+    "warm_up_share",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:

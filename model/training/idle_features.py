@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.search import BestSoFar, CandidateFits
 
+__all__ = ["harm_of_shuffling", "idle_by_member", "note_of_unread", "without_idle_features"]
 
 ROWS_A_FEATURE = 50
 """Rows for each feature from which no feature is looked at: then idle ones cost little, and trials take time."""

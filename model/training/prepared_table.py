@@ -43,6 +43,17 @@ if TYPE_CHECKING:
     from murho.model.tables.schema_inference import ColumnPlan
     from murho.model.training.options import TrainOptions
 
+__all__ = [
+    "OF_NUMBERS",
+    "PreparedTable",
+    "choose_classes",
+    "held_out_within_budget",
+    "prepare_table",
+    "reading_hints",
+    "rows_for_budget",
+    "rows_within_budget",
+    "say_if_few_numbers",
+]
 
 OF_NUMBERS = {
     "noise": "auto",

@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoder
     from murho.model.training.revisions import LabelledRows, Revised
 
+__all__ = [
+    "PRUNED_RHO",
+    "Cut",
+    "cut",
+    "extrapolation_inputs",
+    "held_weights",
+    "is_removed",
+    "prune",
+    "signal_to_noise",
+]
 
 PRUNED_RHO = -40.0
 """rho of a removed weight: its sigma, 4e-18, is positive, and the square of sigma is a normal float32.

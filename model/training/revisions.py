@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Columns, Feature, Target
     from murho.model.tables.splits import HeldOut, Units
 
+__all__ = ["LabelledRows", "Revised", "labelled_rows", "revise"]
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:

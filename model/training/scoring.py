@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     from murho.model.bbb.rows import Rows
     from murho.model.distributions.transforms import Standardisation
 
+__all__ = [
+    "DRAWS",
+    "ClassScorer",
+    "NumberScorer",
+    "extrapolated",
+    "is_better",
+    "judge_scores",
+    "mean_and_error",
+    "paired_difference",
+    "row_differences",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class NumberScorer:

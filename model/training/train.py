@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from murho.model.training.prepared_table import PreparedTable
     from murho.model.training.rows import TrainingData
 
+__all__ = ["Evidence", "Trained", "choose_time_feature", "fit_to_newest_rows", "train", "train_on"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:

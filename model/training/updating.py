@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from murho.model.training.options import UpdateOptions
     from murho.model.training.revisions import LabelledRows, Revised
 
+__all__ = ["fit_to_new_rows", "posterior_shift", "split_new_rows", "temperature_of", "update"]
+
 
 def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, float]:
     """How far a posterior has moved, from its tensors by name.

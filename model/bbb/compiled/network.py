@@ -42,6 +42,24 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
 
+__all__ = [
+    "OUTPUTS",
+    "Real",
+    "Word",
+    "backward",
+    "draw_outputs",
+    "forward",
+    "gather",
+    "hashed",
+    "last_values",
+    "layer_table",
+    "logistic",
+    "normal",
+    "quick_log",
+    "room_of_buffers",
+    "room_of_outputs",
+    "scales",
+]
 
 require_products()
 
