@@ -72,21 +72,25 @@ def csv_rows(
     *,
     skipped: int = 0,
     block_bytes: int = _BLOCK_BYTES,
+    counted: bool = False,
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
 
-    Takes and raises what `parse_csv` does, and takes the most bytes of a block, which a row fits into.
+    Takes and raises what `parse_csv` does. It also takes the most bytes of a block, which a row fits into, and whether
+    rows are only counted, so that of each the first cell is enough.
     """
     text = _without_mark(pa.py_buffer(data))
     header = header or read_header(text, where)
-    return header.names, _rows(text, where, header, skipped, block_bytes)
+    return header.names, _rows(text, where, header, skipped, block_bytes, counted=counted)
 
 
 def _without_mark(text: pa.Buffer) -> pa.Buffer:
     return text[len(_BYTE_ORDER_MARK) :] if bytes(text[:3]) == _BYTE_ORDER_MARK else text
 
 
-def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+def _rows(
+    text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes: int, *, counted: bool
+) -> Iterator[pa.RecordBatch]:
     names = [str(place) for place in range(len(header.names))]
     last = header.separator.join([_END, *[""] * (len(names) - 1)])
     try:
@@ -98,14 +102,17 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes
             ),
             parse_options=pa.csv.ParseOptions(delimiter=header.separator, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=False,
+                include_columns=names[:1] if counted else [],
             ),
         )
         for block, following in pairwise(chain(reader, [None])):
             count = block.num_rows - (following is None)
             if following is None and block.column(0)[count].as_py() != _END:
                 raise pa.ArrowInvalid("a quote isn't closed")
-            yield pa.record_batch([trimmed(column) for column in block.slice(0, count).columns], names=names)
+            columns = [trimmed(column) for column in block.slice(0, count).columns]
+            yield pa.record_batch(columns, names=block.schema.names)
     except MemoryError:  # Arrow's is an ArrowException, too
         raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -113,7 +120,7 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes
             raise MemoryError from error
         if "straddl" in str(error):
             raise TableError(
-                f"{where}: a row takes more than {block_bytes >> 20} MiB: is a quote not closed?"
+                f"{where}: a row takes more than {block_bytes >> 10} KiB: is a quote not closed?"
             ) from error
         raise _diagnosis(where, text, header, error, skipped) from error
 

@@ -39,6 +39,8 @@ MOST_OTHERS = 20
 """Columns of an index, and those that are empty behind a last separator."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Spreadsheets write it before CSV in UTF-8."""
+TEXT_BYTES = 2**19
+"""Of what is read at a time, which takes 15 MiB; a row has no more."""
 WHERE = "the body"
 
 
@@ -69,7 +71,7 @@ class CSVCodec(BlockCodec):
             raise BadInputError([Problem("/inputs", message)])
         check_names(named, schema)
         rows = 0
-        for batch in csv_rows(body, WHERE, header, block_bytes=BLOCK_BYTES)[1]:
+        for batch in csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES, counted=True)[1]:
             rows += batch.num_rows
             check_rows(rows, terms.settings.max_rows)
         return rows, inputs_of_tables(_tables(body, header, schema), schema)
@@ -88,7 +90,7 @@ def _column(values: NDArray[Any]) -> pa.Array:
 
 
 def _tables(body: memoryview, header: Header, schema: Schema) -> Iterator[pa.Table]:
-    names, batches = csv_rows(body, WHERE, header, block_bytes=BLOCK_BYTES)
+    names, batches = csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES)
     most = block_rows(schema)
     for batch in batches:
         table = without_index(pa.Table.from_batches([batch]).rename_columns(names))

@@ -107,12 +107,11 @@ def test_a_storage_that_is_gone_leaves_what_is_served(bench: Bench, monkeypatch:
     assert not bench.registry.snapshot.unreachable
 
 
-def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_decides_by_the_url(tmp_path: Path) -> None:
     directory = Settings(checkpoints=tmp_path)
     assert source_of(directory).place == str(tmp_path)
     assert seconds_between_looks(directory) == 1.0
-    monkeypatch.setenv("MURHO_CHECKPOINTS", "memory://bucket/models/")
-    stored = Settings()
+    stored = Settings(checkpoints="memory://bucket/models/")
     source = source_of(stored)
     assert isinstance(source, StoreSource)
     assert source.place == "memory://bucket/models"
@@ -135,7 +134,7 @@ def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
         client.wait_until_loaded()
         watcher = client.state["parts"].watcher
         assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
-        monkeypatch.setattr(bench.store, "list", _gone)
+        monkeypatch.setattr(bench.source, "list", _gone)
         watcher.ask(Change()).result(20)
         assert "murho_checkpoints_listed 0.0" in client.get("/metrics").text
         assert client.get("/readyz").status_code == 200

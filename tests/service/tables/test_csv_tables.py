@@ -69,7 +69,7 @@ def test_blocks_are_the_rows_of_the_whole(
     )
     whole = reader_of("text/csv").decode(body, Terms({}, SCHEMA, Settings())).inputs
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", most)
-    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", chunk)
+    monkeypatch.setattr(csv_tables, "TEXT_BYTES", chunk)
     blocks = columns_in_blocks(body)
     assert max(len(block["Weight"]) for block in blocks) <= most
     for name, column in whole.columns.items():
@@ -77,7 +77,7 @@ def test_blocks_are_the_rows_of_the_whole(
 
 
 def test_wide_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_tables, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(csv_tables, "TEXT_BYTES", 2000)
     row = dict(zip(NAMES, ["1500", "", "true", "", "x" * 600], strict=True))
     blocks = columns_in_blocks(text_of([row] * 10))
     assert [len(block["Weight"]) for block in blocks] == [3, 3, 3, 1]
@@ -102,5 +102,5 @@ def test_a_quote_that_is_not_closed_is_bad_input(rows: int) -> None:
 
 def test_a_megabyte_of_quotes_is_looked_through_at_once() -> None:
     # It took seconds and a gigabyte: each pair of quotes was a step to come back to.
-    with pytest.raises(BadInputError, match="a row takes more than 1 MiB: is a quote not closed"):
+    with pytest.raises(BadInputError, match="a row takes more than 512 KiB: is a quote not closed"):
         columns_in_blocks(b"Weight,Horsepower,Automatic,Year,Origin/plant\n" + b'"' * 2**24)
