@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import Fielded, PredictOptions
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 
 __all__ = [
     "FIRST_ROWS",
@@ -101,7 +101,7 @@ class LocalScorer:
         return Scored(answer_table(written), int(unlike.sum()), len(imputed))
 
 
-def written_columns(answer: Fielded, options: PredictOptions) -> dict[str, Any]:
+def written_columns(answer: AnyPrediction, options: PredictOptions) -> dict[str, Any]:
     """The columns of `murho predict` for an answer of B rows, by name; see `model.predictive.answer_columns`."""
     places = set(Place)
     if answer.classes is not None:

@@ -95,21 +95,3 @@ def test_a_finished_command_adds_a_line_of_facts_options_and_numbers(tmp_path: P
     assert lines[0]["options"]["number"] == 1
     assert lines[0]["machine"]["cores"] >= 1
     assert "commit" in lines[0]
-
-
-def test_kept_reports_count_while_they_depend_on_the_same_and_whole_lines_alone(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "kept.jsonl"
-    kept = Kept(path)
-    assert kept.get("one", ("a", 1)) is None
-    kept.put("one", ("a", 1), {"value": 1})
-    kept.put("two", None, {"value": 2})
-    kept.put("one", ("a", 2), {"value": 3})
-    for seen in (kept, Kept(path)):
-        assert seen.get("one", ("a", 2)) == {"value": 3}
-        assert seen.get("one", ("a", 1)) is None
-        assert seen.get("two", None) == {"value": 2}
-    path.write_bytes(path.read_bytes()[:-20])
-    again = Kept(path)
-    assert again.get("one", ("a", 1)) == {"value": 1}
-    again.put("three", None, {"value": 4})  # not glued to what was cut short
-    assert Kept(path).get("three", None) == {"value": 4}
