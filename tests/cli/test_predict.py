@@ -19,6 +19,7 @@ from murho.cli.service_scorer import ServiceScorer, connect
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.predictive.prediction import PredictOptions
+from murho.model.python import table_scoring
 from murho.model.python.table_scoring import score_blocks, stored_schema
 from murho.model.tables import formats
 from murho.model.tables.files import read_table
@@ -97,6 +98,7 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
     whole = scored("whole.csv")
     monkeypatch.setattr(score_blocks, "__defaults__", (2,))
     monkeypatch.setattr(formats, "LEAST_BYTES", 0)
+    monkeypatch.setattr(table_scoring, "FIRST_ROWS", 2)
     parts = scored("parts.csv")
     assert [list(row) for row in parts] == [list(row) for row in whole]
     for row, expected in zip(parts, whole, strict=True):
@@ -107,6 +109,15 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
     with pytest.raises(TableError, match=f"rents.csv: column .*, row {len(whole) + 1}: the cell is missing"):
         scored("none.csv")
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_a_table_without_rows_is_refused_and_columns_that_are_no_features_are_named(rents: Path) -> None:
+    lines, words = rents.read_text().splitlines(), ("--checkpoints", CHECKPOINTS, "--samples", 4)
+    rents.write_text("\n".join([f"{lines[0]},nonsense", *(f"{line},1" for line in lines[1:])]))
+    assert "note: not used, because no features of the model: 'nonsense'" in call_murho("predict", rents, *words).stderr
+    rents.write_text(lines[0])
+    assert "no rows" in call_murho("predict", rents, *words, code=1).stderr
+    assert "must be local or ray, not 'spark'" in call_murho("predict", rents, "--engine", "spark", code=2).stderr
 
 
 @pytest.mark.parametrize(

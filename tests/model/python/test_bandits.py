@@ -43,8 +43,11 @@ def play(player: ThompsonSampling, decisions: int, seed: int = 0) -> np.ndarray:
 
 
 def test_it_finds_the_right_arm_for_each_context() -> None:
-    shares = play(agent(), 400)
-    assert shares[-1] > 0.9
+    player = agent()
+    assert play(player, 400)[-1] > 0.9
+    expected = player.expected_rewards(np.array([[2.0, 0.0], [-2.0, 0.0]]))
+    assert (expected[:, 1] > expected[:, 0]).tolist() == [True, False]
+    assert (np.abs(expected) <= 1.0).all()
 
 
 @pytest.mark.slow
@@ -182,6 +185,8 @@ def test_half_of_the_probability_goes_by_surprise() -> None:
     assert float(probabilities.sum()) == pytest.approx(1.0)
     assert float(probabilities[3]) == pytest.approx(0.5 + 0.5 / 20)
     assert float(probabilities[0]) == pytest.approx(0.5 / 20)
+    experience.remember(rows, torch.zeros(20))
+    assert experience.probabilities(rows).tolist() == pytest.approx([0.05] * 20)
 
 
 def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:

@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
+import murho
 from murho import BBBClassifier, BBBRegressor
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError, OptionError
@@ -308,6 +309,8 @@ def test_an_interrupted_fit_is_interrupted_and_answers(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(*line())
     assert np.isfinite(estimator.predict(line()[0])).all()
+    with pytest.warns(UserWarning, match="interrupted"):
+        murho.train(make_table(), "rent", **EITHER)
 
 
 def test_it_is_silent_unless_it_is_verbose(capsys: pytest.CaptureFixture[str]) -> None:
