@@ -42,7 +42,6 @@ class Likelihood(nn.Module, ABC):
 
     Attributes:
         kind: Its name on the command line and in ``model.json``.
-        target: What it describes: ``number`` or ``class``.
         outputs: Network outputs per row, P.
         means: Number of means among the outputs, K. The means come first; the other outputs describe the scatter.
         mixture_outputs: Whether compiled code can read the outputs. They are then K means, K noises and K weights, in
@@ -57,7 +56,6 @@ class Likelihood(nn.Module, ABC):
     """
 
     kind: ClassVar[str]
-    target: ClassVar[str] = "number"
     outputs: int
     means: int
     mixture_outputs: ClassVar[bool] = False
@@ -206,7 +204,6 @@ class ClassLikelihood(Likelihood):
         classes: C.
     """
 
-    target: ClassVar[str] = "class"
     wide_tails: ClassVar[bool] = False
     classes: int
 

@@ -259,29 +259,6 @@ def learned_tensors(network: BayesianNetwork, likelihood: nn.Module) -> dict[str
     return tensors
 
 
-def tensor_problem(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str | None:
-    """Describe the first problem of tensors from a file, or return None if there is none.
-
-    Args:
-        found: Name → tensor of the file.
-        expected: Name → tensor with the expected shape and type; its values are ignored.
-    """
-    for name in found:
-        if name not in expected:
-            return f"tensor {name!r} is not expected"
-    for name, template in expected.items():
-        tensor = found.get(name)
-        if tensor is None:
-            return f"tensor {name!r} is missing, expected shape {list(template.shape)}"
-        if tensor.dtype != template.dtype:
-            return f"tensor {name!r} is {tensor.dtype}, expected {template.dtype}"
-        if tensor.shape != template.shape:
-            return f"tensor {name!r} has shape {list(tensor.shape)}, expected {list(template.shape)}"
-        if not bool(torch.isfinite(tensor).all()):
-            return f"tensor {name!r} holds NaN or infinity"
-    return None
-
-
 UNREAD_RHO = -39.0
 """rho of a weight from an input that its member does not read: its sigma is 1e-17, and its mean is 0. As with a pruned
 weight (`model.training.pruning.PRUNED_RHO`, from which it differs), a draw of it vanishes in a float32 sum."""

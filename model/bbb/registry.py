@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from murho.model.bbb.counts import NegativeBinomial
-from murho.model.bbb.likelihood import Bernoulli, Categorical
+from murho.model.bbb.likelihood import Bernoulli, Categorical, ClassLikelihood
 from murho.model.bbb.numbers import (
     FixedNoise,
     HeteroscedasticNoise,
@@ -33,9 +33,9 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 """Every observation model, by its name on the command line and in ``model.json``."""
 
 KINDS = tuple(LIKELIHOODS)
-NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "number")
+NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if not issubclass(likelihood, ClassLikelihood))
 """The kinds for numbers, the values of ``--noise``; the simplest first."""
-CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "class")
+CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if issubclass(likelihood, ClassLikelihood))
 
 
 def make_likelihood(

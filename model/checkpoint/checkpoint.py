@@ -359,9 +359,6 @@ def _checked_tensors(
         shapes: Name and shape of every tensor that the file must hold.
     """
     import safetensors.torch
-    import torch
-
-    from murho.model.bbb.network import tensor_problem
 
     actual = hashlib.sha256(content).hexdigest()
     if sha256 != actual:
@@ -373,11 +370,29 @@ def _checked_tensors(
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
     except Exception as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from error
-    template = {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()}
-    problem = tensor_problem(tensors, template)
+    problem = _problem(tensors, shapes)
     if problem is not None:
-        raise CheckpointError(f"{path}: {problem}")
+        raise CheckpointError(f"{path}: tensor {problem}")
     return tensors
+
+
+def _problem(found: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """The first problem of tensors from a file; None if there is none."""
+    import torch
+
+    for name in found.keys() - shapes.keys():
+        return f"{name!r} is not expected"
+    for name, shape in shapes.items():
+        tensor = found.get(name)
+        if tensor is None:
+            return f"{name!r} is missing, expected shape {list(shape)}"
+        if tensor.dtype != torch.float32:
+            return f"{name!r} is {tensor.dtype}, expected {torch.float32}"
+        if tensor.shape != shape:
+            return f"{name!r} has shape {list(tensor.shape)}, expected {list(shape)}"
+        if not bool(torch.isfinite(tensor).all()):
+            return f"{name!r} holds NaN or infinity"
+    return None
 
 
 def _bytes_of(shapes: Mapping[str, tuple[int, ...]], path: str) -> int:

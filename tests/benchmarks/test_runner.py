@@ -9,10 +9,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from benchmarks import runner
-from benchmarks.datasets import Split
 from benchmarks.results import Kept, command, positive
-from benchmarks.runner import Job, Task, fit_job, measure, reports_of
+from benchmarks.runner import Job, Task, measure, reports_of
 
 if TYPE_CHECKING:
     import argparse
@@ -76,22 +74,6 @@ def test_finished_measurements_are_not_made_again_and_survive_a_failure(tmp_path
     with pytest.raises(RuntimeError, match="out of luck"):
         run(Job("three", "", made, (3,), "a"), Job("four", "", made, (13,), "a"))
     assert run(Job("three", "", made, (3,), "a")) == [5]
-
-
-def test_a_kept_fit_agrees_in_options_rows_and_sources_but_not_in_where_data_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split, swapped = Split(np.arange(8), np.arange(8, 10)), Split(np.arange(8, 10), np.arange(8))
-    jobs = [
-        fit_job("name", "line", line, tmp_path, split, {"seed": 1}),
-        fit_job("name", "line", line, tmp_path / "other", split, {"seed": 1}),
-        fit_job("name", "line", line, tmp_path, split, {"seed": 2}),
-        fit_job("name", "line", line, tmp_path, swapped, {"seed": 1}),
-    ]
-    monkeypatch.setattr(runner, "sources", lambda: "others")
-    jobs.append(fit_job("name", "line", line, tmp_path, split, {"seed": 1}))
-    assert jobs[0].of == jobs[1].of
-    assert len({str(job.of) for job in jobs}) == 4
 
 
 ABOUT = "`python -m benchmarks.made_up`: nothing.\n\nNothing else."

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 
 from murho.model.bbb import steps
+from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
 from murho.model.bbb.registry import make_likelihood
@@ -70,7 +71,7 @@ def made(
         shape = network.mu.shape
         prior = PosteriorPrior(torch.randn(shape, generator=generator), torch.rand(shape, generator=generator) + 0.5)
     targets = 0.4 * torch.randn(ROWS, generator=generator)
-    if likelihood.target == "class":
+    if isinstance(likelihood, ClassLikelihood):
         targets = torch.arange(ROWS).remainder(2 if kind == "bernoulli" else 4).float()
     elif limits is not None:
         targets = targets.clamp(*limits)

@@ -17,7 +17,7 @@ from murho.model.bbb.free_energy import (
 )
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.errors import FitError
@@ -52,14 +52,6 @@ def test_with_weights_and_targets_at_a_limit_too(noise: str, limits: tuple[float
     likelihood.limits = limits
     network = small_network(likelihood, members=2, skip=True)
     assert_gradient_is_of_the_free_energy(network, likelihood, EmpiricalBayesPrior(), 2, weighted=True)
-
-
-@pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
-def test_with_a_posterior_as_the_prior_too(members: int, draws: int, skip: bool) -> None:
-    likelihood = make_likelihood("heteroscedastic", members=members).double()
-    network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
-    prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())
-    assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
 
 
 def test_the_kl_of_a_member_with_half_of_the_rows_counts_twice() -> None:

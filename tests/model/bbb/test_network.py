@@ -14,14 +14,11 @@ from murho.model.bbb.network import (
     inputs_read,
     learned_tensors,
     mixed_reading,
-    tensor_problem,
     weights_from_inputs,
 )
-from murho.model.bbb.priors import EmpiricalBayesPrior
-from murho.model.bbb.registry import make_likelihood
 from murho.model.predictive.draws import make_draws
 from murho.model.predictive.forward import forward
-from tests.model.gradient_checks import INPUTS, assert_gradient_is_of_the_free_energy
+from tests.model.gradient_checks import INPUTS
 
 
 def network_with(**changes: object) -> BayesianNetwork:
@@ -73,17 +70,6 @@ def test_the_two_judges_of_a_row_are_of_both_kinds() -> None:
     assert (~mixed_reading(4, 4, BINS)[:, 1]).tolist() == [False, True, False, True]
 
 
-def test_the_gradient_is_that_of_automatic_differentiation() -> None:
-    likelihood = make_likelihood("homoscedastic", members=3).double()
-    network = BayesianNetwork(
-        Architecture(INPUTS, (6, 5), likelihood.outputs, "silu", 3, skip=True),
-        torch.Generator().manual_seed(3),
-        None,
-        mixed_reading(3, INPUTS, BINS),
-    ).double()
-    assert_gradient_is_of_the_free_energy(network, likelihood, EmpiricalBayesPrior(), 2)
-
-
 @pytest.mark.parametrize("skip", [False, True])
 def test_an_input_that_is_not_read_changes_nothing(skip: bool) -> None:
     network, rows = network_of(4, skip=skip), torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
@@ -114,16 +100,3 @@ def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
             tensor.copy_(tensors[name])
         outputs = [each(rows, torch.Generator().manual_seed(2)) for each in (network, plain)]
     torch.testing.assert_close(*outputs)
-
-
-def test_the_first_problem_is_told_by_the_tensors_name() -> None:
-    expected = {"mu": torch.empty((2, 3), device="meta")}
-    assert tensor_problem({"mu": torch.zeros(2, 3)}, expected) is None
-    for found, problem in (
-        ({}, "tensor 'mu' is missing, expected shape [2, 3]"),
-        ({"mu": torch.zeros(2, 3), "nu": torch.zeros(1)}, "tensor 'nu' is not expected"),
-        ({"mu": torch.zeros(3)}, "tensor 'mu' has shape [3], expected [2, 3]"),
-        ({"mu": torch.zeros(2, 3).double()}, "tensor 'mu' is torch.float64, expected torch.float32"),
-        ({"mu": torch.full((2, 3), torch.inf)}, "tensor 'mu' holds NaN or infinity"),
-    ):
-        assert tensor_problem(found, expected) == problem

@@ -120,12 +120,9 @@ def test_every_part_is_read() -> None:
 
 
 KEPT = [
-    _with("calibration", value=None),
-    _with("likelihood", "wide", value=None),
     _with("target", "transform", value={"kind": "log", "shift": 0.5, "top": 7.0}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
     _with("encoder", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0, "furthest": None}}),
-    _with("target_range", value=None),
     _with("prior", value=None),
     _with("target", "limits", value={"minimum": None, "maximum": 2000.0}),
     _with("records", "update", value={"total_rows": 250, "before": {"nll": 1.0}}),

@@ -47,14 +47,6 @@ def test_the_simpler_choice_is_taken_unless_the_other_is_better_by_a_standard_er
     assert is_better(_rows(1, shift), _rows(2), simpler=simpler) == taken
 
 
-def test_a_unit_of_the_target_changes_nothing() -> None:
-    first, second = _rows(1), _rows(2)
-    in_cents = torch.tensor([[math.log(100.0)], [0.0]]).double()
-    factor = torch.tensor([[1.0], [100.0]]).double()
-    expected = paired_difference(first, second)
-    assert paired_difference(first * factor + in_cents, second * factor + in_cents) == pytest.approx(expected)
-
-
 def test_a_single_row_decides_nothing() -> None:
     assert not is_better(_rows(1, -9.0, rows=1), _rows(2, rows=1), simpler=False)
 
