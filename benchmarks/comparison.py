@@ -92,19 +92,16 @@ class Comparison:
         add_fits(parser)
         add_counts(parser, splits=(5, "the first N splits"))
         add_names(parser, peers=peers)
-        only = parser.add_mutually_exclusive_group()
-        only.add_argument("--only-peers", action="store_true", help="do not fit Murho")
-        only.add_argument("--only-murho", action="store_true", help="neither show nor run peers")
+        parser.add_argument("--only-peers", action="store_true", help="do not fit Murho")
         parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores; run no peer")
-        parser.add_argument("--rerun-peers", action="store_true", help="measure peers anew")
         add_cache(parser)
 
     def run(self, options: argparse.Namespace) -> Report:
         """Measures and prints."""
-        runs: dict[str, dict[str, list[Report]]] = {name: {} for name in options.sets}
-        if not options.only_murho:
-            for name in options.sets:
-                runs[name] = {peer: found for peer in options.peers if (found := self._peer(peer, name, options))}
+        runs = {
+            name: {peer: found for peer in options.peers if (found := self._peer(peer, name, options))}
+            for name in options.sets
+        }
         if not options.only_peers:
             own = {} if options.budget is None else {"budget": options.budget}
             jobs = [
@@ -130,7 +127,7 @@ class Comparison:
         """Kept and measured reports; none unless all splits have one, because means over others do not compare."""
         kept, about = Kept(RESULTS), peers_of(self.benchmark)[peer]
         names = [f"{name}-{number:02d}" for number in range(options.splits)]
-        found = [] if options.rerun_peers else [kept.get(f"{peer}-{each}", about.requirements) for each in names]
+        found = [kept.get(f"{peer}-{each}", about.requirements) for each in names]
         known = [report for report in found if report is not None]
         if options.kept_peers or not about.script or len(known) == len(names):
             if 0 < len(known) < len(names):
@@ -141,7 +138,7 @@ class Comparison:
             for number, (each, split) in enumerate(zip(names, self._splits(name, options), strict=True))
         ]
         wanted = [job for job in jobs if job is not None]
-        reports = reports_of(wanted, kept, workers=1, fresh=options.rerun_peers)
+        reports = reports_of(wanted, kept, workers=1)
         return [reports[job.name] for job in wanted]
 
     def render_set(self, name: str, runs: Runs) -> str:

@@ -169,10 +169,6 @@ class CountPredictive(Predictive):
         noise = (means + dispersion * means.square()).sqrt()
         return cls(means, noise, split(means, noise), Mixture(means, noise), dispersion=dispersion)
 
-    def of_rows(self, rows: Tensor) -> CountPredictive:
-        """See `Predictive.of_rows`."""
-        return CountPredictive.of_counts(self.means[:, rows], self.dispersion[:, rows])
-
     def normal_score(self, values: Tensor) -> Tensor:
         """Normal scores of the randomised probability integral transform of counts ``[..., B]``, within ±6.
 

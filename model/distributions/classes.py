@@ -107,10 +107,6 @@ class ClassPredictive:
         """From the log probabilities of each draw, ``[S, B, C]``."""
         return cls(log_probabilities.double().exp().transpose(1, 2), shares, least)
 
-    def of_rows(self, rows: Tensor) -> ClassPredictive:
-        """The predictive of selected rows, by a mask ``[B]`` or indices."""
-        return ClassPredictive(self.draws[..., rows], self.shares, self.least)
-
     @property
     def means(self) -> Tensor:
         """Mean probabilities over draws, ``[B, C]``."""

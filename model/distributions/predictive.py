@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -120,17 +120,6 @@ class Predictive:
             flat = (part.expand_as(means).flatten(0, 1) for part in (means, noise, parts.shares / len(means)))
             mixture, (values, deviations) = Mixture(*flat), parts.moments()
         return cls(values, deviations, split(values, deviations), mixture, transform, limits, components)
-
-    def of_rows(self, rows: Tensor) -> Self:
-        """The predictive of selected rows, by a mask ``[B]`` or indices."""
-        mean, epistemic, aleatoric = (part[rows] for part in self.moments)
-        return replace(
-            self,
-            means=self.means[:, rows],
-            noise=self.noise.expand_as(self.means)[:, rows],
-            moments=(mean, epistemic, aleatoric),
-            mixture=self.mixture.of_rows(rows),
-        )
 
     def with_wide(self, rule: WideRule, most: float) -> Predictive:
         """Add a wide component to each row's mixture.

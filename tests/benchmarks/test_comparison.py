@@ -64,7 +64,7 @@ def test_kept_scores_of_peers_are_shown_without_running_any(
 def test_without_the_data_a_command_says_where_to_get_them(
     command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ["--only-murho"] if command in (tabular, classification) else []
+    more = ["--peers", ""] if command in (tabular, classification) else []
     jobs = [] if command is mushroom else ["--jobs", "1"]
     assert command.main(["--data", str(tmp_path), "--output", str(tmp_path / "out"), *more, *jobs]) == 1
     said = capsys.readouterr().err

@@ -6,10 +6,11 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from benchmarks import scale, service
-from benchmarks.scale import plans
+from benchmarks.scale import Costs, PodAutoscaler, open_loop, plans
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -96,3 +97,19 @@ def test_what_large_loads_take_is_printed_from_kept_costs(tmp_path: Path, capsys
     assert [row[0] for row in tables["requests"][1:]] == ["1,000", "100,000", "10,000,000"]
     rows = [["1", "17", "17", "1.0"], ["10", "8", "85", "2.0"], ["100", "2", "170", "10.0"]]
     assert tables["request sizes"][1:] == rows
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_single_requests_wait_as_pollaczek_and_khinchine_say(share: float) -> None:
+    """M/D/1 with service s: the mean wait is ``load s / (2 (1 - load))``."""
+    outcome = open_loop(Costs(fixed=0.004, each=0.006, largest=1), lambda _: share / 0.01, 400.0)
+    assert np.mean(outcome.latencies) - 0.01 == pytest.approx(share * 0.01 / (2.0 * (1.0 - share)), rel=0.1)
+
+
+def test_the_autoscaler_follows_the_rule_of_kubernetes() -> None:
+    scaler = PodAutoscaler(target=4.0)
+    assert scaler(0.0, [4, 4]) == 2
+    assert scaler(15.0, [4, 4, 5]) == 3  # within the tolerance
+    assert scaler(45.0, [40] * 10) == 20  # at most twice as many at a time
+    assert scaler(60.0, [0] * 20) == 20  # 20 were wanted within five minutes
+    assert scaler(400.0, [0] * 20) == 1

@@ -98,16 +98,12 @@ def test_a_wide_component_is_part_of_moments_scores_and_percentiles(count: int, 
     torch.testing.assert_close(epistemic, plain.moments[1])
     assert (aleatoric > plain.moments[2]).all()
 
-    scores = torch.tensor([-2.5, 0.0, 1.6], dtype=torch.float64)
     for observed in (-0.4, 0.9, 30.0):
         truth = torch.full((2,), observed, dtype=torch.float64)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(predictive_module, "MOST_PAIRED", 0)
             integrated = predictive.crps(truth)
         torch.testing.assert_close(predictive.crps(truth), integrated, rtol=1e-3, atol=1e-4)
-    some = predictive.of_rows(torch.tensor([1]))
-    torch.testing.assert_close(some.quantiles(scores), predictive.quantiles(scores)[1:], rtol=0.0, atol=1e-5)
-    torch.testing.assert_close(some.moments, tuple(part[1:] for part in predictive.moments))
 
 
 def test_far_out_a_wide_component_bounds_the_surprise() -> None:
