@@ -38,7 +38,7 @@ from murho.service.protocols import invocations
 from murho.service.protocols import v2_routes as v2
 from murho.service.protocols.mcp import AgentDoor
 from murho.service.security import Security
-from murho.service.settings import Settings, VersionPolicy
+from murho.service.settings import Settings, VersionPolicy, read_configuration
 from murho.service.telemetry.log import AccessLog, Tracing
 from murho.service.telemetry.metrics import Telemetry
 
@@ -80,7 +80,7 @@ def create_app(
             first comes.
         worker: This process as one of several; None: it is the only one.
     """
-    settings = settings or Settings()
+    settings = settings or read_configuration({}).settings
     threads = settings.threads or available_processors()
     scheduler = Scheduler(
         compute,
@@ -225,7 +225,7 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
 
     def noticed(scored: Scored, raised: bool) -> None:
         inside = int(scored.inside.sum())
-        telemetry.count_outcomes(scored.model, scored.version, len(scored.pits), inside, alarm=raised)
+        telemetry.of(scored.model, scored.version).count_outcomes(len(scored.pits), inside, alarm=raised)
 
     followers: list[Follower] = [AlarmFollower(noticed)]
     if settings.adapt != "off":

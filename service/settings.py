@@ -17,8 +17,16 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, FilePath, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FilePath,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from murho.model.checkpoint.checkpoint import NAME_PATTERN, VERSION_PATTERN
 from murho.model.checkpoint.stores import place_of
@@ -64,7 +72,7 @@ MOST_FILE_BYTES = 2**20
 HOST_PATTERN = re.compile(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+")
 
-Words = Annotated[tuple[str, ...], NoDecode]
+Words: TypeAlias = tuple[str, ...]
 """A list, in the environment separated by commas."""
 
 
@@ -123,10 +131,10 @@ class VersionPolicy:
         return cls(versions == "all", pins)
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings of a service; each field is also ``MURHO_<FIELD>`` in the environment."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     checkpoints: Place = Field(
         default=Path("checkpoints"),

@@ -111,13 +111,23 @@ class ClassPredictive:
         """The predictive of selected rows, by a mask ``[B]`` or indices."""
         return ClassPredictive(self.draws[..., rows], self.shares, self.least)
 
+    @property
+    def means(self) -> Tensor:
+        """Mean probabilities over draws, ``[B, C]``."""
+        return self.draws.mean(dim=0).T
+
+    @property
+    def entropies(self) -> Tensor:
+        """Mean over draws of their entropies, nats, ``[B]``."""
+        return entropy(self.draws, dim=1).mean(dim=0)
+
     def pooled(self) -> Tensor:
         """The mean over draws, with the least weight of the shares, ``[B, C]``."""
-        return torch.lerp(self.draws.mean(dim=0).T, self.shares, self.least)
+        return torch.lerp(self.means, self.shares, self.least)
 
     def epistemic_share(self) -> Tensor:
         """Mutual information over the entropy, ``[B]``, from 0 to 1."""
-        return share_of_entropy(self.draws.mean(dim=0).T, entropy(self.draws, dim=1).mean(dim=0))
+        return share_of_entropy(self.means, self.entropies)
 
     def settled(self, goal: Tensor) -> SettledDraws:
         """The draws changed such that their mean is ``goal``, ``[B, C]``; see `draws_with_mean`."""

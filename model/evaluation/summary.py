@@ -30,8 +30,8 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     return [f"verdict: {verdict(scores, unit)}", *lines]
 
 
-GOOD, SOME, LITTLE = 0.5, 0.2, 0.0
-"""Least share of the constant answer's score that a model saves to predict well, in part, or little."""
+GOOD, SOME = 0.5, 0.2
+"""Least share of the constant answer's score that a model saves to predict well, or in part."""
 
 
 def verdict(scores: Mapping[str, Any], unit: str | None) -> str:

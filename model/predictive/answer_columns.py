@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, Fielded, PredictOptions
+    from murho.model.predictive.prediction import AnswerField, AnyPrediction, PredictOptions
 
 __all__ = [
     "Column",
@@ -75,7 +75,7 @@ def names_of_classes(values: NDArray[Any], unit: Unit, classes: Sequence[str]) -
 
 
 def answer_columns(
-    prediction: Fielded, options: PredictOptions, places: Collection[Place] = (Place.FIRST,)
+    prediction: AnyPrediction, options: PredictOptions, places: Collection[Place] = (Place.FIRST,)
 ) -> dict[str, NDArray[Any]]:
     """The columns of a table by name; by default those that ``murho predict`` writes.
 
@@ -95,7 +95,7 @@ def answer_columns(
 
 
 def table_columns(
-    prediction: Fielded, options: PredictOptions, places: Collection[Place] = tuple(Place)
+    prediction: AnyPrediction, options: PredictOptions, places: Collection[Place] = tuple(Place)
 ) -> dict[str, Column]:
     """The columns of a table by name, in the order of their places, as arrays; takes the arguments of `answer_columns`.
 
@@ -126,7 +126,7 @@ class _Plan:
     place: Place
     empty: tuple[int, ...] | None = None
 
-    def column(self, prediction: Fielded, rows: int) -> Column:
+    def column(self, prediction: AnyPrediction, rows: int) -> Column:
         """The column of a prediction."""
         values: Any = prediction
         for name in self.path:

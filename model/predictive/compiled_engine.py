@@ -9,13 +9,13 @@ import logging
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 import torch
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
-from murho.model.distributions.classes import SettledDraws, share_of_entropy
+from murho.model.distributions.classes import ClassPredictive, SettledDraws
 from murho.model.distributions.transforms import Identity, Logarithm
 from murho.model.predictive.forward import FEW_ROWS, TorchEngine, forward
 from murho.model.predictive.plans import ClassPlan, ClassTargetModel, PredictionPlan, TargetModel
@@ -166,14 +166,16 @@ class CompiledEngine(CompiledForward):
         if options.samples == 0 or not isinstance(plan, PredictionPlan):
             return self._reference.answer(plan, outputs, members, widening)
         samples, batch = outputs.shape[:2]
-        scores, ranks = plan.rising_scores(widening) if options.noise else (np.empty((batch, 0)), None)
+        scores = plan.scores_of(widening).numpy() if options.noise else np.empty((batch, 0))
+        rows_of, order = np.arange(batch)[:, None], scores.argsort(axis=1, kind="stable")
+        rising = scores[rows_of, order]
         thresholds = np.empty(0)
         if options.noise and options.thresholds:
             thresholds = self._target.standardisation.forward(plan.thresholds).numpy()
         moments, values, tails = np.empty((4, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
         draws = np.empty((batch, samples if options.draws or not options.noise else 0))
         variances = np.empty((batch, samples if options.noise_moments else 0))
-        arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], scores, thresholds, self._numbers
+        arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], rising, thresholds, self._numbers
         in_parts(
             batch,
             -(-self._components_per_thread // (samples * means)),
@@ -183,11 +185,12 @@ class CompiledEngine(CompiledForward):
         )
         mean, epistemic, aleatoric, third = moments
         answer = {"mean": mean}
-        if ranks is None:
+        if not options.noise:
             answer |= {"std": epistemic, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
             answer |= plan.of_functions(torch.from_numpy(draws).T)
         else:
-            quantiles = np.take_along_axis(values, ranks, axis=1)
+            quantiles = np.empty_like(values)
+            quantiles[rows_of, order] = values
             answer |= plan.of_quantiles(mean, epistemic, aleatoric, quantiles, widening.numpy())
             if options.thresholds:
                 below, above = torch.from_numpy(tails)
@@ -224,51 +227,48 @@ class CompiledClassEngine(CompiledForward):
         """See `Engine.answer`."""
         if plan.options.samples == 0 or not isinstance(plan, ClassPlan):
             return self._reference.answer(plan, outputs, members, widening)
-        return plan.answer(_CompiledPredictive.of(self._target, self._kernels, outputs), widening)
+        return plan.answer(_CompiledPredictive.of_outputs(self._target, self._kernels, outputs), widening)
 
 
 @dataclass(frozen=True, slots=True)
-class _CompiledPredictive:
-    """A `model.distributions.classes.ClassPredictive` in compiled code."""
+class _CompiledPredictive(ClassPredictive):
+    """A `model.distributions.classes.ClassPredictive` in compiled code; its draws are ``[B, C, S]``."""
 
-    shares: Tensor
-    least: float
     kernels: Kernels
-    draws: NDArray[np.float64]
-    means: NDArray[np.float64]
-    entropies: NDArray[np.float64]
+    of_draws: tuple[Tensor, Tensor]
 
     @classmethod
-    def of(cls, target: ClassTargetModel, kernels: Kernels, outputs: Tensor) -> _CompiledPredictive:
+    def of_outputs(cls, target: ClassTargetModel, kernels: Kernels, outputs: Tensor) -> Self:
+        """From outputs of the network, ``[S, B, P]``."""
         samples, rows, _ = outputs.shape
-        classes = len(target.classes)
-        draws, means, entropies = np.empty((rows, classes, samples)), np.empty((rows, classes)), np.empty(rows)
-        logits = np.ascontiguousarray(outputs.transpose(1, 2).numpy())
-        least_rows = max(1, VALUES_PER_THREAD // (samples * classes))
-        in_parts(
-            rows, least_rows, lambda part: kernels.pool_draws(logits, draws, means, entropies, part.start, part.stop)
-        )
-        return cls(target.shares, target.least, kernels, draws, means, entropies)
+        draws = torch.empty((rows, len(target.classes), samples), dtype=torch.float64)
+        found = draws.new_empty(draws.shape[:2]), draws.new_empty(rows)
+        arrays = [part.numpy() for part in (outputs.transpose(1, 2).contiguous(), draws, *found)]
+        in_parts(rows, _least_rows(draws), lambda part: kernels.pool_draws(*arrays, part.start, part.stop))
+        return cls(draws, target.shares, target.least, kernels, found)
 
-    def pooled(self) -> Tensor:
-        """See `ClassPredictive.pooled`."""
-        return torch.lerp(torch.from_numpy(self.means), self.shares, self.least)
+    @property
+    def means(self) -> Tensor:
+        """See `ClassPredictive.means`."""
+        return self.of_draws[0]
 
-    def epistemic_share(self) -> Tensor:
-        """See `ClassPredictive.epistemic_share`."""
-        return share_of_entropy(torch.from_numpy(self.means), torch.from_numpy(self.entropies))
+    @property
+    def entropies(self) -> Tensor:
+        """See `ClassPredictive.entropies`."""
+        return self.of_draws[1]
 
     def settled(self, goal: Tensor) -> SettledDraws:
         """See `ClassPredictive.settled`; the draws are changed in place."""
-        rows, classes, samples = self.draws.shape
-        spreads, entropies = np.empty((rows, classes)), np.empty(rows)
-        wanted = np.ascontiguousarray(goal.numpy())
-        in_parts(
-            rows,
-            max(1, VALUES_PER_THREAD // (samples * classes)),
-            lambda part: self.kernels.settle_draws(self.draws, wanted, spreads, entropies, part.start, part.stop),
-        )
-        return SettledDraws(*(torch.from_numpy(part) for part in (self.draws, spreads, entropies)))
+        settled = SettledDraws(self.draws, torch.empty_like(self.means), torch.empty_like(self.entropies))
+        parts = self.draws, goal.contiguous(), settled.epistemic_std, settled.expected_entropy
+        arrays = [part.numpy() for part in parts]
+        least = _least_rows(self.draws)
+        in_parts(len(goal), least, lambda part: self.kernels.settle_draws(*arrays, part.start, part.stop))
+        return settled
+
+
+def _least_rows(draws: Tensor) -> int:
+    return max(1, VALUES_PER_THREAD // (draws.shape[1] * draws.shape[2]))
 
 
 WORTH_COMPILED_CODE = 2**22

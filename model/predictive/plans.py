@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
     from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
     from murho.model.calibration.conformal import ConformalMap
-    from murho.model.distributions.classes import SettledDraws
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Standardisation
@@ -41,7 +40,6 @@ __all__ = [
     "AnyTargetModel",
     "ClassPlan",
     "ClassTargetModel",
-    "DrawnClasses",
     "Engine",
     "PredictionPlan",
     "TargetModel",
@@ -67,8 +65,6 @@ class PredictionPlan:
         scores: Normal scores in the raw predictive, for rows like the training rows, ``[L]``.
         wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[L]``.
         thresholds: ``[T]``, float64.
-        rising: `scores` in rising order, and the place of each score in that order, ``[1, L]`` each.
-        rising_wider: The same of `wider`.
     """
 
     options: PredictOptions
@@ -78,8 +74,6 @@ class PredictionPlan:
     scores: Tensor
     wider: Tensor
     thresholds: Tensor
-    rising: tuple[NDArray[np.float64], NDArray[np.intp]]
-    rising_wider: tuple[NDArray[np.float64], NDArray[np.intp]]
 
     @classmethod
     def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
@@ -101,7 +95,7 @@ class PredictionPlan:
             scores, wider = (torch.cat((used.calibrated(scores, widening), spread.nodes)) for widening in (False, True))
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
-        return cls(options, used, spread, levels, scores, wider, thresholds, _rising(scores), _rising(wider))
+        return cls(options, used, spread, levels, scores, wider, thresholds)
 
     def answer(self, predictive: Predictive, widening: Tensor) -> Arrays:
         """The answer from a raw predictive of B rows.
@@ -120,7 +114,7 @@ class PredictionPlan:
         mean, epistemic, aleatoric = map(_array, predictive.moments)
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
-            quantiles = self.quantiles(predictive, widening)
+            quantiles = predictive.quantiles(self.scores_of(widening))
             answer |= self.of_quantiles(mean, epistemic, aleatoric, _array(quantiles), _array(widening))
             answer["percentiles"] = _array(predictive.reported(quantiles[:, : len(self.levels)]))
             if options.thresholds:
@@ -168,25 +162,9 @@ class PredictionPlan:
             "percentiles": quantiles[:, :count],
         }
 
-    def quantiles(self, predictive: Predictive, widening: Tensor) -> Tensor:
-        """Quantiles of an observation at the scores, ``[B, L]``."""
-        if self.calibration is None or not bool(widening.any()):
-            return predictive.quantiles(self.scores)
-        if bool(widening.all()):
-            return predictive.quantiles(self.wider)
-        quantiles = predictive.means.new_empty((len(widening), len(self.scores)))
-        for mask, scores in ((~widening, self.scores), (widening, self.wider)):
-            rows = mask.nonzero().squeeze(1)
-            quantiles[rows] = predictive.of_rows(rows).quantiles(scores)
-        return quantiles
-
-    def rising_scores(self, widening: Tensor) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """The scores of each of B rows in rising order, and the place of each score in that order, ``[B, L]`` each."""
-        scores, ranks = self.rising
-        if self.calibration is not None and bool(widening.any()):
-            mask, (wider, other) = widening.numpy()[:, None], self.rising_wider
-            return np.where(mask, wider, scores), np.where(mask, other, ranks)
-        return scores.repeat(len(widening), axis=0), ranks.repeat(len(widening), axis=0)
+    def scores_of(self, widening: Tensor) -> Tensor:
+        """The scores of each of B rows, ``[B, L]``."""
+        return torch.where(widening.unsqueeze(1), self.wider, self.scores)
 
     def of_functions(self, means: Tensor) -> Arrays:
         """Percentiles and exceedance of the function alone, from function values ``[S, B]``."""
@@ -212,12 +190,6 @@ class PredictionPlan:
         calibrated = normal_cdf(-self.calibration.nominal_of(scores, widening=widening.unsqueeze(1)))
         # What lies beyond a limit of the target stays impossible, or sure.
         return _array(torch.where(above == 0.0, above, torch.where(below == 0.0, 1.0, calibrated)))
-
-
-def _rising(scores: Tensor) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Scores in rising order, and the place of each in that order, ``[1, L]`` each."""
-    rising, order = scores.cpu().sort(stable=True)
-    return rising[None].numpy(), order.argsort()[None].numpy()
 
 
 def _array(values: Tensor) -> NDArray[Any]:
@@ -261,27 +233,6 @@ def served_probabilities(
     return torch.lerp(probabilities, shares.expand_as(raw), weight)
 
 
-class DrawnClasses(Protocol):
-    """Class probabilities of B rows under S draws, as `model.distributions.classes.ClassPredictive` has them."""
-
-    @property
-    def shares(self) -> Tensor:
-        """Shares of the classes, ``[C]``."""
-        ...
-
-    def pooled(self) -> Tensor:
-        """The mean over draws, with a little of the shares, ``[B, C]``."""
-        ...
-
-    def epistemic_share(self) -> Tensor:
-        """The epistemic share of the entropy of each row, ``[B]``."""
-        ...
-
-    def settled(self, goal: Tensor) -> SettledDraws:
-        """The draws, moved so that their mean is ``goal``, ``[B, C]``."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ClassPlan:
     """The options of a request about classes, the same for every row.
@@ -319,12 +270,11 @@ class ClassPlan:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         return cls(options, calibration, levels, classes)
 
-    def answer(self, predictive: DrawnClasses, widening: Tensor) -> Arrays:
+    def answer(self, predictive: ClassPredictive, widening: Tensor) -> Arrays:
         """The answer for B rows.
 
         Args:
-            predictive: Predictive of the rows, a `model.distributions.classes.ClassPredictive` or an engine's
-                own form of it; that of the mu-only networks for ``samples=0``.
+            predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
             widening: Whether calibration may only make the answer of each row less sure, ``[B]``.
 
         Returns:
@@ -350,7 +300,7 @@ class ClassPlan:
             found["draws"] = settled.draws.transpose(1, 2)
         return answer | {name: _array(part) for name, part in found.items()}
 
-    def probabilities(self, predictive: DrawnClasses, widening: Tensor) -> Tensor:
+    def probabilities(self, predictive: ClassPredictive, widening: Tensor) -> Tensor:
         """The class probabilities of the answer, ``[B, C]``."""
         mask = widening if self.options.samples > 0 and bool(widening.any()) else None
         mapped = None if self.calibration is None else self.calibration.map

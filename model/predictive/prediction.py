@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -39,14 +38,12 @@ __all__ = [
     "Axis",
     "ClassPrediction",
     "Detail",
-    "Fielded",
     "MonteCarloError",
     "Place",
     "PredictOptions",
     "Prediction",
     "Question",
     "Unit",
-    "answer_size",
     "arrays_of",
     "in_one",
     "level_hint",
@@ -152,25 +149,7 @@ class AnswerField:
         return not self.asked or bool(getattr(options, self.asked))
 
 
-class Fielded(Protocol):
-    """A prediction with a table of its fields: `prediction.Prediction` or `class_prediction.ClassPrediction`."""
-
-    @property
-    def answer_fields(self) -> tuple[AnswerField, ...]:
-        """Its fields, in the order of the JSON answer."""
-        ...
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        """Names of the classes; None for a number."""
-        ...
-
-    def __len__(self) -> int:
-        """B."""
-        ...
-
-
-def arrays_of(prediction: Fielded) -> list[NDArray[Any]]:
+def arrays_of(prediction: AnyPrediction) -> list[NDArray[Any]]:
     """The arrays of a prediction's fields."""
     arrays: list[NDArray[Any]] = []
     for each in prediction.answer_fields:
@@ -179,13 +158,6 @@ def arrays_of(prediction: Fielded) -> list[NDArray[Any]]:
             arrays += [getattr(value, part.name) for part in each.parts] if each.parts else [value]
     return arrays
 
-
-def answer_size(prediction: Fielded) -> int:
-    """How many values a prediction has."""
-    return sum(map(_SIZE, arrays_of(prediction)))
-
-
-_SIZE = attrgetter("size")
 
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)

@@ -447,9 +447,6 @@ class RowMoments:
         variances: Variances of the noise under each draw, likewise.
         stretch: Factors of values and variances that make them those of the answer, ``[2, B]``.
         unlike: Whether each row is unlike the training rows, ``[B]``.
-        samples: S.
-        seed: Seed of the draws.
-        calibrated: Whether the answers are calibrated.
     """
 
     mean: Doubles
@@ -460,9 +457,6 @@ class RowMoments:
     variances: Doubles
     stretch: Doubles
     unlike: Doubles
-    samples: int
-    seed: int
-    calibrated: bool
 
     @classmethod
     def of(cls, answer: AnyPrediction, threshold: float | None = None) -> Self:
@@ -473,14 +467,13 @@ class RowMoments:
         """
         rows = len(answer)
         unlike = np.zeros(rows) if answer.unlike is None else answer.unlike.astype(np.float64)
-        facts: tuple[Any, ...] = (unlike, answer.samples, answer.seed, answer.calibrated)
         number = answer if isinstance(answer, Prediction) else None
         mean = number.mean[:, None] if number is not None else answer.probabilities  # type: ignore[union-attr]
         if answer.samples == 0:
             if threshold is not None:
                 raise OptionError("--samples: count_above needs draws; use 1 or more")
             none = np.zeros((rows, 0, mean.shape[1]))
-            return cls(mean, 0.0 * mean, 0.0 * mean, 0.0 * mean, none, none, np.ones((2, rows)), *facts)
+            return cls(mean, 0.0 * mean, 0.0 * mean, 0.0 * mean, none, none, np.ones((2, rows)), unlike)
         draws = answer.draws
         assert draws is not None  # noqa: S101 - asked for
         if number is None or threshold is not None:
@@ -492,7 +485,7 @@ class RowMoments:
             third = (variances * (1.0 - 2.0 * draws)).mean(axis=1)
             epistemic = draws.std(axis=1)
             aleatoric = np.sqrt(np.maximum(mean * (1.0 - mean) - epistemic**2, 0.0))
-            return cls(mean, epistemic, aleatoric, third, draws, variances, np.ones((2, rows)), *facts)
+            return cls(mean, epistemic, aleatoric, third, draws, variances, np.ones((2, rows)), unlike)
         variances, third = np.asarray(number.variances), np.asarray(number.third)
         epistemic, aleatoric = np.asarray(number.epistemic_std), np.asarray(number.aleatoric_std)
         raw = np.maximum(variances.mean(axis=1), LEAST)
@@ -506,7 +499,7 @@ class RowMoments:
             draws[..., None],
             variances[..., None],
             stretch,
-            *facts,
+            unlike,
         )
 
     def added(self, index: NDArray[np.int64], weight: Doubles, groups: int) -> tuple[Doubles, Doubles]:

@@ -348,13 +348,13 @@ def load(
     return TrainedModel(Posterior.load(directory, resolved))
 
 
-def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False, **options: Any) -> TrainedModel:
+def train(data: Any, target: str | int, *, device: str = "cpu", verbose: bool = False, **options: Any) -> TrainedModel:
     """Train a model on a table, as ``murho train`` does.
 
     Args:
         data: A data frame of pandas, polars or pyarrow, or the path of a file.
-        target: Name of the column to predict. A number gets error bars; text and truth values get probabilities of
-            classes (``task="classification"`` makes classes of numbers).
+        target: Name of the column to predict; pandas' may be whole numbers. A number gets error bars; text and truth
+            values get probabilities of classes (``task="classification"`` makes classes of numbers).
         device: Where to compute: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         verbose: Whether to show the progress on stderr.
         options: Options of ``murho train`` by name: ``budget=20``, ``seed=1``, ``ignore=("Name",)``,
@@ -370,7 +370,7 @@ def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False,
     with as_value_errors():
         chosen = make_options(options)
         resolved = resolve_device(device)
-        table = table_of(data)
+        table, target = table_of(data), str(target)
         if not isinstance(data, str | Path):
             chosen = with_declared_kinds(chosen, table, target)
         with use_threads_for_fitting(resolved), TerminalReporter() if verbose else Reporter() as reporter:

@@ -350,7 +350,7 @@ def _quantiles(
     tail = torch.special.ndtr(torch.from_numpy(-np.abs(scores))).numpy()[None]
     upper = g.constant(scores[None] > 0.0, np.bool_)
     means, noise, shares = (g.expanded(each, 3) for each in (means, noise, shares))
-    low, high = (end + np.zeros_like(scores)[None] for end in ends)
+    low, high = (g("Add", end, np.zeros_like(scores)[None]) for end in ends)
     for _ in range(STEPS):
         middle = (low + high) * 0.5
         below = g.cdf((g.expanded(middle, 0, 2) - means) / noise * sign)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 
 __all__ = [
     "FIRST_ROWS",
@@ -43,6 +43,7 @@ __all__ = [
     "score_blocks",
     "stored_schema",
     "warning_texts",
+    "written_columns",
 ]
 
 ROWS_PER_BLOCK = 16_384
@@ -81,8 +82,7 @@ class LocalScorer:
             warnings: Whether to add a column of warnings.
         """
         self.schema = posterior.schema
-        self._posterior, self._warnings = posterior, warnings
-        self._options = options if self.schema.target.classes is None else replace(options, percentiles=())
+        self._posterior, self._options, self._warnings = posterior, options, warnings
 
     def score(self, block: pa.Table) -> Scored:
         """The answer for some rows.
@@ -92,16 +92,23 @@ class LocalScorer:
         """
         columns = columns_from_table(block, self.schema)
         answer = self._posterior.predict(columns, self._options)
-        places = set(Place)
-        if answer.classes is not None and not self._options.mc_error:
-            places.remove(Place.NEXT)  # has epistemic_std of each class, asked or not
-        written: dict[str, Any] = answer_columns(answer, self._options, places)
+        written: dict[str, Any] = written_columns(answer, self._options)
         imputed, unlike = self.schema.incomplete(columns), answer.unlike | answer.told
         unlike[imputed] = answer.unlike[imputed]
         if self._warnings:
             found = self._posterior.input_warnings(columns, told=answer.told)
             written["warnings"] = warning_texts(block.num_rows, found)
         return Scored(answer_table(written), int(unlike.sum()), len(imputed))
+
+
+def written_columns(answer: AnyPrediction, options: PredictOptions) -> dict[str, Any]:
+    """The columns of `murho predict` for an answer of B rows, by name; see `model.predictive.answer_columns`."""
+    places = set(Place)
+    if answer.classes is not None:
+        options = replace(options, percentiles=())
+        if not options.mc_error:
+            places.remove(Place.NEXT)  # has epistemic_std of each class, asked or not
+    return dict(answer_columns(answer, options, places))
 
 
 def score_blocks(

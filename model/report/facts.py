@@ -390,20 +390,16 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any],
     if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN):
         parts = category_parts(feature, column)[:MOST_CATEGORIES]
         return sorted(parts, key=lambda part: part[0] == {"category": None})
-    missing = is_missing(column)
+    missing, written = is_missing(column), format_date if feature.kind is FeatureKind.DATE else float
     present, gone = np.flatnonzero(~missing), np.flatnonzero(missing)
     values = column[present].astype(np.float64)
-    found: list[tuple[dict[str, Any], NDArray[np.intp]]] = []
     # Rows of the same value are in the same part.
     edges = np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9))) if len(values) else values
     places = np.searchsorted(edges, values, side="right")
-    for place in np.unique(places):
-        rows = present[places == place]
-        ends = {"from": float(column[rows].min()), "to": float(column[rows].max())}
-        if feature.kind is FeatureKind.DATE:
-            found.append(({name: format_date(end) for name, end in ends.items()}, rows))
-        else:
-            found.append((ends, rows))
+    masks = [places == place for place in np.unique(places)]
+    found: list[tuple[dict[str, Any], NDArray[np.intp]]] = [
+        ({"from": written(values[mask].min()), "to": written(values[mask].max())}, present[mask]) for mask in masks
+    ]
     return [*found, *([({"category": None}, gone)] if len(gone) else [])]
 
 

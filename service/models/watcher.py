@@ -188,20 +188,9 @@ class StoreSource:
 
     def __init__(self, store: CheckpointStore, device: str, *, room: DrawRoom | None = None) -> None:
         self._store, self._device, self._room = store, device, room
+        self.list, self.stamp = store.list, store.stamp
         self.place = shown_place(place_of(store.place))
         self._loaded: weakref.WeakKeyDictionary[ModelLike, CheckpointReference] = weakref.WeakKeyDictionary()
-
-    def list(self) -> list[CheckpointReference]:
-        """Returns every version.
-
-        Raises:
-            CheckpointError: They can't be listed: no reason to drop what is served.
-        """
-        return self._store.list()
-
-    def stamp(self, reference: CheckpointReference) -> Stamp | None:
-        """Returns what changes with the content of a version that was listed; None while it is being written."""
-        return self._store.stamp(reference)
 
     def prepare(self) -> None:
         """Loads the compiled code that versions on a CPU share."""

@@ -197,7 +197,7 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest,
         few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
         alone = (await call.compute(few, options, most_outside=0, again=True)).prediction
     call.answered(asked.options)
-    call.parts.telemetry.record_totals(model.name, model.version, totals.rows, len(totals.groups))
+    call.counted.count_totals(totals.rows, len(totals.groups))
     answered = await in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
     return {

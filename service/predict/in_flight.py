@@ -73,6 +73,7 @@ class InFlight:
 
     Attributes:
         model: The model that answers.
+        counted: Counts what becomes of it.
         headers: The request's headers by name in lower case; of several with one name, the last.
         query: Its query parameters.
         rows: How many rows are computed.
@@ -90,6 +91,7 @@ class InFlight:
         self.model = (
             snapshot.find_default(parts.settings.default_model) if name is None else snapshot.find(name, version)
         )
+        self.counted = parts.telemetry.of(self.model.name, self.model.version)
         self.headers: Mapping[str, str] = scope["state"]["headers"]
         self.query: Mapping[str, str] = QueryParams(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
@@ -116,7 +118,7 @@ class InFlight:
             self.parts.answer_room.take(-self._answer_bytes)
         if isinstance(error, MurhoError):
             seconds = self.parts.scheduler.clock() - self._begin
-            self.parts.telemetry.record_failure(self.model.name, self.model.version, seconds)
+            self.counted.count_failure(seconds)
 
     async def body(self, spool: Spool | None = None) -> bytes:
         """Returns the body as it was sent; with a spool, all of it is there instead.
@@ -327,14 +329,14 @@ class InFlight:
         self._timing.compute += answer.timing.compute
         if not again:
             self.rows += inputs.count
-            self.parts.telemetry.record_rows(model.name, model.version, answer.prediction, noise=options.noise)
+            self.counted.count_rows(answer.prediction, noise=options.noise)
         return answer
 
     def answered(self, options: PredictOptions, *, warned: bool = False) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
         name, version, timing = self.model.name, self.model.version, self._timing
         seconds = self.parts.scheduler.clock() - self._begin
-        self.parts.telemetry.record_answer(name, version, self.rows, timing, seconds, warned=warned)
+        self.counted.count_answer(self.rows, timing, seconds, warned=warned)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,
             "model": name,

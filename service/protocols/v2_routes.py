@@ -230,7 +230,7 @@ def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> di
 
 
 def _statistics_of(model: ModelLike, telemetry: Telemetry) -> dict[str, Any]:
-    totals, nothing = telemetry.totals_of(model.name, model.version), _sum(0, 0.0)
+    totals, nothing = telemetry.of(model.name, model.version), _sum(0, 0.0)
     batches = sorted(totals.batches.copy().items())
     return {
         "name": model.name,

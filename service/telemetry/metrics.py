@@ -9,14 +9,13 @@ five minutes is ``rate(murho_std_total[5m]) / rate(murho_spread_rows_total[5m])`
 Workers (`service.supervisor`) write their metrics into files, as prometheus-client has it, and each can answer a scrape
 for all. There a gauge can't be a function, so those that are functions are set before a scrape, and each second.
 
-Beside these distributions, `Totals` are plain sums, for whoever asks about one model.
+Beside these distributions, `OfVersion` has plain sums, for whoever asks about one model.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 
-__all__ = ["OTHERS", "Telemetry", "Totals"]
+__all__ = ["OTHERS", "OfVersion", "Telemetry"]
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
@@ -62,8 +61,7 @@ class Telemetry:
         self._most, self._shared = most_models, shared
         self._followed: list[tuple[Gauge, Callable[[], float]]] = []
         self._lock = threading.Lock()
-        self._series: dict[tuple[str, str], _Series] = {}
-        self._totals: dict[tuple[str, str], Totals] = {}
+        self._versions: dict[tuple[str, str], OfVersion] = {}
         self._served: dict[tuple[str, str], None] = {}
         self._of_versions: list[Counter] = []
 
@@ -195,127 +193,138 @@ class Telemetry:
         """Counts one pass of the engine; called in its thread."""
         self.pass_jobs.observe(jobs)
         self.pass_seconds.observe(seconds)
-        batches, size = self.totals_of(model.name, model.version).batches, 1 << (rows - 1).bit_length()
+        batches, size = self.of(model.name, model.version).batches, 1 << (rows - 1).bit_length()
         count, before = batches.get(size, (0, 0.0))
         batches[size] = count + 1, before + seconds
 
-    def record_rows(self, name: str, version: str, prediction: AnyPrediction, *, noise: bool = True) -> None:
-        """Counts the rows of a prediction, or of a part of one.
-
-        Args:
-            name: The model.
-            version: Its version.
-            prediction: The prediction.
-            noise: Whether it describes new observations; one of the function alone says nothing of the noise.
-        """
-        series, rows = self._of(name, version), len(prediction)
-        series.rows.inc(rows)
-        series.add_doubt(prediction, rows, noise=noise)
-
-    def record_answer(
-        self, name: str, version: str, rows: int, timing: Timing, seconds: float, *, warned: bool
-    ) -> None:
-        """Counts a request that was answered; its rows are recorded before.
-
-        Args:
-            name: The model.
-            version: Its version.
-            rows: Number of rows.
-            timing: In the queue and in computation.
-            seconds: From its arrival.
-            warned: Whether the answer has warnings.
-        """
-        series, totals = self._of(name, version), self.totals_of(name, version)
-        series.queue.observe(timing.queue)
-        series.compute.observe(timing.compute)
-        if warned:
-            self.warned.labels(*series.labels).inc()
-        totals.rows += rows
-        totals.last = time.time()
-        totals.answered += 1
-        totals.seconds += seconds
-        totals.queue += timing.queue
-        totals.compute += timing.compute
-
-    def record_totals(self, name: str, version: str, rows: int, groups: int) -> None:
-        """Counts the rows and groups of answered totals."""
-        labels = self._of(name, version).labels
-        self.totals_rows.labels(*labels).inc(rows)
-        self.totals_groups.labels(*labels).inc(groups)
-
-    def record_failure(self, name: str, version: str, seconds: float) -> None:
-        """Counts a request that was refused or failed."""
-        totals = self.totals_of(name, version)
-        totals.failed += 1
-        totals.failed_seconds += seconds
-
-    def totals_of(self, name: str, version: str) -> Totals:
-        """Returns what a version has done; it goes on."""
-        totals = self._totals.get((name, version))
-        if totals is None:
+    def of(self, name: str, version: str) -> OfVersion:
+        """Returns what counts the work of a version; any thread may ask."""
+        found = self._versions.get((name, version))
+        if found is None:
             with self._lock:
-                totals = self._totals.setdefault((name, version), Totals())
-        return totals
+                labels = (name, version) if self._has_room else OTHERS
+                found = self._versions.setdefault((name, version), OfVersion(self, labels))
+        return found
 
-    def count_outcomes(self, name: str, version: str, count: int, inside: int, *, alarm: bool) -> None:
-        """Counts outcomes, those in their band or set, and shows whether the alarm is raised; any thread may."""
-        labels = self._of(name, version).labels
-        self.outcomes.labels(*labels).inc(count)
-        self.inside.labels(*labels).inc(inside)
-        self.alarm.labels(*labels).set(alarm)
+    @property
+    def _has_room(self) -> bool:
+        return sum(each.labels != OTHERS for each in self._versions.values()) < self._most
 
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
         """Takes name and version of all that are served, in the place of those before, at once."""
         self._served = dict.fromkeys(served)
         with self._lock:
-            self._totals = {labels: totals for labels, totals in self._totals.items() if labels in self._served}
-            for labels in [labels for labels in self._series if labels not in (*self._served, OTHERS)]:
-                del self._series[labels]
-                if not self._shared:  # files of metrics only grow
+            gone = [key for key in self._versions if key not in self._served]
+            for key in gone:
+                labels = self._versions.pop(key).labels
+                if labels != OTHERS and not self._shared:  # files of metrics only grow
                     self._remove(*labels)
+            for key, each in self._versions.items():
+                if each.labels == OTHERS and self._has_room:
+                    each.bind(key)
 
     def named(self) -> list[tuple[str, str]]:
         """Returns name and version of those that are shown by name: all that are served, or those with series."""
-        served = self._served
-        return list(served) if len(served) <= self._most else [each for each in list(self._series) if each in served]
+        if len(self._served) <= self._most:
+            return list(self._served)
+        return [key for key, each in list(self._versions.items()) if each.labels != OTHERS and key in self._served]
 
     @property
     def served_count(self) -> int:
         """Versions that are served."""
         return len(self._served)
 
-    def _of(self, name: str, version: str) -> _Series:
-        """Returns the series under which a request to a version counts; any thread may ask."""
-        series = self._series.get((name, version))
-        if series is not None:
-            return series
-        with self._lock:
-            labels = (name, version) if len(self._series) - (OTHERS in self._series) < self._most else OTHERS
-            if labels not in self._series:
-                self._series[labels] = _Series(self, labels)
-            return self._series[labels]
-
     def _remove(self, name: str, version: str) -> None:
         for metric in (*self._of_versions, self.alarm):
             metric.remove(name, version)
-        if not any(other == name for other, _ in self._series):
+        if not any(each.labels[0] == name for each in self._versions.values()):
             self.queue_seconds.remove(name)
             self.compute_seconds.remove(name)
 
 
-class _Series:
-    """The metrics of one version, looked up once: the library takes 3 microseconds for each."""
+class OfVersion:
+    """The work of one version: its metrics, looked up once, as the library takes 3 microseconds for each; and sums.
+
+    The compute thread and the event loop add to it.
+
+    Attributes:
+        labels: Name and version of its series, or `OTHERS`.
+        rows: Rows answered.
+        last: When the last request was answered, in seconds since 1970-01-01 UTC; 0.0: none was.
+        answered: Number of requests that were answered.
+        seconds: Of these, from their arrival to their answer.
+        queue: Seconds of these in the queue.
+        compute: Seconds of these in computation; requests that share a batch have its time each.
+        failed: Number of requests for this version that were refused or failed.
+        failed_seconds: Of these, until then.
+        batches: Passes of the engine and their seconds, by their size: the smallest power of two that is not below
+            their rows.
+    """
 
     def __init__(self, metrics: Telemetry, labels: tuple[str, str]) -> None:
-        self.labels = labels
-        self.rows, self.unlike = metrics.rows.labels(*labels), metrics.unlike.labels(*labels)
-        self.queue, self.compute = metrics.queue_seconds.labels(labels[0]), metrics.compute_seconds.labels(labels[0])
+        self._metrics = metrics
+        self.rows = self.answered = self.failed = 0
+        self.last = self.seconds = self.queue = self.compute = self.failed_seconds = 0.0
+        self.batches: dict[int, tuple[int, float]] = {}
+        self.bind(labels)
+
+    def bind(self, labels: tuple[str, str]) -> None:
+        """Takes the series of some labels."""
+        metrics, self.labels = self._metrics, labels
+        self._rows, self._unlike = metrics.rows.labels(*labels), metrics.unlike.labels(*labels)
+        self._queue, self._compute = metrics.queue_seconds.labels(labels[0]), metrics.compute_seconds.labels(labels[0])
         self._spread_rows = metrics.spread_rows.labels(*labels)
         self._share = metrics.epistemic_share.labels(*labels)
-        self._metrics = metrics
         self._spread: Counter | None = None  # a model has std or entropy
 
-    def add_doubt(self, prediction: AnyPrediction, rows: int, *, noise: bool) -> None:
+    def count_rows(self, prediction: AnyPrediction, *, noise: bool = True) -> None:
+        """Counts the rows of a prediction, or of a part of one.
+
+        Args:
+            prediction: The prediction.
+            noise: Whether it describes new observations; one of the function alone says nothing of the noise.
+        """
+        rows = len(prediction)
+        self._rows.inc(rows)
+        self._add_doubt(prediction, rows, noise=noise)
+
+    def count_answer(self, rows: int, timing: Timing, seconds: float, *, warned: bool) -> None:
+        """Counts a request that was answered; its rows are counted before.
+
+        Args:
+            rows: Number of rows.
+            timing: In the queue and in computation.
+            seconds: From its arrival.
+            warned: Whether the answer has warnings.
+        """
+        self._queue.observe(timing.queue)
+        self._compute.observe(timing.compute)
+        if warned:
+            self._metrics.warned.labels(*self.labels).inc()
+        self.rows += rows
+        self.last = time.time()
+        self.answered += 1
+        self.seconds += seconds
+        self.queue += timing.queue
+        self.compute += timing.compute
+
+    def count_totals(self, rows: int, groups: int) -> None:
+        """Counts the rows and groups of answered totals."""
+        self._metrics.totals_rows.labels(*self.labels).inc(rows)
+        self._metrics.totals_groups.labels(*self.labels).inc(groups)
+
+    def count_failure(self, seconds: float) -> None:
+        """Counts a request that was refused or failed."""
+        self.failed += 1
+        self.failed_seconds += seconds
+
+    def count_outcomes(self, count: int, inside: int, *, alarm: bool) -> None:
+        """Counts outcomes, those in their band or set, and shows whether the alarm is raised; any thread may."""
+        self._metrics.outcomes.labels(*self.labels).inc(count)
+        self._metrics.inside.labels(*self.labels).inc(inside)
+        self._metrics.alarm.labels(*self.labels).set(alarm)
+
+    def _add_doubt(self, prediction: AnyPrediction, rows: int, *, noise: bool) -> None:
         """Adds what the rows of one answer say of the model's doubt.
 
         Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
@@ -327,7 +336,7 @@ class _Series:
             noise: Whether it describes new observations.
         """
         if prediction.unlike is not None and (found := int(np.count_nonzero(prediction.unlike))):
-            self.unlike.inc(found)
+            self._unlike.inc(found)
         if isinstance(prediction, Prediction):
             whole, part, power = prediction.std, prediction.epistemic_std, 2
         else:
@@ -371,31 +380,3 @@ class _ServedVersions:
         for labels in self._metrics.named():
             info.add_metric(labels, 1)
         yield info
-
-
-@dataclass(slots=True)
-class Totals:
-    """What one version has done. The compute thread and the event loop add to it.
-
-    Attributes:
-        rows: Rows answered.
-        last: When the last request was answered, in seconds since 1970-01-01 UTC; 0.0: none was.
-        answered: Number of requests that were answered.
-        seconds: Of these, from their arrival to their answer.
-        queue: Seconds of these in the queue.
-        compute: Seconds of these in computation; requests that share a batch have its time each.
-        failed: Number of requests for this version that were refused or failed.
-        failed_seconds: Of these, until then.
-        batches: Passes of the engine and their seconds, by their size: the smallest power of two that is not below
-            their rows.
-    """
-
-    rows: int = 0
-    last: float = 0.0
-    answered: int = 0
-    seconds: float = 0.0
-    queue: float = 0.0
-    compute: float = 0.0
-    failed: int = 0
-    failed_seconds: float = 0.0
-    batches: dict[int, tuple[int, float]] = field(default_factory=dict)

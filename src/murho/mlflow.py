@@ -8,7 +8,6 @@ directory. ``mlflow.pyfunc.load_model`` of it gets the columns of ``murho predic
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,10 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 from murho.model.checkpoint.posterior import Posterior, typical_rows
-from murho.model.predictive.answer_columns import answer_columns
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.answers import as_value_errors
 from murho.model.python.interface import table_of, version_directory
-from murho.model.python.table_scoring import answer_table, check_options, lists_as_text
+from murho.model.python.table_scoring import answer_table, check_options, lists_as_text, written_columns
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
 
@@ -144,9 +142,7 @@ class _Answers:
 def _answered(posterior: Posterior, columns: Columns, options: PredictOptions) -> pa.Table:
     """The columns of ``murho predict``; lists, such as prediction sets, are text."""
     check_options(options)
-    if posterior.schema.target.classes is not None:
-        options = replace(options, percentiles=())
-    return lists_as_text(answer_table(answer_columns(posterior.predict(columns, options), options)))
+    return lists_as_text(answer_table(written_columns(posterior.predict(columns, options), options)))
 
 
 def _load_pyfunc(data_path: str) -> _Answers:

@@ -42,15 +42,6 @@ def test_a_peer_is_compared_by_its_better_answer_and_murho_by_its_calibrated_one
     assert verdict["behind"] == pytest.approx(10.0)
 
 
-def test_the_distance_to_a_peer_has_the_error_of_pairs() -> None:
-    # Splits differ much, but Murho is 10 % lower on each: that is sure.
-    peer = [1.0, 2.0, 6.0]
-    runs = {"Murho": [run_of(0.9 * crps) for crps in peer], "ngboost": [run_of(crps) for crps in peer]}
-    assert standing(runs, "crps")["behind_error"] == pytest.approx(0.0, abs=1e-9)
-    assert "-10.0 ± 0.0 %" in tabular.COMPARISON.render_summary({"yacht": runs})
-    assert standing({name: of[:1] for name, of in runs.items()}, "crps")["behind_error"] is None
-
-
 def test_kept_scores_of_peers_are_shown_without_running_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from benchmarks import mushroom
-from benchmarks.mushroom import AGENTS, Problem, linear_thompson, mushrooms, wheel
+from benchmarks.mushroom import AGENTS, Problem, linear_thompson, mushrooms
 from benchmarks.processes import ProcessError
 
 if TYPE_CHECKING:
@@ -38,21 +38,6 @@ def test_linear_thompson_sampling_learns_what_is_linear_and_leaves_an_arm_that_n
     contexts = generator.normal(size=(500, 1)).astype(np.float32)
     rewards = np.stack((np.full(500, -100.0), 2.0 + contexts[:, 0] + generator.normal(size=500)), axis=1)
     assert (linear_thompson(Problem(contexts, rewards, rewards, 1.0, (-101.0, 10.0)), 0, sigma=1.0)[50:] == 1).all()
-
-
-@pytest.mark.parametrize("delta", [0.5, 0.95])
-def test_the_wheel_has_prizes_beyond_delta_one_in_each_quadrant(delta: float) -> None:
-    problem = wheel(delta, 5000, seed=1)
-    radius = np.linalg.norm(problem.contexts, axis=1)
-    best = problem.expected.argmax(axis=1)
-    assert radius.max() <= 1.0 + 1e-6
-    assert set(best[radius < delta - 1e-6]) == {0}
-    outer = radius > delta + 1e-6
-    quadrants = [set(best[outer & (np.sign(problem.contexts) == signs).all(axis=1)]) for signs in ([1, 1], [1, -1])]
-    assert quadrants == [{1}, {2}]
-    assert outer.mean() == pytest.approx(1.0 - delta**2, abs=0.03)
-    low, high = problem.reward_range
-    assert low < problem.rewards.min() < problem.rewards.max() < high
 
 
 def test_the_command_keeps_its_runs_prints_and_names_peers_that_it_lacks(

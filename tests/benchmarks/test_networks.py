@@ -36,30 +36,3 @@ def test_murhos_answers_are_those_of_double_precision_and_of_other_draws(noise: 
     assert set(found) == {"mean", "std", "percentiles"}
     assert max(found.values()) < 1e-5
     assert max(disagreement([answer], 512, exact_answers(task, rows, engine.REFERENCE_DRAWS, seed=1))) < 3.0
-
-
-def test_a_linear_model_has_the_moments_that_are_known() -> None:
-    task = EngineTask(())
-    rows = task.rows_of(6)
-    (layer,) = task.posterior()
-    std = np.sqrt(rows**2 @ layer.weight_sigma[:, 0] ** 2 + layer.bias_sigma[0] ** 2)
-    found = exact_answers(task, rows, 4096)
-    np.testing.assert_allclose(found["mean"], rows @ layer.weight_mu[:, 0] + layer.bias_mu[0], atol=0.05 * std.max())
-    np.testing.assert_allclose(found["epistemic_std"], std, rtol=0.05)
-
-
-def test_disagreement_is_in_standard_errors_and_calls_are_pooled() -> None:
-    share = 1.0 / 100 + 1.0 / engine.REFERENCE_DRAWS
-    other = {"mean": np.array([1.0, 2.0]), "epistemic_std": np.array([0.5, 2.0])}
-    shifted = {
-        "mean": other["mean"] + 3.0 * other["epistemic_std"] * share**0.5,
-        "epistemic_std": other["epistemic_std"],
-    }
-    assert disagreement([shifted], 100, other) == pytest.approx((3.0, 0.0))
-    wider = {"mean": other["mean"], "epistemic_std": other["epistemic_std"] * np.exp(2.0 * (0.5 * share) ** 0.5)}
-    assert disagreement([wider], 100, other) == pytest.approx((0.0, 2.0))
-    draws = np.random.default_rng(0).normal(size=(4, 50, 3))
-    answers = [{"mean": part.mean(axis=0), "epistemic_std": part.std(axis=0)} for part in draws]
-    together = draws.reshape(200, 3)
-    pooled = {"mean": together.mean(axis=0), "epistemic_std": together.std(axis=0)}
-    assert disagreement(answers, 200, pooled) == pytest.approx((0.0, 0.0), abs=1e-9)

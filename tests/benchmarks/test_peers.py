@@ -12,13 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import comparison, peers, processes
-from benchmarks.comparison import measure_peer, number_scores, task_of
-from benchmarks.datasets import SETS, DataSet, Split
+from benchmarks import peers, processes
+from benchmarks.comparison import task_of
+from benchmarks.datasets import Split
 from benchmarks.peers import CALIBRATOR, PEERS, Peer
-from benchmarks.peers.tables import Answer, Predictive
 from benchmarks.processes import SystemProcess, Turns
-from benchmarks.scores import LEVELS
 
 FOLDER = Path(peers.__file__).parent
 SHARED = ("exchange", "tables", "networks")
@@ -57,39 +55,16 @@ def session(task):
 
 drive(step=session)
 """
-TABLES = """
-import numpy as np
-from benchmarks.peers.exchange import drive
-from benchmarks.peers.tables import Answer, Predictive, table_session
-
-def answer(task):
-    def of(rows):
-        return Predictive(np.full(rows, task.target.mean()), std=np.full(rows, task.target.std()))
-    return Answer(of(len(task.test)), of(len(task.test)), of(int(task.inner.sum())), rounds=1.0)
-
-def classify(task):
-    def of(rows):
-        return np.full((rows, int(task.target.max()) + 1), 1.0 / (task.target.max() + 1))
-    return Answer(of(len(task.test)), of(len(task.test)), of(int(task.inner.sum())), rounds=1.0)
-
-def calibrate(task):
-    inner, labels, test = task
-    shares = np.bincount(labels, minlength=inner.shape[1]) + 1.0
-    return np.tile(shares / shares.sum(), (len(test), 1))
-
-drive(table=table_session(answer), classes=table_session(classify), calibration=table_session(calibrate))
-"""
 
 
 @pytest.fixture
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which ``benchmarks.peers`` has two more scripts, which run in this Python."""
+    """A folder in which ``benchmarks.peers`` has one more script, which runs in this Python."""
     package = tmp_path / "benchmarks" / "peers"
     package.mkdir(parents=True)
     for directory, real in ((package.parent, FOLDER.parent), (package, FOLDER)):
         (directory / "__init__.py").write_text(f"__path__.append({str(real)!r})\n", encoding="utf-8")
     (package / "steady.py").write_text(SCRIPT, encoding="utf-8")
-    (package / "own.py").write_text(TABLES, encoding="utf-8")
     monkeypatch.setattr(processes, "ROOT", tmp_path)
     monkeypatch.setattr(processes, "environment", lambda *_: Path(sys.executable))
     return tmp_path
@@ -139,38 +114,3 @@ def test_a_task_has_no_target_of_a_test_row(table: pa.Table, split: Split) -> No
     assert len(task.training) == 160
     assert task.inner.sum() == 24
     assert not any(truth[0] in told for told in (task.target, task.training.numbers, task.test.numbers))
-
-
-def test_scores_of_normals_and_of_points() -> None:
-    truth = np.random.default_rng(0).normal(10.0, 2.0, size=400)
-
-    def normals(rows: int) -> Predictive:
-        return Predictive(np.full(rows, 10.0), std=np.full(rows, 2.0))
-
-    report = number_scores(Answer(normals(300), normals(300), normals(100), rounds=7), truth[300:], truth[:300])
-    assert report["rmse"] == pytest.approx(2.0, rel=0.1)
-    assert report["raw"]["crps"] == pytest.approx(report["crps_closed"], rel=0.02)
-    point, inner = (Predictive(np.zeros(rows), np.zeros((rows, len(LEVELS)))) for rows in (300, 100))
-    conformal = number_scores(Answer(None, point, inner, rounds=1), truth[300:], truth[:300])
-    assert conformal["raw"] is None
-    assert conformal["calibrated"]["width"]["50"] > 0.0
-
-
-@pytest.mark.parametrize("target", ["y", "kind"])
-def test_a_peer_is_fitted_to_the_rows_of_the_split_alone_and_scored(
-    target: str, table: pa.Table, split: Split, scripts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SETS, "small", DataSet("small", "", ROWS, target, "nowhere"))
-    monkeypatch.setattr(comparison, "read_set", lambda *_: table)
-    monkeypatch.setattr(comparison, "CALIBRATOR", Peer("calibration", "own", "", "own"))
-    benchmark = "table" if target == "y" else "classes"
-    report = measure_peer(Peer(benchmark, "own", "", "own"), scripts, "small", split, scripts, 0)
-    assert report["seconds"] >= 0.0
-    if target == "y":
-        numbers = np.array([float(cell) for cell in table["y"].to_pylist()])
-        expected = np.sqrt(np.mean((numbers[split.test] - numbers[split.training].mean()) ** 2))
-        assert report["rmse"] == pytest.approx(expected)
-    else:
-        assert report["rows"] == 39
-        assert report["raw"]["log_loss"] == pytest.approx(np.log(3))
-        assert report["calibrated"]["log_loss"] < report["raw"]["log_loss"]

@@ -9,10 +9,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from benchmarks import runner
-from benchmarks.datasets import Split
 from benchmarks.results import Kept, command, positive
-from benchmarks.runner import Job, Task, fit_job, measure, reports_of
+from benchmarks.runner import Job, Task, measure, reports_of
 
 if TYPE_CHECKING:
     import argparse
@@ -78,22 +76,6 @@ def test_finished_measurements_are_not_made_again_and_survive_a_failure(tmp_path
     assert run(Job("three", "", made, (3,), "a")) == [5]
 
 
-def test_a_kept_fit_agrees_in_options_rows_and_sources_but_not_in_where_data_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split, swapped = Split(np.arange(8), np.arange(8, 10)), Split(np.arange(8, 10), np.arange(8))
-    jobs = [
-        fit_job("name", "line", line, tmp_path, split, {"seed": 1}),
-        fit_job("name", "line", line, tmp_path / "other", split, {"seed": 1}),
-        fit_job("name", "line", line, tmp_path, split, {"seed": 2}),
-        fit_job("name", "line", line, tmp_path, swapped, {"seed": 1}),
-    ]
-    monkeypatch.setattr(runner, "sources", lambda: "others")
-    jobs.append(fit_job("name", "line", line, tmp_path, split, {"seed": 1}))
-    assert jobs[0].of == jobs[1].of
-    assert len({str(job.of) for job in jobs}) == 4
-
-
 ABOUT = "`python -m benchmarks.made_up`: nothing.\n\nNothing else."
 
 
@@ -113,21 +95,3 @@ def test_a_finished_command_adds_a_line_of_facts_options_and_numbers(tmp_path: P
     assert lines[0]["options"]["number"] == 1
     assert lines[0]["machine"]["cores"] >= 1
     assert "commit" in lines[0]
-
-
-def test_kept_reports_count_while_they_depend_on_the_same_and_whole_lines_alone(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "kept.jsonl"
-    kept = Kept(path)
-    assert kept.get("one", ("a", 1)) is None
-    kept.put("one", ("a", 1), {"value": 1})
-    kept.put("two", None, {"value": 2})
-    kept.put("one", ("a", 2), {"value": 3})
-    for seen in (kept, Kept(path)):
-        assert seen.get("one", ("a", 2)) == {"value": 3}
-        assert seen.get("one", ("a", 1)) is None
-        assert seen.get("two", None) == {"value": 2}
-    path.write_bytes(path.read_bytes()[:-20])
-    again = Kept(path)
-    assert again.get("one", ("a", 1)) == {"value": 1}
-    again.put("three", None, {"value": 4})  # not glued to what was cut short
-    assert Kept(path).get("three", None) == {"value": 4}

@@ -9,7 +9,6 @@ from benchmarks.datasets import SETS, TABULAR, UCI, splits
 from benchmarks.scores import (
     COVERAGES,
     LEVELS,
-    conformal_quantiles,
     crps_of_normals,
     normal_quantiles,
     quantile_scores,
@@ -33,24 +32,6 @@ def test_coverage_and_width_of_uniform_quantiles() -> None:
     for nominal in COVERAGES:
         assert scores["coverage"][str(nominal)] == pytest.approx(nominal / 100.0)
         assert scores["width"][str(nominal)] == pytest.approx(float(nominal))
-
-
-def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
-    generator = np.random.default_rng(1)
-    scale = generator.uniform(0.5, 2.0, size=6000)
-    target = 1.0 + scale * generator.normal(size=6000)
-    inner, test = slice(0, 2000), slice(2000, 6000)
-    zero = np.zeros(6000)
-    narrow = normal_quantiles(zero, 0.3 * scale)
-    assert quantile_scores(narrow[test], target[test])["coverage"]["90"] < 0.4
-    additive = conformal_quantiles(target[inner, None] - narrow[inner], narrow[test])
-    errors = np.repeat((target / (0.3 * scale))[inner, None], len(LEVELS), axis=1)
-    scaled = conformal_quantiles(errors, zero[test, None], 0.3 * scale[test, None])
-    for corrected in (additive, scaled):
-        coverage = quantile_scores(corrected, target[test])["coverage"]
-        for nominal in COVERAGES:
-            assert coverage[str(nominal)] == pytest.approx(nominal / 100.0, abs=0.025)
-        assert np.all(np.diff(corrected, axis=1) >= 0.0)
 
 
 def test_standard_splits_begin_with_the_known_rows() -> None:

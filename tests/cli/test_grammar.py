@@ -16,13 +16,11 @@ from murho.model.errors import OptionError
     ("places", "model", "needed", "found"),
     [
         (["cars", "new.csv"], None, True, ("cars", "new.csv")),
-        (["new.csv"], "cars", True, ("cars", "new.csv")),
         (["new.csv"], None, True, (None, "new.csv")),  # the only checkpoint
         (["cars"], None, False, ("cars", None)),
         (["new.csv"], "cars", False, ("cars", "new.csv")),
         ([], None, False, (None, None)),
         (["cars"], None, None, ("cars", None)),
-        ([], "cars", None, ("cars", None)),
     ],
 )
 def test_a_name_comes_first_or_as_an_option(
@@ -36,7 +34,6 @@ def test_a_name_comes_first_or_as_an_option(
     ("places", "model", "needed", "says"),
     [
         (["cars", "new.csv"], "trucks", True, "named twice"),
-        (["cars"], "trucks", None, "named twice"),
         (["cars", "a", "b"], None, False, "a name and a file at most"),
         (["cars", "new.csv"], None, None, "a name at most"),
     ],

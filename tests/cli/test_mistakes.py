@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.rents import CHECKPOINTS
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
+IN = ("--checkpoints", CHECKPOINTS)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,10 @@ CARS = ROOT / "examples" / "cars.csv"
         (("predict", CARS, "--model", "cars", "--percentiles", "0,50"), 2, "--percentiles"),
         (("predict", CARS, "--model", "cars", "--url", "http://127.0.0.1:9"), 1, "can't be reached"),
         (("evaluate", CARS, "--model", "../cars"), 1, "name"),
+        (("prune", "rents", "--fraction", 1, *IN), 2, "--fraction must lie strictly between 0 and 1, not 1"),
+        (("prune", "rents", "--fraction", 0.5, "--version", 99, *IN), 1, "no version '99'"),
+        (("update", "rents", CARS, "--learning-rate", -1, *IN), 2, "--learning-rate: Input should be greater than 0"),
+        (("update", "rents", CARS, *IN), 1, "cars.csv: the target 'rent' is not a column"),
     ],
 )
 def test_mistakes_get_one_line_that_says_what_is_wrong(

@@ -85,54 +85,6 @@ def test_pruning_with_rows_compares_and_calibrates(workplace: Path) -> None:
     assert "report: " not in call_murho(*prune, "--no-report").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("prune", "cars", "--fraction", "1"), 2, "--fraction must lie strictly between 0 and 1, not 1"),
-        (("prune", "boats", "--fraction", "0.5"), 1, "there are: cars"),
-        (("prune", "cars", "--fraction", "0.5", "--version", "99"), 1, "no version '99'"),
-        (("prune", "cars", "--fraction", "0.5", "--data", "nowhere.csv"), 1, "nowhere.csv does not exist"),
-        (
-            ("update", "cars", "eighties.csv", "--learning-rate", "-1"),
-            2,
-            "--learning-rate: Input should be greater than 0, not -1",
-        ),
-        (
-            ("update", "cars", "no-weight.csv"),
-            1,
-            "no-weight.csv: the feature 'Weight_in_lbs' is not a column",
-        ),
-        (("update", "cars", "words.csv"), 1, "words.csv: column 'Weight_in_lbs', row 3"),
-        (("update", "cars", "codes.csv"), 1, "column 'Origin': expected categories such as 'Europe'"),
-        (("update", "cars", "unlabelled.csv"), 1, "'Miles_per_Gallon' is not a column"),
-    ],
-)
-def test_mistakes_get_one_line_that_says_what_is_wrong(
-    workplace: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    rows = [line.split(",") for line in (workplace / "eighties.csv").read_text().splitlines()]
-    weight, origin = rows[0].index("Weight_in_lbs"), rows[0].index("Origin")
-    bad = {
-        "eighties.csv": rows,
-        "no-weight.csv": [row[:weight] + row[weight + 1 :] for row in rows],
-        "words.csv": [[*row[:weight], "heavy", *row[weight + 1 :]] if i == 3 else row for i, row in enumerate(rows)],
-        "codes.csv": [
-            rows[0],
-            *([*row[:origin], str(i % 3), *row[origin + 1 :]] for i, row in enumerate(rows[1:])),
-        ],
-        "unlabelled.csv": [row[1:] for row in rows],
-    }
-    for name, table in bad.items():
-        (tmp_path / name).write_text("\n".join(",".join(row) for row in table) + "\n")
-    versions = sorted(path.name for path in (workplace / "cars").iterdir())
-    said = call_murho(*arguments, "--checkpoints", workplace, cwd=tmp_path, code=code)
-    assert said.stdout == ""
-    assert said.stderr.startswith("error: ")
-    assert said.stderr.count("\n") == 1
-    assert message in said.stderr
-    assert sorted(path.name for path in (workplace / "cars").iterdir()) == versions
-
-
 def test_a_pruned_version_can_not_be_updated_and_the_message_says_which_can(workplace: Path) -> None:
     call_murho("prune", "cars", "--version", 1, "--fraction", 0.4, "--checkpoints", workplace)
     said = call_murho("update", "cars", workplace / "eighties.csv", "--checkpoints", workplace, code=2).stderr

@@ -138,20 +138,6 @@ def test_compose_starts_prometheus_and_grafana_in_a_profile_alone() -> None:
     assert services["murho"]["environment"]["MURHO_HOSTS"].startswith("${MURHO_HOSTS:-murho,")
 
 
-def test_grafana_finds_its_data_source_and_the_dashboard() -> None:
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    places = {text.split(":")[0]: text.split(":")[1] for text in services["grafana"]["volumes"]}
-    provisioning = MONITORING / "grafana" / "provisioning"
-    (provider,) = yaml.safe_load((provisioning / "dashboards" / "murho.yml").read_text())["providers"]
-    assert provider["options"]["path"] == places["./deploy/monitoring/grafana/dashboards"]
-    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
-    assert source["url"] == "http://prometheus:9090"
-    asked = {item["name"] for item in DASHBOARD["templating"]["list"]}
-    used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(DASHBOARD)))
-    assert used == asked
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-
-
 def test_the_page_lists_the_alerts_and_the_chart_s_values_that_exist() -> None:
     page = (ROOT / "docs" / "kubernetes.md").read_text()
     alerts = {rule["alert"] for group in RULES["groups"] for rule in group["rules"]}

@@ -13,7 +13,7 @@ from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.checkpoint.posterior import Posterior
 from tests.e2e.support import Service, serve
 from tests.e2e.test_versions import refused, version_of
-from tests.e2e.traffic import OneRow, offline, wait_until
+from tests.e2e.traffic import Ask, Traffic, offline, wait_until
 from tests.model.checkpoint.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
 from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_server
 from tests.rents import RENTS, ROWS
@@ -36,10 +36,10 @@ def server() -> Iterator[S3Server]:
         yield server
 
 
-def loaded(service: Service) -> OneRow:
+def loaded(service: Service) -> Traffic:
     """Clients that ask for a row of ``rents`` again and again."""
-    mean = float(offline(Posterior.load(RENTS), {"inputs": ROWS[:1]}).mean[0])
-    return OneRow(service.address, "rents", ROWS[0], lambda _: mean, clients=2)
+    body = {"inputs": ROWS[:1]}
+    return Traffic(service.port, [Ask(body, "/models/rents/predict", offline(Posterior.load(RENTS), body))], threads=2)
 
 
 def read_object(storage: ObjectStorage, path: str) -> bytes:
@@ -126,5 +126,6 @@ def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: C
                 proxy.mode = "forwards"
                 store.publish(RENTS, "rents")
                 wait_until(lambda: "4" in load.versions, 120)
+            load.require()
             assert "Traceback" not in service.log()
             assert service.stop() == 0

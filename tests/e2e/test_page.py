@@ -8,7 +8,6 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import httpx
-import numpy as np
 import pytest
 
 from tests.e2e.browser import DESKTOP, PHONE, TABS, Visit, answer_of, typical_row, visiting
@@ -91,22 +90,6 @@ def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
         visit.page.wait_for_selector(f'#sweep[aria-label*="along {feature}"] svg')
         visit.answered()
     assert "training rows" in visit.text("#sweep-legend")
-
-
-def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:
-    visit.page.click("#tab-compare")
-    visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
-    visit.page.wait_for_selector("#more")
-    visit.answered()
-    row = typical_row(site, "cars")
-    answer = answer_of(site, "cars", [row, {**row, "Weight": 1500}], include=["draws"])
-    draws = np.array(answer["draws"])
-    mean, doubt, noise = (np.array(answer[key])[:, None] for key in ("mean", "epistemic_std", "aleatoric_std"))
-    values = mean + (draws - draws.mean(1, keepdims=True)) * doubt / draws.std(1, keepdims=True)
-    random = np.random.default_rng(0)
-    observed = values[:, None, :] + noise[:, :, None] * random.standard_normal((2, 2000, 1))
-    expected = 100 * float((observed[0] > observed[1]).mean())
-    assert float(visit.text("#more").strip("<> %\u202f")) == pytest.approx(expected, abs=2.5)
 
 
 def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:

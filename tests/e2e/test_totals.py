@@ -93,14 +93,9 @@ def test_what_can_not_be_used_is_named(of_cars: Service, cars: pd.DataFrame) -> 
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("/by", {"by": ["Nope"]}),
         ("/statistic", {"statistic": "median"}),
-        ("/threshold", {"statistic": "count_above"}),
         ("/weights", {"weights": [1.0]}),
-        ("/weights/0", {"weights": [-1.0, 1.0]}),
-        ("/groups", {"groups": ["a"]}),
         ("/groups", {"groups": ["a", "b"], "by": ["Origin"]}),
-        ("/include", {"include": ["draws"]}),
         ("/noise", {"noise": False}),
-        ("/unknown", {"unknown": 1}),
     ]
     for pointer, change in wrong:
         body = {"inputs": rows.to_dict("records"), **change}

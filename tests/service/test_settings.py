@@ -18,13 +18,6 @@ RENEW = "run `python scripts/settings_pages.py`"
 PAGES = runpy.run_path(str(ROOT / "scripts" / "settings_pages.py"))
 
 
-def test_the_environment_sets_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MURHO_PORT", "9000")
-    monkeypatch.setenv("MURHO_HOST", "127.0.0.3")
-    settings = Settings(host="127.0.0.2")
-    assert (settings.port, settings.host) == (9000, "127.0.0.2")
-
-
 def test_every_setting_is_described() -> None:
     assert all(field.description for field in Settings.model_fields.values())
 

@@ -23,17 +23,18 @@ from murho.cli.shared import (
     find_version,
     load_posterior,
     naming,
-    numbers_of,
     open_rows,
+    prediction_options,
     print_json,
     say,
 )
-from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from murho.model.predictive.prediction import PredictOptions
     from murho.model.predictive.totals import TotalsAnswer
 
 __all__ = ["aggregate"]
@@ -72,18 +73,9 @@ def aggregate(
     json: JsonOption = False,
 ) -> None:
     """Add up predictions: a sum, a mean or a count for each group of rows, with error bars."""
-    from murho.model.python.table_scoring import check_options, stored_schema
+    from murho.model.python.table_scoring import stored_schema
 
-    of = PredictOptions(
-        samples=samples,
-        percentiles=DEFAULT_PERCENTILES
-        if percentiles is None
-        else numbers_of("--percentiles", percentiles, float, "5,50,95"),
-        seed=seed,
-        thresholds=() if thresholds is None else numbers_of("--thresholds", thresholds, float, "20,30"),
-        calibrated=not raw,
-    )
-    check_options(of)
+    of = prediction_options(percentiles, thresholds, raw=raw, samples=samples, seed=seed)
     check_engine(engine)
     _store, directory = find_version(checkpoints, model, version, device)
     schema = stored_schema(directory)
@@ -103,9 +95,7 @@ def aggregate(
         answers: Any = partial(map, lambda block: added_up(posterior, block, *asked))
         if engine == "ray":
             from murho.ray.datasets import TotalsWorker, answers_of_workers
-            from murho.ray.library import ray_running
 
-            stack.enter_context(ray_running(workers))
             given = (directory.absolute(), device, *asked)
             answers = partial(answers_of_workers, TotalsWorker, given, device, workers)
         advance = stack.enter_context(advancing("adding up", table.num_rows))

@@ -23,18 +23,12 @@ from murho.cli.shared import (
     find_version,
     load_posterior,
     naming,
-    numbers_of,
     open_rows,
+    prediction_options,
     say,
 )
 from murho.model.errors import OptionError
-from murho.model.predictive.prediction import (
-    DEFAULT_COVERAGE,
-    DEFAULT_PERCENTILES,
-    DEFAULT_SAMPLES,
-    PredictOptions,
-    level_hint,
-)
+from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_SAMPLES, level_hint
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
@@ -114,23 +108,20 @@ def predict(
     workers: WorkersOption = None,
 ) -> None:
     """Score a file, offline, through a running service, or with Ray."""
-    from murho.model.python.table_scoring import check_options, stored_schema
+    from murho.model.python.table_scoring import stored_schema
 
     # First what can be said at once; then the imports that take seconds.
-    options = PredictOptions(
+    options = prediction_options(
+        percentiles,
+        thresholds,
+        raw=raw,
         samples=samples,
-        percentiles=DEFAULT_PERCENTILES
-        if percentiles is None
-        else numbers_of("--percentiles", percentiles, float, "5,50,95"),
         seed=seed,
         noise=noise,
-        thresholds=() if thresholds is None else numbers_of("--thresholds", thresholds, float, "20,30"),
         draws=draws,
-        calibrated=not raw,
         mc_error=mc_error,
         coverage=DEFAULT_COVERAGE if coverage is None else coverage,
     )
-    check_options(options)
     asked = (percentiles is not None, thresholds is not None, not noise, coverage is not None)
     given = {option for option, is_asked in zip((*OF_NUMBERS, *OF_CLASSES), asked, strict=True) if is_asked}
     check_engine(engine)
@@ -161,9 +152,7 @@ def predict(
             require_fitting(schema, given)
         elif engine == "ray":
             from murho.ray.datasets import Worker, answers_of_workers
-            from murho.ray.library import ray_running
 
-            stack.enter_context(ray_running(workers))
             of_worker = (directory.absolute(), options, device, worth, warnings)
             answers = partial(answers_of_workers, Worker, of_worker, device, workers)
         else:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.errors import MurhoError, OptionError
-from murho.model.predictive.answer_columns import label
-from murho.model.python.table_scoring import Scored, answer_table, warning_texts
+from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction
+from murho.model.python.table_scoring import Scored, answer_table, warning_texts, written_columns
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing
 from murho.model.tables.readings import reading_from_json
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
-    from murho_client import Client, Prediction
+    from murho_client import Client
+    from murho_client import Prediction as Answer
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
@@ -115,7 +116,7 @@ class ServiceScorer:
                 progress=False,
                 **own,
             )
-        written = self._columns(answer)
+        written = written_columns(_prediction(answer, options), options)
         unlike: set[int] = set()
         imputed: set[int] = set()
         placed = []
@@ -129,29 +130,25 @@ class ServiceScorer:
         cut = any(warning.message.startswith(MORE_WARNINGS) for warning in answer.warnings)
         return Scored(answer_table(written), len(unlike), len(imputed), cut)
 
-    def _columns(self, answer: Prediction) -> dict[str, Any]:
-        """The output columns, empty where there is no answer (``samples=0``)."""
-        options, classes = self._options, self.schema.target.classes
-        levels = [f"p{label(level)}" for level in options.percentiles]
-        if classes is None:
-            moments = ("mean", "std", "epistemic_std", "aleatoric_std")
-            names = [*moments, *levels, *(f"exceedance_{label(value)}" for value in options.thresholds)]
-        else:
-            names = ["prediction", *(f"p_{name}" for name in classes), "entropy", "epistemic_entropy", "prediction_set"]
-        nothing = np.full(len(answer), np.nan)
-        given, errors = answer.columns(), answer.mc_error or {}
-        written = {name: given.get(name, nothing) for name in names}
-        if options.mc_error and classes is None:
-            written |= {f"{name}_mc_error": errors.get(name, nothing) for name in ("mean", "std")}
-            of_levels = errors.get("percentiles", np.full((len(answer), len(levels)), np.nan))
-            written |= {f"{name}_mc_error": of_levels[:, at] for at, name in enumerate(levels)}
-        elif options.mc_error:
-            for prefix, values in (("epistemic_std", answer.epistemic_std), ("mc_error", errors.get("probabilities"))):
-                for at, name in enumerate(classes or ()):
-                    written[f"{prefix}_{name}"] = nothing if values is None else values[:, at]
-        if options.draws:
-            written["draws"] = np.empty((len(answer), 0)) if answer.draws is None else answer.draws
-        return written
+
+def _prediction(answer: Answer, options: PredictOptions) -> Prediction | ClassPrediction:
+    """The answer of a service as one of this process."""
+    names = ("samples", "seed", "calibrated", "epistemic_std", "percentiles", "draws")
+    shared = {name: getattr(answer, name) for name in names}
+    shared["mc_error"] = None if answer.mc_error is None else MonteCarloError(**answer.mc_error)
+    if answer.classes is None:
+        asked = options.thresholds if answer.samples else ()
+        exceedance = np.stack([answer.exceedance(value) for value in asked], axis=1) if asked else None
+        moments = {name: getattr(answer, name) for name in ("mean", "std", "aleatoric_std")}
+        return Prediction(**moments, exceedance=exceedance, **shared)
+    classes, sets = np.array(answer.classes), answer.prediction_set
+    shared |= {name: getattr(answer, name) for name in ("probabilities", "entropy", "epistemic_entropy")}
+    return ClassPrediction(
+        classes=answer.classes,
+        prediction=np.searchsorted(classes, np.array(answer.prediction)),
+        prediction_set=None if sets is None else np.array([np.isin(classes, members) for members in sets]),
+        **shared,
+    )
 
 
 def _schema(described: Mapping[str, Any]) -> Schema:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from murho.model.errors import OptionError, TableError
+from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "naming",
     "numbers_of",
     "open_rows",
+    "prediction_options",
     "print_json",
     "print_lines",
     "print_written",
@@ -183,6 +185,29 @@ def numbers_of(option: str, text: str, kind: Callable[[str], Number], example: s
     except ValueError:
         what = "whole numbers" if kind is int else "numbers"
         raise OptionError(f"{option}: expected {what} parted by commas, such as {example}, not {text!r}") from None
+
+
+def prediction_options(percentiles: str | None, thresholds: str | None, *, raw: bool, **more: Any) -> PredictOptions:
+    """The options of predictions and totals, checked.
+
+    Args:
+        percentiles: ``--percentiles``.
+        thresholds: ``--thresholds``.
+        raw: ``--raw``.
+        more: Further fields of `PredictOptions`.
+
+    Raises:
+        OptionError: One can't be used.
+    """
+    from murho.model.python.table_scoring import check_options
+
+    levels: tuple[float, ...] = DEFAULT_PERCENTILES
+    if percentiles is not None:
+        levels = numbers_of("--percentiles", percentiles, float, "5,50,95")
+    beyond = () if thresholds is None else numbers_of("--thresholds", thresholds, float, "20,30")
+    options = PredictOptions(percentiles=levels, thresholds=beyond, calibrated=not raw, **more)
+    check_options(options)
+    return options
 
 
 def say(message: str) -> None:

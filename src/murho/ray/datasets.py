@@ -17,7 +17,7 @@ from murho.model.python.table_scoring import (
     check_options,
     stored_schema,
 )
-from murho.ray.library import processors_of_ray, require_ray
+from murho.ray.library import processors_of_ray, ray_running, require_ray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,7 +108,7 @@ def answers_of_workers(
     workers: int | None,
     blocks: Iterable[pa.Table],
 ) -> Iterator[Found]:
-    """The answers of a running Ray for blocks, in their order; a few blocks for each worker are in memory.
+    """The answers of Ray for blocks, in their order; a few blocks for each worker are in memory.
 
     A worker that dies is replaced, and its blocks are answered again.
 
@@ -122,21 +122,22 @@ def answers_of_workers(
     Raises:
         TableError: The cells can't be used; the message names column and row.
     """
-    import ray
+    with ray_running(workers):
+        import ray
 
-    found = processors_of_ray()
-    remote = ray.remote(num_cpus=1, num_gpus=gpus_for(device), max_restarts=-1, max_task_retries=-1)(worker)
-    pool = [remote.remote(*given) for _ in range(min(workers or found, found))]
-    waiting: deque[Any] = deque()
-    try:
-        for number, block in enumerate(blocks):
-            waiting.append(pool[number % len(pool)].score.remote(block))
-            if len(waiting) > 2 * len(pool):
+        found = processors_of_ray()
+        remote = ray.remote(num_cpus=1, num_gpus=gpus_for(device), max_restarts=-1, max_task_retries=-1)(worker)
+        pool = [remote.remote(*given) for _ in range(min(workers or found, found))]
+        waiting: deque[Any] = deque()
+        try:
+            for number, block in enumerate(blocks):
+                waiting.append(pool[number % len(pool)].score.remote(block))
+                if len(waiting) > 2 * len(pool):
+                    yield ray.get(waiting.popleft())
+            while waiting:
                 yield ray.get(waiting.popleft())
-        while waiting:
-            yield ray.get(waiting.popleft())
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
 
 
 def gpus_for(device: str) -> int | None:

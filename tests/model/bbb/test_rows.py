@@ -80,32 +80,6 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated() -> None:
-    rows = small_rows(20)
-    outcome = small_fit(rows, rows, members=10, noise="mixture", known={"components": 2})
-    with torch.no_grad():
-        outcome.network.rho.fill_(-30.0)
-    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
-    standardisation, likelihood = Standardisation(Identity(), 3.0, 2.0), outcome.likelihood
-    targets = rows.targets.double() * 2.0 + 3.0
-    assert isinstance(likelihood, GaussianMixtureLikelihood)
-    scorer = NumberScorer(likelihood, standardisation, float(targets.std(correction=0)))
-    found = _scores(outcome.network, Rows(rows.features, rows.targets, folds), targets, scorer)
-    with torch.no_grad():
-        parts = [part.double() for part in likelihood.parts(outcome.network(rows.features, torch.Generator()))]
-
-    def score(row: int, members: list[int]) -> torch.Tensor:
-        """NLL and CRPS of some members' mixture at one row."""
-        predictive = likelihood.predictive([part[members, row : row + 1] for part in parts], standardisation)
-        target = targets[row : row + 1]
-        return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
-
-    pairs = [(row, [int(folds[0, row]), 5 + int(folds[1, row])]) for row in range(20)]
-    together = torch.stack([score(row, judges) for row, judges in pairs]).mean(dim=0)
-    alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
-    torch.testing.assert_close(found.mean(dim=1), ensemble_score(alone, together, 2, 10), rtol=1e-3, atol=0.0)
-
-
 def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_but_not_extrapolated() -> None:
     numbers, rows = small_rows(20), torch.arange(20)
     rows_of = Rows(numbers.features, (numbers.targets > 0.0).float(), torch.stack((rows % 5, rows // 5)))

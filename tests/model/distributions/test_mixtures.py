@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
@@ -105,40 +104,6 @@ def test_quantiles_are_what_bisection_finds_also_far_out_and_rise_with_the_level
     furthest = torch.tensor([-37.0, 37.0], dtype=torch.float64)
     tolerance = 1e-3 if "wide" in kind else 1e-4  # there they lie in the wide component
     assert_exact(mixture, furthest, mixture.quantiles(furthest), tolerance)
-
-
-@pytest.mark.parametrize("kind", ["weighted", "an outlier", "a staircase, and wide", "a mean of ten million"])
-def test_a_row_alone_has_those_it_has_among_others_whatever_the_tiles(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mixture = make(kind, 6)
-    large = mixture.of_rows(torch.arange(6).repeat(100))
-    spread = mixture.moments()[1].unsqueeze(-1)
-    for scores in (SCORES, DENSE):
-        whole = large.quantiles(scores)
-        with monkeypatch.context() as patch:
-            patch.setattr(mixtures, "TILE_VALUES", 64)
-            assert float(((mixture.quantiles(scores) - whole[:6]).abs() / spread).max()) <= 2e-6
-        for row in range(6):
-            alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores)
-            for start in (0, 594):
-                assert float(((alone - whole[start + row]).abs() / spread[row]).max()) <= 1e-5
-
-
-def test_every_row_may_have_levels_of_its_own() -> None:
-    mixture = make("smooth", 8)
-    scores = torch.randn(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert_exact(mixture, scores, mixture.quantiles(scores), tolerance=2e-6)
-    together = mixture.quantiles(scores)
-    for row in range(6):
-        alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores[row])
-        torch.testing.assert_close(alone[0], together[row], rtol=0.0, atol=1e-5)
-
-
-def test_no_rows_and_no_levels_have_none() -> None:
-    none = Mixture(torch.zeros(4, 0).double(), torch.ones(4, 1).double())
-    assert none.quantiles(SCORES).shape == (0, len(SCORES))
-    assert make("smooth").quantiles(torch.zeros(0)).shape == (6, 0)
 
 
 def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_before(rent: Posterior) -> None:

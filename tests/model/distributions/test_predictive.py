@@ -130,16 +130,6 @@ def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
     return mixture.means, mixture.noise, mixture.weights
 
 
-def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    predictive = Predictive.of(*_components(5))
-    truth = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
-    monkeypatch.setattr(predictive_module, "MOST_PAIRED", 0)
-    whole = predictive.crps(truth)
-    for values in (1, 500, 2_000):
-        monkeypatch.setattr(predictive_module, "VALUES_AT_A_TIME", values)
-        torch.testing.assert_close(predictive.crps(truth), whole, rtol=1e-6, atol=0.0)
-
-
 LIMITS = Limits(0.5, 2.0)
 
 
@@ -231,14 +221,6 @@ def test_a_band_contains_a_limit_from_its_normal_score_on() -> None:
                 if 0.0 < level < 30.0:
                     low, high = limited.quantiles(torch.tensor([-level, level]).double())[row].tolist()
                     assert (low <= limit <= high) == contains
-
-
-def test_rows_are_selected_with_their_limits() -> None:
-    limited = _latent("wide", LIMITS)
-    part = limited.of_rows(torch.tensor([2]))
-    scores = torch.tensor([2.0]).double()
-    torch.testing.assert_close(part.quantiles(scores)[0], limited.quantiles(scores)[2])
-    torch.testing.assert_close(part.moments[1][0], limited.moments[1][2])
 
 
 def test_a_minimum_must_lie_below_the_maximum() -> None:

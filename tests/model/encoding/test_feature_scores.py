@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_scores import MOST_KNOTS, LevelShares, QuantileScores, normal_quantile
+from murho.model.encoding.feature_scores import LevelShares, QuantileScores, normal_quantile
 from murho.model.tables.schema import Feature, FeatureKind
 
 
@@ -15,17 +15,9 @@ def fitted(column: np.ndarray) -> QuantileScores:
     return scores
 
 
-def test_knots_begin_and_end_at_the_extremes_and_a_nan_is_no_value() -> None:
-    column = np.append(np.random.default_rng(0).exponential(size=1000), np.nan)
-    scores = fitted(column)
-    assert (scores.values[0], scores.values[-1]) == (np.nanmin(column), np.nanmax(column))
-    assert len(scores.values) <= MOST_KNOTS
-    assert scores.upto[-1] == 1000
-    assert QuantileScores.fit(np.full(3, np.nan)) is None
-
-
 @pytest.mark.parametrize("values", [2, 5, 30])
 def test_values_of_a_feature_with_few_values_are_drawn_in_their_shares(values: int) -> None:
+    assert QuantileScores.fit(np.full(3, np.nan)) is None
     column = np.random.default_rng(0).integers(0, values, 500).astype(np.float64)
     grid = normal_quantile((np.arange(5000) + 0.5) / 5000)
     drawn, counts = np.unique(fitted(column).at(grid), return_counts=True)
@@ -56,12 +48,3 @@ def test_indicators_are_standardised_and_unknown_where_the_level_is() -> None:
     assert np.isnan(indicators[-5:]).all()
     unseen = shares.indicators(shares.codes(np.array(["E"], dtype=object)), shares.indicated)
     assert np.isnan(unseen).all()
-
-
-def test_codes_turn_back_into_cells() -> None:
-    shares = fitted_level_shares()
-    assert shares.column(shares.codes(COLUMN[:100])).tolist() == COLUMN[:100].tolist()
-    lift = LevelShares.fit(LIFT, np.array([0.0, 1.0, 1.0]))
-    assert lift is not None
-    assert lift.column(lift.codes(np.array([1.0, 0.0]))).tolist() == [1.0, 0.0]
-    assert lift.codes(np.array([np.nan])).tolist() == [-1]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoder
-from murho.model.encoding.whitening import HIDDEN_VARIANCE
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 
@@ -36,27 +35,13 @@ def fitted(columns: dict[str, npt.NDArray[np.float64]], encoding: str = "standar
 def test_a_hidden_difference_becomes_an_input_of_unit_variance(encoding: str) -> None:
     columns = sensors()
     encoder = fitted(columns, encoding)
+    assert encoder.whitening is not None
+    assert encoder.whitening.variances.tolist() == pytest.approx([1e-7], rel=1.0)
     at = encoder.names.index("hidden direction 1")
     direction = encoder.encode(columns).inputs[:, at].astype(np.float64)
     assert direction.std() == pytest.approx(1.0, rel=0.05)
     residual = columns["right"] - np.polyval(np.polyfit(columns["left"], columns["right"], 1), columns["left"])
     assert abs(np.corrcoef(direction, residual)[0, 1]) > 0.99
-
-
-def test_directions_are_the_small_principal_components() -> None:
-    generator = np.random.default_rng(1)
-    mixed = generator.normal(size=(500, 3)) * [1.0, 0.05, 0.02] @ np.linalg.qr(generator.normal(size=(3, 3)))[0]
-    columns = {f"x{number}": column for number, column in enumerate(mixed.T)}
-    whitening = fitted(columns).whitening
-    assert whitening is not None
-    standardised = (mixed - mixed.mean(axis=0)) / mixed.std(axis=0)
-    variances, vectors = np.linalg.eigh(standardised.T @ standardised / 500)
-    hidden = variances < HIDDEN_VARIANCE
-    assert len(whitening.minima) == hidden.sum() > 0
-    np.testing.assert_allclose(whitening.variances, variances[hidden], rtol=1e-9)
-    expected = vectors[:, hidden] / np.sqrt(variances[hidden])
-    np.testing.assert_allclose(np.abs(whitening.axes), np.abs(expected), rtol=1e-6, atol=1e-9)
-    assert (whitening.axes.max(axis=0) == np.abs(whitening.axes).max(axis=0)).all()  # whatever LAPACK's signs are
 
 
 def test_nothing_is_hidden_among_independent_numbers_or_behind_rounding_or_in_few_rows() -> None:

@@ -139,6 +139,10 @@ def test_coverage_and_size_equal_those_of_mapie(sets: dict[int, np.ndarray]) -> 
     assert list(ours["size"].values()) == pytest.approx(classification_mean_width_score(stacked).tolist())
 
 
+def test_there_is_no_auc_of_a_single_class() -> None:
+    assert class_scores(np.array([[0.2, 0.7, 0.1]]), np.array([1]))["auc"] is None
+
+
 def test_accuracy_of_the_most_certain_rows() -> None:
     correct, uncertainty = np.arange(20) < 15, np.linspace(0.1, 0.9, 20)
     found = accuracy_of_kept(correct, uncertainty, RowWeights.of(20))

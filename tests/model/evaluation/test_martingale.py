@@ -33,17 +33,6 @@ def test_the_value_is_the_capital_of_all_bets_from_all_starts() -> None:
     assert martingale.log_value == pytest.approx(np.log(capital), rel=1e-9)
 
 
-def test_the_value_after_a_uniform_pit_is_on_average_the_value_before() -> None:
-    before = PitMartingale()
-    before.update(_pits(1, 30))
-    values = []
-    for pit in (np.arange(4_000) + 0.5) / 4_000:
-        after = PitMartingale.from_json(before.to_json())
-        after.update(pit)
-        values.append(np.exp(after.log_value))
-    assert np.mean(values) == pytest.approx(np.exp(before.log_value), rel=2e-3)
-
-
 @pytest.mark.parametrize("rows", ROWS)
 def test_blocks_of_outcomes_and_a_stored_state_change_nothing(rows: int | None) -> None:
     pits = _pits(2, 9_000, mean=0.3, after=7_000)

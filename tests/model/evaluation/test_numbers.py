@@ -32,8 +32,6 @@ from tests.model.conftest import make_table
 from tests.model.judged_rows import judge_gaussians, judged_rows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from murho.model.checkpoint.posterior import Posterior
 
 
@@ -95,7 +93,6 @@ def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_100
 
 
 shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
-EVEN: NDArray[np.float64] = np.arange(0.0005, 1.0, 0.001)
 
 
 @given(shares)
@@ -109,18 +106,7 @@ def test_observed_shares_are_those_up_to_the_level(uniform: np.ndarray) -> None:
     assert errors["mean_absolute"] <= errors["rms"] + 1e-12 <= errors["max"] + 2e-12
 
 
-def test_weights_count_in_shares() -> None:
-    heavy = RowWeights.of(1_000, np.where(EVEN < 0.5, 3.0, 1.0))
-    assert reliability(EVEN, heavy)["reliability"]["quantiles"][9] == pytest.approx(0.75, abs=2e-3)
-
-
 VALUES = np.random.default_rng(0).standard_normal((60, 3))
-
-
-def test_without_weights_and_units_they_are_the_textbook_ones() -> None:
-    plain = RowWeights.of(60)
-    np.testing.assert_allclose(plain.mean(VALUES), VALUES.mean(axis=0))
-    np.testing.assert_allclose(plain.standard_error(VALUES), VALUES.std(axis=0, ddof=1) / np.sqrt(60.0))
 
 
 def test_weights_are_relative_and_count_like_repeated_rows_in_a_unit() -> None:
@@ -130,18 +116,6 @@ def test_weights_are_relative_and_count_like_repeated_rows_in_a_unit() -> None:
     units = RowWeights.of(len(repeated), units=repeated)
     np.testing.assert_allclose(weighted.mean(VALUES), units.mean(VALUES[repeated]))
     np.testing.assert_allclose(weighted.standard_error(VALUES), units.standard_error(VALUES[repeated]))
-
-
-def test_rows_that_come_several_times_tell_no_more_than_once() -> None:
-    units = np.array(["a", "b", "c", "d"] * 15)
-    four, all_rows = VALUES[:4], np.tile(VALUES[:4], (15, 1))
-    np.testing.assert_allclose(
-        RowWeights.of(60, units=units).standard_error(all_rows), RowWeights.of(4).standard_error(four)
-    )
-
-
-def test_one_unit_tells_nothing_of_the_spread() -> None:
-    assert np.isinf(RowWeights.of(60, units=np.zeros(60)).standard_error(VALUES)).all()
 
 
 small_whole = arrays(np.int64, 30, elements=st.integers(0, 8))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.errors import OptionError
-from murho.model.predictive.decisions import Actions, DecideOptions, decide, draw_numbers
+from murho.model.predictive.decisions import Actions, DecideOptions, decide
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 from murho.model.tables.schema import Target
 
@@ -59,12 +59,6 @@ def test_thompson_has_the_propensity_of_the_posterior() -> None:
 def test_a_sure_choice_has_propensity_1() -> None:
     found = decide(_linear(np.array([1.0])), Actions(("only",), np.zeros(1)), DecideOptions(), np.array([0]))
     assert found.propensity.tolist() == found.probability_best[0].tolist() == [1.0]
-
-
-def test_chosen_as_often_as_the_propensity_says() -> None:
-    numbers = draw_numbers(DRAWS, DRAWS, seed=3)
-    slope = _slope()
-    assert np.mean(slope[numbers] > 0.25) == pytest.approx(_phi(0.375), abs=0.008)
 
 
 @pytest.mark.parametrize(

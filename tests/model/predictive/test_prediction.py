@@ -23,7 +23,6 @@ from murho.model.predictive.prediction import (
     Prediction,
     PredictOptions,
     Unit,
-    answer_size,
     arrays_of,
     level_hint,
 )
@@ -74,7 +73,6 @@ def test_every_array_of_a_prediction_has_its_field(table: tuple[AnswerField, ...
 def test_the_arrays_of_a_prediction_are_those_of_its_fields() -> None:
     found = arrays_of(ABOUT_CLASSES)
     assert len(found) == len(CLASS_FIELDS) == 9
-    assert answer_size(ABOUT_CLASSES) == 2 + 6 + 6 + 2 + 2 + 12 + 6 + 30 + 6
 
 
 def test_a_table_of_classes_has_the_columns_of_murho_predict_then_further_ones_and_lists_last() -> None:

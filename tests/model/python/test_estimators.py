@@ -132,11 +132,6 @@ def test_it_passes_the_checks_of_scikit_learn(estimator: Estimator, check: Calla
     check(estimator)
 
 
-def test_names_of_columns_are_kept_and_checked() -> None:
-    for estimator in (number(), classes()):
-        estimator_checks.check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
-
-
 def test_every_option_of_a_fit_is_a_described_parameter_with_the_same_default() -> None:
     parameters, options = inspect.signature(BBBRegressor).parameters, TrainOptions()
     names = {RENAMED.get(name, name): name for name in TrainOptions.model_fields if name != "task"}
@@ -230,18 +225,6 @@ def test_a_fit_is_that_of_murho_train(flats: pd.DataFrame) -> None:
     expected = posterior.predict(columns_from_table(new, posterior.schema), PredictOptions())
     alike(estimator.predict(flats), expected.mean)
     alike(estimator.predict_quantiles(flats, np.array([0.95, 0.05])), expected.percentiles[:, [2, 0]])
-    of_classes = train(
-        table, "district", make_options(EITHER | {"seed": 0, "task": "classification"}), reporter=Notes()
-    ).posterior
-    frame = table.to_pandas()
-    classifier = classes().fit(frame.drop(columns="district"), frame["district"])
-    assert classifier.classes_.tolist() == list(of_classes.schema.target.classes or ()) == ["east", "north", "west"]
-    asked = PredictOptions(coverage=0.8, draws=True)
-    expected = of_classes.predict(columns_from_table(new, of_classes.schema), asked)
-    rows = frame_of(30, 9, without="district")[0]
-    alike(classifier.predict_proba(rows), expected.probabilities)
-    np.testing.assert_array_equal(classifier.predict_set(rows, coverage=0.8), expected.prediction_set)
-    alike(classifier.sample_functions(rows), expected.draws)
 
 
 def test_other_frames_are_fitted_as_those_of_pandas(of_rent: BBBRegressor) -> None:
@@ -261,7 +244,6 @@ def test_kinds_and_units_can_be_given_and_what_is_no_feature_is_left_out() -> No
     X = np.column_stack([counter, np.full(40, 7), np.full(40, np.nan)])
     estimator = number().fit(X, 3.0 * counter)
     assert [feature.name for feature in estimator.posterior_.schema.features] == ["x0"]
-    assert estimator.score(X, 3.0 * counter) > 0.9
     frame = pd.DataFrame(line()[0], columns=["a", "b", "c"]).assign(name=[f"flat {i}" for i in range(60)])
     with pytest.warns(UserWarning, match="column 'name' is no feature: it identifies rows"):
         number().fit(frame, line()[1])
@@ -333,18 +315,6 @@ def test_it_is_silent_unless_it_is_verbose(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
     number(verbose=True).fit(*line(20))
     assert "training" in capsys.readouterr().err
-
-
-def test_std_is_made_of_the_spread_of_functions_and_of_the_noise(flats: pd.DataFrame) -> None:
-    few = frame_of(45, without="rent")  # too few to calibrate
-    estimator = number(noise="fixed", noise_sigma=40.0).fit(*few)
-    mean, std = estimator.predict(flats, return_std=True)
-    functions = estimator.sample_functions(flats)
-    assert functions.shape == (30, 256)
-    np.testing.assert_allclose(functions.mean(axis=1), mean, rtol=1e-12)
-    alike(std**2, functions.var(axis=1) + 40.0**2)
-    alone = np.concatenate([estimator.sample_functions(flats.iloc[[row]], samples=8) for row in range(30)])
-    np.testing.assert_allclose(functions[:, :8], alone, rtol=1e-5)
 
 
 def test_spread_and_quantiles_come_with_the_mean_also_through_a_pipeline(

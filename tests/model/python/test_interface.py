@@ -20,14 +20,12 @@ from murho import load, train
 from murho.model.errors import CheckpointError
 from murho.model.python.answers import ClassDistribution, NumberDistribution
 from murho.model.tables.schema import FeatureKind
-from murho.model.training.candidates import Reporter
 from tests.model.conftest import make_table
 from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.interface import TrainedModel
 
@@ -75,23 +73,18 @@ def test_a_data_frame_says_what_is_a_category() -> None:
     assert train(frame.assign(code=frame["code"].astype(int)), "code", **QUICK, **OF_NUMBERS).classes is None
 
 
+def test_columns_of_a_data_frame_may_be_named_by_whole_numbers() -> None:
+    numbers = np.random.default_rng(0).normal(size=(60, 3))
+    trained = train(pd.DataFrame(numbers), 2, **QUICK, **OF_NUMBERS)
+    assert trained.predict(pd.DataFrame(numbers[:, :2])).mean.shape == (60,)
+
+
 def test_a_file_trains_as_murho_train_does(tmp_path: Path) -> None:
     path = tmp_path / "flats.csv"
     flats().to_csv(path, index=False)
     model = train(path, "rent", ignore=["day"], **QUICK, **OF_NUMBERS)
     assert model.features == ("size", "district", "lift")
     np.testing.assert_allclose(model.predict(str(path)).mean, model.predict(flats()).mean, rtol=1e-6)
-
-
-def test_an_interrupted_training_gives_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: object, epoch: Epoch) -> None:
-        if epoch.number == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Reporter, "epoch", interrupt)
-    with pytest.warns(UserWarning, match="interrupted"):
-        model = train(flats(), "rent", **QUICK, **OF_NUMBERS)
-    assert np.isfinite(model.predict(flats()).mean).all()
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
     telemetry.show_served([(f"m{number}", "1") for number in range(500)])
     assert telemetry.named() == []
     for number in range(500):
-        telemetry.record_rows(f"m{number}", "1", ANSWER)
-        telemetry.record_answer(f"m{number}", "1", 1, Timing(0.0, 0.0), 0.0, warned=True)
+        counted = telemetry.of(f"m{number}", "1")
+        counted.count_rows(ANSWER)
+        counted.count_answer(1, Timing(0.0, 0.0), 0.0, warned=True)
     named = [f'model="m{number}",version="1"' for number in range(3)]
     others = f'model="{OTHERS[0]}",version=""'
     assert of(telemetry, "murho_rows_total") == {**dict.fromkeys(named, 1.0), others: 497.0}
@@ -59,10 +60,10 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
 def test_a_version_that_is_gone_makes_room() -> None:
     telemetry = made()
     for version in "1234":
-        telemetry.record_rows("a", version, ANSWER)
+        telemetry.of("a", version).count_rows(ANSWER)
     assert len(of(telemetry, "murho_rows_total")) == 4  # with the others
     telemetry.show_served([("a", "2"), ("a", "3"), ("a", "4")])
-    telemetry.record_rows("a", "4", ANSWER)
+    telemetry.of("a", "4").count_rows(ANSWER)
     kept = {f'model="a",version="{version}"': 1.0 for version in "234"}
     assert of(telemetry, "murho_rows_total") == {**kept, f'model="{OTHERS[0]}",version=""': 1.0}
 
@@ -71,7 +72,7 @@ def doubt(prediction: Any) -> dict[str, float]:
     """The sums of two answers, by the names of their metrics."""
     telemetry = made()
     for _ in range(2):
-        telemetry.record_rows("cars", "1", prediction)
+        telemetry.of("cars", "1").count_rows(prediction)
     text = generate_latest(telemetry.registry).decode()
     return {name: float(value) for name, value in re.findall(r'^murho_(\w+)_total{model="cars".*} (\S+)$', text, re.M)}
 
