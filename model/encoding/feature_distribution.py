@@ -166,7 +166,8 @@ class FeatureDistribution(Stored):
 
     def mahalanobis(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the Mahalanobis distance of rows, ``[B]``, from complete scores ``[B, Q]``."""
-        return np.asarray(np.sqrt(np.square(scores @ self._whitening).sum(axis=1)))
+        whitened = scores @ self._whitening
+        return np.asarray(np.sqrt(np.einsum("bf,bf->b", whitened, whitened)))
 
     @cached_property
     def precision(self) -> npt.NDArray[np.float64]:

@@ -146,7 +146,7 @@ class Landmarks(Stored):
         rows = np.minimum(np.maximum((values - self.means) / self.stds, -FURTHEST), FURTHEST)
         present = ~np.isnan(rows)
         known = np.where(present, rows, 0.0)
-        sizes = np.square(known).sum(axis=1, keepdims=True)
+        sizes = np.einsum("bf,bf->b", known, known)[:, None]
         return np.concatenate([known, sizes, present], axis=1), known, present
 
     @cached_property

@@ -82,8 +82,9 @@ class Distances:
         within = measured(scores, numbers)
         with np.errstate(over="ignore"):
             further = (values - numbers) / units
-        further = np.nan_to_num(np.minimum(np.maximum(further, -FURTHEST_SCORE), FURTHEST_SCORE))
-        beyond = np.sqrt(np.square(further).sum(axis=1))
+        further = np.minimum(np.maximum(further, -FURTHEST_SCORE), FURTHEST_SCORE)
+        further[np.isnan(further)] = 0.0
+        beyond = np.sqrt(np.einsum("bf,bf->b", further, further))
         rows = np.flatnonzero(beyond)
         whole = within.copy()
         if rows.size:

@@ -55,6 +55,7 @@ __all__ = [
     "Explained",
     "Why",
     "answered",
+    "draws_and_noise",
     "explain",
     "measures_of",
     "missing_cells",
@@ -437,14 +438,21 @@ def explain(
     return Explained(answer, shares, answered(cells, posterior))
 
 
+def draws_and_noise(answer: AnyPrediction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What `rows_to_label` takes, of a raw answer with draws."""
+    told: Any = answer
+    if told.classes is None:
+        return told.draws, np.square(told.aleatoric_std)
+    return told.draws, (told.draws * (1.0 - told.draws)).mean(axis=1)
+
+
 def rows_to_label(draws: NDArray[np.float64], noise: NDArray[np.float64], count: int) -> tuple[list[int], list[float]]:
-    """Choose the rows whose labels would teach most about all rows.
+    """Choose the rows to label next: those of the largest predictive variance, given the labels of those before.
 
     Under q the function values of all rows are jointly distributed as the draws are. If they were Gaussian, a label of
     row i, with noise of variance ``n_i``, would lower the epistemic variance of row j by
-    ``Cov(f_i, f_j)^2 / (Var f_i + n_i)``: what is chosen has the largest sum over j (Cohn, Ghahramani and Jordan 1996,
-    "Active learning with statistical models"). Of classes, each class's probability counts as a number. After each
-    choice the draws are moved so that they have the variance that is left, and the next one is chosen.
+    ``Cov(f_i, f_j)^2 / (Var f_i + n_i)``. After each choice the draws are moved so that they have the variance that is
+    left. Of classes, each class's probability counts as a number, and the variances add up.
 
     Args:
         draws: Function values, ``[B, S]`` or of C classes ``[B, S, C]``.
@@ -458,15 +466,11 @@ def rows_to_label(draws: NDArray[np.float64], noise: NDArray[np.float64], count:
     parts = draws.reshape(rows, samples, -1).transpose(2, 1, 0).copy()  # [C, S, B]
     parts -= parts.mean(axis=1, keepdims=True)
     of_noise = noise.reshape(rows, -1).T
-    whole = np.square(parts).sum()
-    chosen, left = list[int](), list[float]()
+    chosen, left = list[int](), [float(np.square(parts).sum())]
     for _ in range(count):
-        scatter = parts @ parts.transpose(0, 2, 1)  # [C, S, S]
-        squares = ((scatter @ parts) * parts).sum(axis=1)  # sum over j of (a_i a_j)^2, [C, B]
-        own = np.square(parts).sum(axis=1)
-        falls = (squares / np.maximum(own + samples * of_noise, 1e-300)).sum(axis=0)
-        falls[chosen] = -np.inf
-        best = int(falls.argmax())
+        doubt = (np.square(parts).mean(axis=1) + of_noise).sum(axis=0)
+        doubt[chosen] = -np.inf
+        best = int(doubt.argmax())
         chosen.append(best)
         for part, of_class in zip(parts, of_noise, strict=True):
             vector = part[:, best].copy()
@@ -474,5 +478,5 @@ def rows_to_label(draws: NDArray[np.float64], noise: NDArray[np.float64], count:
             if square > 0.0:
                 kept = np.sqrt(samples * of_class[best] / (square + samples * of_class[best]))
                 part -= np.outer(vector, (1.0 - kept) / square * (vector @ part))
-        left.append(float(np.square(parts).sum() / whole) if whole else 0.0)
-    return chosen, left
+        left.append(float(np.square(parts).sum()))
+    return chosen, [each / left[0] if left[0] else 0.0 for each in left[1:]]

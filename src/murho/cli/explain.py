@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.why import Explained
+    from murho.model.predictive.prediction import AnyPrediction
 
 __all__ = ["explain"]
 
@@ -113,7 +114,7 @@ def _to_label(
     import numpy as np
 
     from murho.model.evaluation.importance import choose_rows
-    from murho.model.evaluation.why import rows_to_label
+    from murho.model.evaluation.why import draws_and_noise, rows_to_label
     from murho.model.tables.columns import rows_of
     from murho.model.tables.schema_inference import columns_from_table
 
@@ -123,11 +124,7 @@ def _to_label(
     if len(chosen) < table.num_rows:
         say(f"note: {len(chosen)} of {table.num_rows} rows, taken by chance, are compared")
     columns = columns_from_table(rows_of(table, chosen), posterior.schema)
-    answer: Any = posterior.predict(columns, replace(options, draws=True))
-    if answer.classes is None:
-        noise = np.square(answer.aleatoric_std)
-    else:
-        noise = (answer.draws * (1.0 - answer.draws)).mean(axis=1)
-    best, left = rows_to_label(answer.draws, noise, min(count, len(chosen)))
+    answer: AnyPrediction = posterior.predict(columns, replace(options, draws=True))
+    best, left = rows_to_label(*draws_and_noise(answer), min(count, len(chosen)))
     found = {"row": (chosen[best] + 1).tolist(), "epistemic_variance_left": left}
     return found, {"rows": len(chosen), "label_next": found}

@@ -153,16 +153,13 @@ def test_rows_to_label_are_those_of_a_gaussian_posterior() -> None:
     weights = generator.normal(size=(400, 2))
     weights -= weights.mean(axis=0)
     design = np.stack([np.ones(13), places], axis=1)
-    covariance, noise = weights.T @ weights / 400, np.full(13, 0.3)
+    covariance, noise = weights.T @ weights / 400, np.linspace(0.3, 2.0, 13)[::-1]
     chosen, left = rows_to_label(design @ weights.T, noise, 3)
     whole = np.trace(design @ covariance @ design.T)
-    for row, share in zip(chosen, left, strict=True):
-        kept = []
-        for each in design:
-            gain = covariance @ each / (each @ covariance @ each + 0.3)
-            kept.append(np.trace(design @ (covariance - np.outer(gain, each @ covariance)) @ design.T) / whole)
-        untaken = [place for place in range(13) if place not in chosen[: chosen.index(row)]]
-        assert row == min(untaken, key=kept.__getitem__)
-        assert share == pytest.approx(kept[row], rel=1e-6)
-        gain = covariance @ design[row] / (design[row] @ covariance @ design[row] + 0.3)
+    for turn, (row, share) in enumerate(zip(chosen, left, strict=True)):
+        doubt = np.einsum("bf,fg,bg->b", design, covariance, design) + noise
+        doubt[chosen[:turn]] = 0.0
+        assert row == doubt.argmax()
+        gain = covariance @ design[row] / (design[row] @ covariance @ design[row] + noise[row])
         covariance = covariance - np.outer(gain, design[row] @ covariance)
+        assert share == pytest.approx(np.trace(design @ covariance @ design.T) / whole, rel=1e-6)
