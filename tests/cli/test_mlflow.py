@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import murho
-from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support import ROOT, free_port
 
 mlflow: Any = pytest.importorskip("mlflow")
 
@@ -52,3 +57,52 @@ def test_a_model_of_mlflow_answers_as_murho_does(tmp_path: Path) -> None:
         loaded.predict(FRAME.drop(columns="sqm"))
     with pytest.raises(Exception, match="samples"):
         loaded.predict(FRAME, params={"samples": -1})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(600)
+def test_mlflow_serves_it(tmp_path: Path) -> None:
+    from murho.mlflow import save_model
+
+    save_model(tmp_path / "model", RENTS)
+    port = free_port()
+    words = ["mlflow", "models", "serve", "-m", str(tmp_path / "model"), "--env-manager", "local", "-p", str(port)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with subprocess.Popen(words, env=os.environ | {"PATH": path}, start_new_session=True) as serving:
+        try:
+            body = {"dataframe_records": json.loads(FRAME.to_json(orient="records", date_format="iso"))}
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/invocations",
+                json.dumps(body | {"params": {"samples": 64, "seed": 3}}).encode(),
+                {"content-type": "application/json"},
+            )
+            for _ in range(600):
+                with contextlib.suppress(OSError), urllib.request.urlopen(request) as answered:
+                    answer = json.load(answered)["predictions"]
+                    break
+                time.sleep(0.2)
+        finally:
+            os.killpg(serving.pid, signal.SIGTERM)
+    expected = murho.load(RENTS).predict(FRAME, samples=64, seed=3)
+    np.testing.assert_allclose([row["mean"] for row in answer], expected.mean, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(600)
+def test_spark_asks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql: Any = pytest.importorskip("pyspark.sql")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    from murho.mlflow import save_model
+
+    save_model(tmp_path / "model", RENTS)
+    local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    spark = sql.SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+    try:
+        asked = {"samples": 64, "seed": 3}
+        ask = mlflow.pyfunc.spark_udf(spark, str(tmp_path / "model"), env_manager="local", params=asked)
+        answered = spark.createDataFrame(FRAME).select(ask(sql.functions.struct(*FRAME)).alias("answer"))
+        answer = answered.select("answer.*").toPandas()
+    finally:
+        spark.stop()
+    expected = murho.load(RENTS).predict(FRAME, samples=64, seed=3)
+    np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)

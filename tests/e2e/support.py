@@ -10,11 +10,12 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import httpx
 
-from tests.e2e.warm_start import POSSIBLE, WarmProcess
+from tests.e2e import warm_start
+from tests.e2e.warm_start import WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,8 +97,7 @@ def serve(
     words = ["serve", "--checkpoints", str(directory), "--port", "0", "--device", "cpu"]
     variables = {**os.environ, "MURHO_DRAIN_DELAY": "0.3", **(environment or {})}
     variables |= {f"MURHO_{name.upper()}": value for name, value in settings.items()}
-    log.write_bytes(b"")
-    with _started(words, log, variables, fresh=fresh) as process:
+    with log.open("wb") as file, _started(words, file, variables, fresh=fresh) as process:
         service = None
         try:
             service = Service(process, log)
@@ -109,9 +109,8 @@ def serve(
 
 
 def _started(
-    words: list[str], log: Path, variables: Mapping[str, str], *, fresh: bool
+    words: list[str], log: BinaryIO, variables: Mapping[str, str], *, fresh: bool
 ) -> subprocess.Popen[bytes] | WarmProcess:
-    if fresh or not POSSIBLE:
-        with log.open("ab") as file:
-            return subprocess.Popen([MURHO, *words], stderr=file, env=variables)
-    return WarmProcess(words, log, variables)
+    if fresh or not warm_start.POSSIBLE:
+        return subprocess.Popen([MURHO, *words], stderr=log, env=variables)
+    return WarmProcess(words, log.fileno(), variables)

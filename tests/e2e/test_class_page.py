@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -73,6 +74,15 @@ def test_the_set_follows_the_coverage_and_a_link_keeps_it(visit: Visit, site: st
     visit.answered()
 
 
+def test_the_entropy_is_split_into_noise_and_doubt(visit: Visit, site: str) -> None:
+    answer = answer_of(site, MODEL, [typical_row(site, MODEL)])
+    entropy, doubt = answer["entropy"][0], answer["epistemic_entropy"][0]
+    told = visit.text("#split-text")
+    assert f"noise {entropy - doubt:.2f}" in told
+    assert f"doubt {doubt:.2f} nats" in told
+    assert f"The entropy is {entropy:.2f} nats, of 1.10 at most." in told
+
+
 def test_the_map_shows_the_likeliest_class_doubt_or_one_class(visit: Visit) -> None:
     visit.page.click("#tab-map")
     visit.page.wait_for_selector('#map[aria-label^="likeliest Body over"] svg')
@@ -102,6 +112,47 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
     assert number(visit.text("#differ")) == pytest.approx(100 * differ, abs=0.51)
 
 
+def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
+    cover(visit, 80)
+    visit.page.click("#tab-request")
+    visit.page.wait_for_selector("#requests pre")
+    _, python, json = visit.page.locator("#requests pre").all_inner_texts()
+    response = httpx.post(f"{site}/models/bodies/predict", content=json)
+    assert response.status_code == 200
+    assert response.json()["prediction_set"]["coverage"] == 0.8
+    assert visit.text("#headline strong") == response.json()["prediction"][0]
+    compile(python, "request.py", "exec")
+    assert "coverage=0.8," in python
+
+
+def test_a_file_is_scored_with_the_chosen_coverage(visit: Visit) -> None:
+    cover(visit, 99)
+    visit.page.click("#tab-file")
+    content = "Weight,Horsepower,Automatic,Year,Origin/plant\n3000,100,true,1975-06-01,USA\n"
+    file: Any = {"name": "cars.csv", "mimeType": "text/csv", "buffer": content.encode()}
+    with visit.page.expect_request("**/predict?coverage=0.99"):
+        visit.page.set_input_files("#file", file)
+    visit.page.wait_for_selector("#file-done")
+    titles = visit.page.locator("#file-preview th").all_inner_texts()
+    assert titles[:2] == ["prediction", f"p_{CLASSES[0]}"]
+
+
+def test_the_model_card_has_scores_sets_and_classes(visit: Visit) -> None:
+    visit.page.click("#tab-card")
+    visit.answered()
+    card = visit.text("#card")
+    for told in ("calibrated on 400 held-out rows (vector scaling)", "Accuracy", "AUC", "Calibration error", "80.0"):
+        assert told in card
+    assert visit.page.locator("#card caption").all_inner_texts() == [
+        "Probabilities before and after calibration",
+        "How often prediction sets held the class",
+        "Classes",
+        "Features",
+    ]
+    charts = visit.page.locator("#card .chart")
+    assert charts.locator("svg").count() == charts.count()
+
+
 def test_models_of_numbers_and_of_classes_take_turns(visit: Visit) -> None:
     for tab in ("compare", "map", "sweep"):
         visit.page.click(f"#tab-{tab}")
@@ -111,6 +162,19 @@ def test_models_of_numbers_and_of_classes_take_turns(visit: Visit) -> None:
             visit.answered()
             assert visit.page.locator(f"#{tab} svg, #{tab} li").first.is_visible()
     assert visit.page.locator("#band, #threshold").count() == 0
+
+
+def test_answers_without_calibration_or_sets_say_so(visit: Visit) -> None:
+    def uncalibrated(route: Any) -> None:
+        answer = {**route.fetch().json(), "calibrated": False, "prediction_set": None}
+        route.fulfill(json=answer)
+
+    visit.page.route("**/predict", uncalibrated)
+    visit.field("Weight").locator("input[type=number]").fill("2500")
+    visit.page.wait_for_function("() => document.getElementById('sure-text').textContent.includes('not calibrated')")
+    visit.answered()
+    assert visit.text("#set-text") == "The checkpoint has no sets."
+    visit.page.unroute("**/predict")
 
 
 def test_many_classes_are_ranked_summed_and_told_apart(visit: Visit) -> None:

@@ -7,13 +7,17 @@ process adds (the entry point, its exit code and streams, signals, a hash seed o
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from typing import TYPE_CHECKING
 
@@ -146,6 +150,34 @@ def test_a_mistake_ends_the_process_with_its_code_and_one_line_on_stderr(tmp_pat
         assert done.stderr.startswith("error: ")
         assert done.stderr.count("\n") == 1
         assert done.stdout == ""
+
+
+def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment["TERM"] = "xterm-256color"
+    command = [str(MURHO), "train", str(CARS), "--target", "Miles_per_Gallon", "--checkpoints", str(tmp_path)]
+    command += QUICK
+    with subprocess.Popen(
+        command, stdin=terminal, stderr=terminal, stdout=subprocess.DEVNULL, env=environment
+    ) as process:
+        os.close(terminal)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(controller, 65_536)
+            except OSError:  # the terminal is closed when the process ends
+                break
+            if not chunk:
+                break
+            seen += chunk
+        process.wait(60)
+    os.close(controller)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
+    for word in ("homoscedastic noise", "free energy", "KL", "validation nll", "ETA", "epoch", "best so far: CRPS"):
+        assert word in text
+    assert max(len(line) for line in re.split(r"[\r\n]+", text)) <= 80
 
 
 MISTAKES = {

@@ -75,18 +75,48 @@ def test_the_same_draw_decides_the_same_to_the_bit_under_load(busy: Service) -> 
     assert (np.array(first["propensity"]) > 0.0).all()
 
 
+def test_thousands_of_actions(busy: Service) -> None:
+    actions = [{"id": str(n), "inputs": {"Horsepower": 50.0 + n / 30, "Origin/plant": "USA"}} for n in range(5000)]
+    found = _post(busy, "cars", {"contexts": CONTEXTS[:1], "actions": actions, "policy": "greedy"}).json()
+    assert found["action"] == [str(int(np.argmax(found["mean"][0])))]
+    assert len(found["std"][0]) == 5000
+
+
+def test_classes(busy: Service) -> None:
+    row = {**CONTEXTS[0], **ACTIONS[0]["inputs"]}
+    plain = _post(busy, "bodies", {"contexts": [row], "policy": "greedy"}).json()
+    predicted = httpx2.post(f"{busy.address}/models/bodies/predict", json={"inputs": [row]}).json()
+    assert plain["action"] == predicted["prediction"]
+    assert np.allclose(plain["mean"], predicted["probabilities"], rtol=1e-5)
+    utility = dict.fromkeys(predicted["classes"], 1.0)
+    actions = [{"id": "sell", "utility": utility, "cost": 2}, {"id": "keep", "utility": dict.fromkeys(utility, 0.5)}]
+    found = _post(busy, "bodies", {"contexts": [row], "actions": actions}).json()
+    assert found["action"] == ["keep"]
+    assert found["propensity"] == [1.0]
+    # This checkpoint has no held-out rows, so nothing is controlled.
+    unsure = _post(busy, "bodies", {"contexts": [row], "policy": "greedy", "abstain": {"risk": 0.05}}).json()
+    assert unsure["action"] == ["unsure"]
+
+
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"contexts": []}, ["/contexts"]),
     ({"contexts": [{**CONTEXTS[0], "Origin/plant": "USA"}]}, ["/contexts/0/Origin~1plant"]),
     ({"contexts": [{"Year": "x"}]}, ["/contexts/0/Automatic", "/contexts/0/Weight", "/contexts/0/Year"]),
+    ({"actions": []}, ["/actions"]),
     ({"actions": [{"id": "a"}]}, ["/actions/0/inputs"]),
+    ({"actions": [ACTIONS[0], {**ACTIONS[1], "id": "small"}]}, ["/actions/1/id"]),
+    ({"actions": [{**ACTIONS[0], "cost": "2"}]}, ["/actions/0/cost"]),
     ({"actions": [{**ACTIONS[0], "id": "unsure"}]}, ["/actions/0/id"]),
     (
         {"actions": [ACTIONS[0], {"id": "b", "inputs": {"Horsepower": "x"}}]},
         ["/actions/1/inputs/Horsepower", "/actions/1/inputs/Origin~1plant"],
     ),
+    ({"actions": [{**ACTIONS[0], "utility": {"a": 1}}]}, ["/actions/0/utility"]),
     ({"policy": "best"}, ["/policy"]),
+    ({"policy": "threshold"}, ["/threshold"]),
     ({"draw": [1, 256]}, ["/draw/1"]),
     ({"policy": "greedy", "abstain": {"risk": 0.05}}, ["/abstain"]),
+    ({"samples": 0}, ["/samples"]),
     ({"more": 1}, ["/more"]),
     ({"record": True}, ["/record"]),  # without a store
 ]

@@ -7,11 +7,15 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import time
 import tomllib
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from murho.cli.train import read_config
@@ -100,6 +104,13 @@ def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
     assert lines[0].endswith("mean,std,epistemic_std,aleatoric_std,p5,p50,p95")
 
 
+@pytest.mark.slow
+def test_the_readmes_commands_in_full(tmp_path: Path) -> None:
+    shell("\n".join(_typed_in_readme(tmp_path)), tmp_path)
+    assert len((tmp_path / "scored.csv").read_text().splitlines()) == 1 + 81
+    assert (tmp_path / "checkpoints" / "cars" / "1" / "report.html").is_file()
+
+
 def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace: Path) -> None:
     request = block_after(README, "request").replace("http://127.0.0.1:8000", service.address)
     answer, printed = (
@@ -136,18 +147,84 @@ def test_the_readmes_total_is_that_of_its_command(workplace: Path) -> None:
         assert float(line.split(",")[2]) == pytest.approx(float(other.split(",")[2]), abs=3.0)
 
 
-@pytest.mark.parametrize("name", ["api", "inference_protocol"])
-def test_every_curl_of_a_page_works_and_every_path_is_served(name: str, service: Service, workplace: Path) -> None:
-    page = ROOT / "docs" / f"{name}.md"
-    typed = [block for block in blocks(page, "sh") if "curl" in block]
+def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> None:
+    typed = blocks(ROOT / "docs" / "api.md", "sh")
     assert sum(block.count("curl") for block in typed) >= 8
     for block in typed:
         text = block.replace("curl -s ", "curl -fsS ").replace("http://127.0.0.1:8000", service.address)
         shell(text, workplace)
-    for code in blocks(page, "python"):
-        exec(code.replace("127.0.0.1:8000", service.address.removeprefix("http://")), {})  # noqa: S102 - our own page
+
+
+def test_the_page_on_the_inference_protocol_works_as_typed(service: Service, workplace: Path) -> None:
+    page = ROOT / "docs" / "inference_protocol.md"
+    typed = [block for block in blocks(page, "sh") if "curl" in block]
+    assert sum(block.count("curl") for block in typed) >= 8
+    for block in typed:
+        text = block.replace("curl -s ", "curl -fsS ").replace("http://127.0.0.1:8000", service.address)
+        assert shell(text, workplace)
+    (code,) = blocks(page, "python")
+    said: dict[str, Any] = {}
+    exec(code.replace("127.0.0.1:8000", service.address.removeprefix("http://")), said)  # noqa: S102 - our own page
+    assert said["answer"].as_numpy("percentiles").shape == (2, 2)
     served = set(service.client.get("/openapi.json").json()["paths"])
-    named = set(re.findall(r"`(?:POST |GET )?(/[a-z0-9/{}]+)`", page.read_text())) - {"/versions/{version}"}
+    named = set(re.findall(r"`(?:POST |GET )(/[a-z0-9/{}]+)`", page.read_text()))
+    assert len(named) >= 10
+    assert named <= served
+
+
+@pytest.mark.slow
+def test_the_page_on_ray_works_as_typed(workplace: Path, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "ray.md"
+    place = tmp_path / "work"
+    shutil.copytree(workplace, place)
+    shell(block_after(page, "predict"), place)
+    assert (place / "scored.parquet").is_file()
+    (place / "answer.py").write_text(block_after(page, "dataset"))
+    shell(f"{MURHO.parent}/python answer.py", place)
+    assert list((place / "answers").glob("*.parquet"))
+    settings = (ROOT / "deploy" / "ray" / "serve.yaml").read_text().replace("port: 8000", "port: 18473")
+    (place / "deploy" / "ray").mkdir(parents=True)
+    (place / "deploy" / "ray" / "serve.yaml").write_text(settings.replace("num_cpus: 1", "num_cpus: 0.1"))
+    words = block_after(page, "serve").split()
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    with (place / "log").open("wb") as log:
+        running = subprocess.Popen(
+            [MURHO.parent / words[0], *words[1:]], cwd=place, env=environment, stdout=log, stderr=log
+        )
+    try:
+        with httpx.Client(base_url="http://127.0.0.1:18473", timeout=30) as client:
+            for _ in range(600):
+                with suppress(httpx.HTTPError):
+                    if client.get("/readyz").is_success:
+                        break
+                assert running.poll() is None, (place / "log").read_text()
+                time.sleep(0.5)
+            answer = client.get("/models/cars")
+            assert answer.json()["version"] == "1"
+    finally:
+        running.send_signal(signal.SIGINT)
+        try:
+            running.wait(60)
+        except subprocess.TimeoutExpired:  # a background job of a shell ignores it
+            running.terminate()
+            running.wait(60)
+
+
+def test_the_api_page_prints_the_monte_carlo_errors_of_its_request(service: Service, workplace: Path) -> None:
+    page = ROOT / "docs" / "api.md"
+    (request,) = (block for block in blocks(page, "sh") if "mc_error" in block)
+    printed = json.loads(block_after(page, "mc_error"))["mc_error"]
+    said = json.loads(shell(request.replace("http://127.0.0.1:8000", service.address), workplace))["mc_error"]
+    assert list(said) == list(printed)
+    assert [len(row) for row in said["percentiles"]] == [len(row) for row in printed["percentiles"]]
+    for key in ("mean", "std"):  # of another fit where the processor is another one
+        assert 0.1 < said[key][0] / printed[key][0] < 10.0
+
+
+def test_every_path_of_the_api_page_is_served(service: Service) -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    named = set(re.findall(r"`(?:POST |GET )?(/[a-z/{}]+)`", text))
+    served = set(service.client.get("/openapi.json").json()["paths"])
     assert len(named) >= 8
     assert named <= served
 
@@ -246,3 +323,35 @@ def test_prose_keeps_to_120_characters_and_the_readme_to_700_words() -> None:
     before, _, tables = README.read_text().partition("\n## Measured\n")
     assert tables
     assert len(before.split()) <= 700
+
+
+@pytest.mark.slow
+def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
+    """Its commands, with a quick fit; then every line of the answer begins as it does on the page."""
+    page = ROOT / "docs" / "evaluation.md"
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (typed,) = blocks(page, "sh")
+    quick = "--noise homoscedastic --epochs 20 --hidden 16 --members 5 --encoding standard"
+    answer = shell(typed.replace("--target Miles_per_Gallon", f"--target Miles_per_Gallon {quick}"), tmp_path)
+    answer = answer[answer.index("most version") :]  # behind what training says
+
+    def titles(text: str) -> list[str]:
+        words = [line.split("  ")[0] for line in text.splitlines()]
+        return [
+            word for word in words if word[:1].isalpha() and not word.startswith(("RMSE", "predicted std", "verdict"))
+        ]
+
+    printed = block_after(page, "answer")
+    assert sorted(titles(answer)) == sorted(titles(printed))
+    for line in (
+        "most version 1 on 99 rows",
+        "(3.0 points of a coverage of 90 % are chance: one standard error)",
+    ):
+        assert line in printed.splitlines()
+        assert line in answer.splitlines()
+
+    def rows_of_origins(text: str) -> list[tuple[str, str]]:
+        return re.findall(r"^(USA|Europe|Japan) +(\d+) ", text, flags=re.MULTILINE)
+
+    assert len(rows_of_origins(printed)) == 3
+    assert rows_of_origins(answer) == rows_of_origins(printed)

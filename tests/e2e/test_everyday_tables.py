@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +55,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "said.txt").write_text(done.stderr)
 
     return made_once(tmp_path_factory, "everyday sales", train)
+
+
+def test_the_training_says_what_it_has_read(trained: Path) -> None:
+    data = json.loads((trained / "trained.json").read_text())["data"]
+    columns = {column["name"]: column for column in data["columns"]}
+    assert {name: (column["kind"], column["unit"]) for name, column in columns.items()} == {
+        "price": ("numeric", "\u20ac"),
+        "weight": ("numeric", None),
+        "discount": ("numeric", "%"),
+        "sold": ("date", None),
+        "stamp": ("date", None),
+    }
+    assert columns["weight"]["range"] == [WEIGHTS.min(), WEIGHTS.max()]
+    assert any("read as Latin-1" in note for note in data["notes"])
+    said = (trained / "said.txt").read_text()
+    assert said.startswith("sales.csv.gz: 120 rows, 5 columns")
+    assert "df.to_csv() writes: dropped" in said
 
 
 @pytest.mark.parametrize("words", [("predict",), ("evaluate", "--json")])

@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -340,6 +341,59 @@ def test_hostile_options_get_finite_numbers_or_a_reason(busy: Service) -> None:
             assert not re.search("null|NaN|Infinity", response.text), name
         else:
             assert (response.status_code, response.headers["content-type"]) == (422, PROBLEM), name
+
+
+def interleaved(*kinds: list[Any]) -> list[Any]:
+    return list(chain.from_iterable(zip(*kinds, strict=True)))
+
+
+def test_models_options_seeds_and_bad_rows_at_once_change_no_answer(
+    busy: Service, posterior: Posterior, rents: Posterior
+) -> None:
+    mixed = interleaved(
+        asks(posterior, 60, "/models/cars/predict", bad=0.2), asks(rents, 60, "/models/rents/predict", bad=0.2, seed=1)
+    )
+    with Traffic(busy.port, mixed, threads=15) as traffic:
+        traffic.wait_for(2 * len(mixed))
+    traffic.require()
+    assert set(traffic.statuses) == {200, 422}
+
+
+@pytest.mark.slow
+def test_small_requests_are_answered_rightly_amid_hostile_ones(busy: Service, posterior: Posterior) -> None:
+    end = time.monotonic() + 20.0
+
+    def attack(number: int) -> set[int]:
+        statuses = set()
+        with httpx.Client(base_url=busy.address, timeout=120.0) as client:
+            while time.monotonic() < end:
+                for options in HOSTILE.values():
+                    number += 1000
+                    body = {"inputs": [ROW] * 20, **options, "seed": number}
+                    statuses.add(client.post("/predict", json=body).status_code)
+        return statuses
+
+    with ThreadPoolExecutor(4) as threads, Traffic(busy.port, asks(posterior, 30), threads=4) as traffic:
+        statuses = set().union(*threads.map(attack, range(4)))
+        traffic.wait_for(1)
+    traffic.require("refused")
+    assert statuses <= {200, 413, 422, 429, 503, 504}
+
+
+@pytest.mark.slow
+def test_one_row_does_not_wait_for_long_work(busy: Service, posterior: Posterior) -> None:
+    heavy = {"inputs": [ROW] * 60_000, "samples": 1024, "percentiles": [0.001, 99.999]}
+    with ThreadPoolExecutor(1) as threads:
+        long = threads.submit(httpx.post, f"{busy.address}/predict", json=heavy, timeout=300.0)
+        time.sleep(1.0)
+        waits: list[float] = []
+        while not long.done() and len(waits) < 10:
+            begin = time.monotonic()
+            assert httpx.post(f"{busy.address}/predict", json={"inputs": [ROW]}, timeout=120.0).status_code == 200
+            waits.append(time.monotonic() - begin)
+        assert long.result().status_code in {200, 504}
+    assert waits
+    assert max(waits) < 2.0
 
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"

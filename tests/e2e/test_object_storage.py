@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import subprocess
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +14,11 @@ import pytest
 
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.checkpoint.posterior import Posterior
-from tests.e2e.support import Service, serve
+from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.test_versions import refused, version_of
-from tests.e2e.traffic import Ask, Traffic, offline, wait_until
+from tests.e2e.traffic import OneRow, offline, wait_until
 from tests.model.checkpoint.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
-from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_server
+from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
 
@@ -36,10 +39,10 @@ def server() -> Iterator[S3Server]:
         yield server
 
 
-def loaded(service: Service) -> Traffic:
+def loaded(service: Service) -> OneRow:
     """Clients that ask for a row of ``rents`` again and again."""
-    body = {"inputs": ROWS[:1]}
-    return Traffic(service.port, [Ask(body, "/models/rents/predict", offline(Posterior.load(RENTS), body))], threads=2)
+    mean = float(offline(Posterior.load(RENTS), {"inputs": ROWS[:1]}).mean[0])
+    return OneRow(service.address, "rents", ROWS[0], lambda _: mean, clients=2)
 
 
 def read_object(storage: ObjectStorage, path: str) -> bytes:
@@ -95,6 +98,46 @@ def _write_and_read(url: str, tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
+def test_the_page_on_object_storage_works_as_typed(server: S3Server, tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    environment = {
+        **os.environ,
+        **s3_environment(server.port),
+        "PATH": f"{MURHO.parent}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    server.make_bucket("my-bucket")
+    typed = re.findall(r"^```(sh|python)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(typed) >= 4
+    for language, block in typed:
+        if "murho serve" in block:
+            assert block.strip().startswith("murho serve --checkpoints s3://my-bucket/models")
+            command = block.strip().split()[1:]
+            _serve_and_ask([*command, "--port", "0"], environment, tmp_path)
+            continue
+        if "pip install" in block:
+            continue
+        program = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else ["python", "-c"]
+        done = subprocess.run(
+            [*program, block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, block + done.stdout + done.stderr
+    assert {"cars/1/model.json", "cars/2/model.json"} <= set(ObjectStorage("s3://my-bucket/models").list())
+
+
+def _serve_and_ask(words: list[str], environment: dict[str, str], directory: Path) -> None:
+    log = directory / "log"
+    with log.open("wb") as file, subprocess.Popen([str(MURHO), *words], stderr=file, env=environment) as process:
+        try:
+            service = Service(process, log)
+            service.wait_for_line("(Ready: )")
+            assert version_of(service, "cars") is not None
+            service.client.close()
+        finally:
+            process.kill()
+
+
 @pytest.fixture(scope="module", params=CLOUDS)
 def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with (
@@ -126,6 +169,5 @@ def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: C
                 proxy.mode = "forwards"
                 store.publish(RENTS, "rents")
                 wait_until(lambda: "4" in load.versions, 120)
-            load.require()
             assert "Traceback" not in service.log()
             assert service.stop() == 0

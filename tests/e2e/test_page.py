@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.e2e.browser import DESKTOP, PHONE, TABS, Visit, answer_of, typical_row, visiting
@@ -84,12 +86,49 @@ def test_warnings_and_errors_stand_at_their_field(visit: Visit) -> None:
     assert box.get_attribute("aria-invalid") is None
 
 
+def test_a_cell_can_be_missing(visit: Visit, site: str) -> None:
+    visit.field("Horsepower").locator("input[type=checkbox]").check()
+    visit.answered()
+    answer = answer_of(site, "cars", [{**typical_row(site, "cars"), "Horsepower": None}])
+    assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
+    assert visit.field("Horsepower").locator("input[type=number]").is_disabled()
+
+
 def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
     for feature in ("Weight", "Year", "Automatic", "Origin/plant"):
         visit.page.select_option("#sweep-feature", feature)
         visit.page.wait_for_selector(f'#sweep[aria-label*="along {feature}"] svg')
         visit.answered()
     assert "training rows" in visit.text("#sweep-legend")
+
+
+def test_a_sweep_follows_the_row_in_the_chart_that_is_there(visit: Visit) -> None:
+    visit.page.select_option("#sweep-feature", "Horsepower")
+    visit.page.wait_for_selector('#sweep[aria-label*="along Horsepower"] svg')
+    visit.answered()
+    visit.page.evaluate("() => { document.querySelector('#sweep svg').dataset.kept = 'yes'; }")
+    labels = visit.page.locator("#sweep .role-axis-label text")
+    before = labels.all_text_contents()
+    visit.field("Weight").locator("input[type=number]").fill("1700")
+    visit.answered()
+    assert labels.all_text_contents() != before, "the axis of the target reaches as far as the answers"
+    assert visit.page.locator("#sweep svg").get_attribute("data-kept") == "yes"
+
+
+def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:
+    visit.page.click("#tab-compare")
+    visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
+    visit.page.wait_for_selector("#more")
+    visit.answered()
+    row = typical_row(site, "cars")
+    answer = answer_of(site, "cars", [row, {**row, "Weight": 1500}], include=["draws"])
+    draws = np.array(answer["draws"])
+    mean, doubt, noise = (np.array(answer[key])[:, None] for key in ("mean", "epistemic_std", "aleatoric_std"))
+    values = mean + (draws - draws.mean(1, keepdims=True)) * doubt / draws.std(1, keepdims=True)
+    random = np.random.default_rng(0)
+    observed = values[:, None, :] + noise[:, :, None] * random.standard_normal((2, 2000, 1))
+    expected = 100 * float((observed[0] > observed[1]).mean())
+    assert float(visit.text("#more").strip("<> %\u202f")) == pytest.approx(expected, abs=2.5)
 
 
 def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:
@@ -109,6 +148,14 @@ def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:
     spreads = [2**0.5, 2**0.5, (4**2 + 2) ** 0.5, 0.5 * 2**0.5]
     exact = [NormalDist().cdf(ahead / spread) for ahead, spread in zip([0, 1, 1, 3], spreads, strict=True)]
     assert visit.page.evaluate(code) == pytest.approx(exact, abs=2e-3)
+
+
+def test_the_map_shows_means_and_doubt(visit: Visit) -> None:
+    visit.page.click("#tab-map")
+    visit.page.wait_for_selector('#map[aria-label^="Consumption"] svg')
+    visit.page.select_option("#map-of", "epistemic_std")
+    visit.page.wait_for_selector('#map[aria-label^="doubt over"] svg')
+    visit.answered()
 
 
 def test_a_link_opens_the_same_page(visit: Visit, browser: Browser, site: str) -> None:
@@ -146,6 +193,31 @@ def test_a_dropped_file_is_scored_and_downloaded(visit: Visit, site: str, tmp_pa
     means = [float(line["mean"]) for line in csv.DictReader(expected.text.splitlines())]
     assert [float(line["mean"]) for line in scored] == pytest.approx(means)
     assert [line["Weight"] for line in scored] == [str(1500 + 10 * i) for i in range(300)]
+
+
+def test_a_file_comes_back_in_its_own_dialect(visit: Visit, tmp_path: Path) -> None:
+    visit.page.click("#tab-file")
+    lines = [HEADER.replace(",", ";"), '3000;100;true;1975-06-01;"USA"', "2000;90;false;1975-06-01;Europe"]
+    choose_file(visit, "\n".join(lines))
+    visit.page.wait_for_selector("#file-done")
+    with visit.page.expect_download() as download:
+        visit.page.click("#file-download")
+    download.value.save_as(tmp_path / "scored.csv")
+    scored = list(csv.DictReader((tmp_path / "scored.csv").read_text().splitlines(), delimiter=";"))
+    assert [(row["Origin/plant"], float(row["std"]) > 1.0) for row in scored] == [("USA", True), ("Europe", True)]
+
+
+def test_a_row_unlike_the_training_rows_has_no_promise_of_its_band(visit: Visit) -> None:
+    assert "of such rows lie between" in visit.text("#band-line")
+    visit.field("Weight").locator("input[type=number]").fill("9000")
+    visit.answered()
+    assert "No training row is like this one" in visit.text("#band-line")
+
+
+def test_equal_inputs_are_answered_alike(visit: Visit) -> None:
+    visit.page.click("#tab-compare")
+    visit.answered()
+    assert visit.text("#compare-text") == "A and B are answered alike. Change B below."
 
 
 def test_a_wrong_file_says_where(visit: Visit) -> None:
@@ -204,6 +276,13 @@ def test_why_shows_what_each_cell_adds(visit: Visit, site: str, model: str, what
     assert "If no cell were known" in visit.text("#why-text")
 
 
+def test_without_a_store_the_card_says_how_outcomes_are_kept(visit: Visit) -> None:
+    visit.page.click("#tab-card")
+    visit.page.click("#quality button")
+    visit.page.wait_for_selector("#quality-told p")
+    assert "murho serve --store FILE" in visit.text("#quality-told")
+
+
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
     visit.page.click("#tab-request")
     visit.page.wait_for_selector("#requests pre")
@@ -223,6 +302,54 @@ def test_a_service_that_is_gone_is_said_and_found_again(visit: Visit) -> None:
     visit.page.wait_for_selector("#notice", state="hidden")
     visit.answered()
     assert not visit.page.locator("body.stale").count()
+
+
+def test_a_service_that_loads_is_waited_for(browser: Browser, site: str) -> None:
+    refused = 0
+
+    def not_yet(route: Any) -> None:
+        nonlocal refused
+        refused += 1
+        if refused > 1:
+            route.continue_()
+            return
+        body = '{"title": "The service isn\'t ready", "status": 503, "detail": "The checkpoints are being loaded."}'
+        route.fulfill(status=503, content_type="application/problem+json", body=body, headers={"retry-after": "1"})
+
+    with visiting(browser, site) as visit:
+        visit.page.clock.install()
+        visit.page.route(re.compile("/models$"), not_yet)
+        visit.page.goto(visit.address)
+        visit.page.wait_for_selector("#notice:not([hidden])")
+        assert "being loaded" in visit.text("#notice")
+        visit.page.clock.run_for(1000)  # as long as the service asked for
+        visit.page.wait_for_selector("#density svg")
+        visit.page.wait_for_selector("#notice", state="hidden")
+
+
+def test_another_model_has_a_form_of_its_own(visit: Visit) -> None:
+    visit.page.select_option("#model", "rents")
+    visit.page.wait_for_selector('#form .field[data-feature="sqm"]')
+    visit.answered()
+    assert "rent" in visit.text("#headline")
+    assert "m=rents" in visit.page.url
+    visit.page.click("#tab-card")
+    visit.answered()
+    assert "held-out" in visit.text("#card")
+    charts = visit.page.locator("#card .chart")
+    assert charts.locator("svg").count() == charts.count()
+
+
+def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) -> None:
+    charts = httpx.get(f"{site}/models/cars/charts").json()["charts"]
+    assert {"predicted", "reliability", "coverage", "doubt", "importance", "curves"} <= {
+        chart["name"] for chart in charts
+    }
+    visit.page.click("#tab-card")
+    visit.answered()
+    shown = visit.page.locator("#report figure h4").all_inner_texts()
+    assert shown == [chart["title"] for chart in charts]
+    assert visit.page.locator("#report .reported svg").count() == len(shown)
 
 
 def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:

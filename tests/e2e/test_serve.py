@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
 
+HEAVY: dict[str, Any] = {"inputs": [ROW] * 3000, "samples": 256, "percentiles": [5, 50, 95]}
 LONG: dict[str, Any] = {"inputs": [ROW] * 60_000, "samples": 1024, "include": ["mc_error"]}
 """Many seconds of work."""
 
@@ -142,6 +143,17 @@ def asking(service: Service, body: dict[str, Any], clients: int = 1) -> Iterator
     yield answers
     for thread in threads:
         thread.join(30)
+
+
+def test_requests_in_flight_are_answered_before_the_service_ends(tiny_cars: Path, tmp_path: Path) -> None:
+    # A delay that a busy machine, too, needs no more of to notice the signal and answer.
+    with serve(tiny_cars, tmp_path / "log", drain_delay="3") as service:
+        service.wait_for_line("(Ready: )")
+        with asking(service, HEAVY) as answers:
+            service.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: service.client.get("/readyz").status_code == 503)
+            assert service.process.wait(30) == 0
+    assert [answer.status_code for answer in answers] == [200]
 
 
 def test_what_takes_longer_than_the_grace_is_answered_503(tiny_cars: Path, tmp_path: Path) -> None:

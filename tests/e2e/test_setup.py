@@ -81,6 +81,32 @@ def test_where_torch_comes_from(install: dict[str, Any], where: tuple[str, ...],
         assert [source.last_resort for source in sources] == [False, False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        # dev asks for murho itself, which an image does not get from an index.
+        (["--runtime-dependencies"], {"EXTRAS": "s3,dev"}, "EXTRAS: there is no extra 'dev'; there are: "),
+        ([], {"TORCH_VARIANT": "rocm"}, "TORCH_VARIANT is 'rocm'; it is one of cpu, cuda."),
+    ],
+)
+def test_what_is_unknown_is_refused_before_anything_is_installed(
+    arguments: list[str], environment: dict[str, str], message: str
+) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "install.py"), *arguments]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")  # it has not begun with torch
+    assert message in done.stderr
+
+
+def test_pip_is_heard_only_when_it_fails(
+    install: dict[str, Any], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))  # where the log goes
+    assert install["NOT_OFFERED"] in install["pip_install"]("--dry-run", "--no-index", "no-package-of-this-name")
+    assert capfd.readouterr().out == ""
+    assert "no-package-of-this-name" in (tmp_path / "pip.log").read_text()
+
+
 # ---- scripts/setup.sh
 
 
@@ -152,6 +178,20 @@ def test_it_installs_once_and_again_only_when_something_changed(project: Path) -
     after_a_change = set_up(project, "--serving")
     assert "installing cuda all" in after_a_change.stdout
     assert "creating" not in after_a_change.stdout
+
+
+def test_a_set_up_that_broke_off_is_taken_up_again_and_one_that_was_moved_made_anew(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN.replace("touch .venv/bin/murho", "exit 1"))
+    assert set_up(project).returncode == 1
+    fake_python(project, "python3.12", STAND_IN)
+    shutil.copy(project.parent / "bin" / "python3.12", project / ".venv" / "bin" / "python")
+    again = set_up(project)
+    assert again.returncode == 0
+    assert "creating" not in again.stdout
+    assert "installing cpu" in again.stdout
+    moved = project.rename(project.with_name("moved"))
+    assert "Replacing .venv" in set_up(moved).stdout
+    assert set_up(moved).stdout == ""
 
 
 # ---- scripts/container_health.py

@@ -97,6 +97,14 @@ def test_links_of_the_repository_become_links_of_the_site(
     assert for_site(written, page) == wanted
 
 
+def test_diagrams_are_pictures_and_each_picture_is_shown(site: Path) -> None:
+    pages = "".join(page.read_text() for page in site.glob("*.html"))
+    assert "accTitle" not in pages
+    drawn = sorted(path.name for path in (ROOT / "docs" / "assets" / "diagrams").glob("*.svg"))
+    assert drawn
+    assert sorted(set(re.findall(r'src="assets/diagrams/([^"]+)"', pages))) == drawn
+
+
 def test_a_diagram_that_was_changed_is_not_shown_as_it_was(hook: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"'A new one' has changed: .*diagrams\.py draws it"):
         hook["for_site"]("```mermaid\nflowchart LR\n  accTitle: A new one\n  a --> b\n```\n", "architecture.md")

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.requests import records
+from benchmarks.requests import records, rows_of
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import serve
@@ -41,7 +44,8 @@ LEFT = 300 * 2**20
 """The most bytes above those at the start that are left when the requests end."""
 TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
 """Of the tables in all formats at once, whose answers have all draws; and after how many odd requests they come."""
-CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
+JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 
 
 def shapes(posterior: Posterior, count: int) -> list[Ask]:
@@ -67,26 +71,46 @@ def odd_requests(address: str, number: int) -> None:
 
 
 def tables(posterior: Posterior) -> list[Callable[[str], None]]:
-    """Requests with tables in two formats, to the service at an address; each checks its means and draws."""
+    """Requests in all formats, to the service at an address; each checks its means and draws."""
     schema = posterior.schema
-    table, csv, arrow = pa.table(records(schema, TABLE_ROWS)), io.BytesIO(), io.BytesIO()
+    columns = records(schema, TABLE_ROWS)
+    table, arrow, parquet, csv = pa.table(columns), io.BytesIO(), io.BytesIO(), io.BytesIO()
     exact = posterior.predict(columns_from_table(table, schema), PredictOptions(samples=TABLE_SAMPLES, draws=True))
-    pa.csv.write_csv(table, csv)
     with pa.ipc.new_stream(arrow, table.schema) as writer:
         writer.write_table(table)
+    pq.write_table(table, parquet)
+    pa.csv.write_csv(table, csv)
+    document = orjson.dumps(
+        {"inputs": rows_of(columns), "samples": TABLE_SAMPLES, "include": ["draws"]}  # its options are in it
+    )
 
-    def ask(body: bytes, sent: str, coding: str, address: str) -> None:
-        headers = {"content-type": sent, "accept": ARROW, "accept-encoding": coding}
-        path = f"/predict?samples={TABLE_SAMPLES}&include=draws"
+    def ask(body: bytes, sent: str, accepted: str, coding: str, address: str) -> None:
+        path = "/predict" if sent == JSON else f"/predict?samples={TABLE_SAMPLES}&include=draws"
+        headers = {"content-type": sent, "accept": accepted, "accept-encoding": coding}
         response = httpx.post(f"{address}{path}", content=body, headers=headers, timeout=300.0)
         if response.status_code != 429:
             assert response.status_code == 200, response.text[:500]
-            told = pa.ipc.open_stream(response.content).read_all()
-            np.testing.assert_allclose(told["mean"].to_numpy(), exact.mean, rtol=1e-4)
-            draws = told["draws"].combine_chunks().flatten().to_numpy()
-            np.testing.assert_allclose(draws, np.ravel(exact.draws), rtol=1e-4)
+            mean, draws = read_answer(accepted, response)
+            np.testing.assert_allclose(mean, exact.mean, rtol=1e-4)
+            np.testing.assert_allclose(np.ravel(draws), np.ravel(exact.draws), rtol=1e-4)
 
-    return [partial(ask, csv.getvalue(), CSV, "gzip"), partial(ask, arrow.getvalue(), ARROW, "identity")]
+    bodies = {ARROW: arrow.getvalue(), PARQUET: parquet.getvalue(), CSV: csv.getvalue(), JSON: document}
+    pairs = [(ARROW, ARROW), (PARQUET, PARQUET), (CSV, NPY), (JSON, JSON), (JSON, ARROW)]
+    codings = itertools.cycle(["identity", "gzip"])
+    return [partial(ask, bodies[sent], sent, accepted, next(codings)) for sent, accepted in pairs]
+
+
+def read_answer(media_type: str, response: httpx.Response) -> tuple[Any, Any]:
+    """The means and the draws of an answer."""
+    content = response.content
+    if media_type == JSON:
+        answer = orjson.loads(content)
+        return answer["mean"], answer["draws"]
+    if media_type == NPY:
+        array = np.load(io.BytesIO(content))
+        return array["mean"], array["draws"]
+    table = pa.ipc.open_stream(content).read_all() if media_type == ARROW else pq.read_table(io.BytesIO(content))
+    return table["mean"].to_numpy(), table["draws"].combine_chunks().flatten().to_numpy()
 
 
 @pytest.mark.slow

@@ -88,14 +88,33 @@ def test_a_group_of_one_row_has_the_answer_for_that_row(of_cars: Service, cars: 
     np.testing.assert_allclose(totals.exceedance[20.0], answer.exceedance(20.0), rtol=1e-5)
 
 
+def test_weights_and_counts(of_cars: Service, cars: pd.DataFrame) -> None:
+    with Client(of_cars.address) as client:
+        plain, doubled = (client.aggregate(cars, weights=each) for each in (None, [2.0] * len(cars)))
+        count = client.aggregate(cars, statistic="count_above", threshold=30.0)
+    np.testing.assert_allclose(doubled.mean, 2.0 * plain.mean)
+    np.testing.assert_allclose(np.asarray(doubled.std), 2.0 * np.asarray(plain.std))
+    assert 60.0 < count.mean[0] < 120.0
+    metrics = httpx2.get(f"{of_cars.address}/metrics").text
+    for name in ("rows", "groups"):
+        assert f'murho_totals_{name}_total{{model="cars",version="1"}}' in metrics
+    assert count.percentiles is not None
+    assert float(count.percentiles[50][0]).is_integer()
+
+
 def test_what_can_not_be_used_is_named(of_cars: Service, cars: pd.DataFrame) -> None:
     rows = cars.head(2).drop(columns="Miles_per_Gallon").astype(object).where(cars.head(2).notna(), None)
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("/by", {"by": ["Nope"]}),
         ("/statistic", {"statistic": "median"}),
+        ("/threshold", {"statistic": "count_above"}),
         ("/weights", {"weights": [1.0]}),
+        ("/weights/0", {"weights": [-1.0, 1.0]}),
+        ("/groups", {"groups": ["a"]}),
         ("/groups", {"groups": ["a", "b"], "by": ["Origin"]}),
+        ("/include", {"include": ["draws"]}),
         ("/noise", {"noise": False}),
+        ("/unknown", {"unknown": 1}),
     ]
     for pointer, change in wrong:
         body = {"inputs": rows.to_dict("records"), **change}

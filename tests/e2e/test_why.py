@@ -30,6 +30,25 @@ def post(of_cars: Service, document: Any, **headers: str) -> tuple[int, Any]:
     return response.status_code, response.json()
 
 
+@pytest.mark.parametrize("options", [{}, {"calibrated": False}, {"noise": False, "seed": 3}])
+def test_shares_and_baseline_add_up_to_the_answer_whatever_else_is_asked(
+    of_cars: Service, options: dict[str, Any]
+) -> None:
+    _, answer = post(of_cars, {"inputs": ROWS, "include": ["why", "worth_asking"], **options})
+    _, alone = post(of_cars, {"inputs": ROWS[1:], "include": ["why", "draws"], "percentiles": [], **options})
+    why = answer["why"]
+    for name, whole in (
+        ("mean", answer["mean"]),
+        ("epistemic_variance", np.square(answer["epistemic_std"])),
+        ("aleatoric_variance", np.square(answer["aleatoric_std"])),
+    ):
+        np.testing.assert_allclose(np.add(why["baseline"][name], np.sum(why[name], axis=1)), whole, rtol=1e-5)
+        np.testing.assert_allclose(alone["why"][name][0], why[name][1], rtol=1e-3, atol=1e-4)
+    assert np.equal(why["mean"], 0.0).tolist()[1] == [False, True, False, True, False, False, True]
+    assert answer["worth_asking"][0] == []
+    assert {cell["feature"] for cell in answer["worth_asking"][1]} == {"Displacement", "Weight_in_lbs", "Origin"}
+
+
 def test_what_can_not_be_asked(of_cars: Service) -> None:
     wrong: list[tuple[int, str, dict[str, Any], dict[str, str]]] = [
         (422, "needs draws", {"samples": 0, "include": ["worth_asking"]}, {}),

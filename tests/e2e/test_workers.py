@@ -86,6 +86,14 @@ def test_what_one_request_unloads_or_loads_is_so_everywhere_at_once(pair: Servic
     assert answer.status_code == 404
 
 
+def test_a_new_version_comes_everywhere(pair: Service, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "boats" / "1")
+    root = Path(pair.wait_for_line(r"checkpoints of (\S+) on"))
+    (tmp_path / "boats").rename(root / "boats")
+    wait_until(lambda: ask(pair, "/models/boats/predict").status_code == 200)
+    wait_until(lambda: {ask(pair, "/models/boats/predict").status_code for _ in range(12)} == {200})
+
+
 def test_a_limit_of_a_key_holds_over_all_workers(pair: Service) -> None:
     begin = time.monotonic()
     answers = [ask(pair, key=LIMITED) for _ in range(40)]

@@ -7,10 +7,12 @@ import json
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import httpx
 import numpy as np
 import pyarrow as pa
 
@@ -37,12 +39,12 @@ class Ask:
     Attributes:
         body: The request.
         path: Its path.
-        prediction: The answer, or that of each version; None where it must be 422.
+        prediction: The answer; None where it must be 422.
     """
 
     body: dict[str, Any]
     path: str
-    prediction: Prediction | Callable[[str], Prediction] | None
+    prediction: Prediction | None
 
 
 def offline(posterior: Posterior, body: dict[str, Any]) -> Prediction:
@@ -116,7 +118,6 @@ class Traffic:
         outcomes: Number of requests by what came of them: ``right``, ``refused`` (with a reason), ``wrong``, ``lost``
             (accepted, no answer), ``unreachable`` (no connection).
         faults: What was wrong, in words; the first few.
-        versions: Versions that answered.
     """
 
     def __init__(
@@ -131,7 +132,6 @@ class Traffic:
         self.outcomes: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self.faults: list[str] = []
-        self.versions: set[str] = set()
         self._done = threading.Event()
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(threads)]
@@ -181,8 +181,6 @@ class Traffic:
             outcome, fault = judge(ask, response.status, media_type, content, self.refusals)
             with self._lock:
                 self.statuses[response.status] += 1
-                if response.status == 200:
-                    self.versions.add(json.loads(content)["model"]["version"])
             self._count(outcome, fault)
             if outcome == "refused":
                 self._done.wait(0.02)
@@ -208,8 +206,7 @@ def judge(
         return ("right", "") if status == 422 and media_type == PROBLEM else ("wrong", shown)
     if status != 200:
         return "wrong", shown
-    answer, right = json.loads(content), ask.prediction
-    parts = differences(answer, right(answer["model"]["version"]) if callable(right) else right)
+    parts = differences(json.loads(content), ask.prediction)
     return ("wrong", f"{parts} in {shown}") if parts else ("right", "")
 
 
@@ -219,3 +216,49 @@ def wait_until(true: Callable[[], bool], seconds: float = 60.0, every: float = 0
     while not true():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(every)
+
+
+class OneRow:
+    """Clients that ask for one row again and again, and check every answer against the version that it names.
+
+    Args:
+        address: Of the service.
+        model: Name of the model.
+        row: The row.
+        expected: Its mean by the version.
+
+    Attributes:
+        versions: Versions that answered.
+        slowest: Seconds of the slowest answer.
+    """
+
+    def __init__(
+        self, address: str, model: str, row: dict[str, Any], expected: Callable[[str], float], clients: int = 4
+    ) -> None:
+        self.versions: set[str] = set()
+        self.slowest = 0.0
+        self._ending = threading.Event()
+        self._threads = ThreadPoolExecutor(clients)
+        asked = f"{address}/models/{model}/predict", row, expected
+        self._clients = [self._threads.submit(self._ask, *asked) for _ in range(clients)]
+
+    def _ask(self, address: str, row: dict[str, Any], expected: Callable[[str], float]) -> None:
+        with httpx.Client(timeout=30) as client:
+            while not self._ending.is_set():
+                began = time.perf_counter()
+                response = client.post(address, json={"inputs": [row]})
+                self.slowest = max(self.slowest, time.perf_counter() - began)
+                assert response.status_code == 200, response.text
+                answer = response.json()
+                version = answer["model"]["version"]
+                assert abs(answer["mean"][0] / expected(version) - 1.0) < 1e-5
+                self.versions.add(version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        for client in self._clients:
+            client.result(30)
+        self._threads.shutdown()

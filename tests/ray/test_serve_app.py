@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,46 @@ def test_a_rolling_update_loses_no_request(address: str, checkpoints: Path) -> N
             )
         traffic.wait_for(50)
     traffic.require()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The `metrics_interval_s` field:DeprecationWarning")
+def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoints: Path) -> None:
+    from ray import serve
+
+    found = configuration(checkpoints)
+    scaling = found["applications"][0]["deployments"][0]["autoscaling_config"]
+    scaling |= {
+        "max_replicas": 2,
+        "metrics_interval_s": 0.5,
+        "look_back_period_s": 1,
+        "upscale_delay_s": 0.5,
+        "downscale_delay_s": 1,
+    }
+    scaling["policy"]["policy_kwargs"] = {"row_draws_per_replica": 1_000}
+    deploy(found)
+
+    def replicas() -> int:
+        states = serve.status().applications["murho"].deployments["Murho"].replica_states
+        return int(states.get("RUNNING", 0))
+
+    wait_until(lambda: replicas() == 1, 240.0)
+    stop = threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=address, timeout=120) as client:
+            while not stop.is_set():
+                answer = client.post("/models/rents/predict", json={"inputs": [ROW] * 4_000, "samples": 256})
+                assert answer.status_code == 200
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        wait_until(lambda: replicas() == 2, 240.0)
+    finally:
+        stop.set()
+        thread.join()
+    wait_until(lambda: replicas() == 1, 240.0)
 
 
 def without_times(text: str) -> str:
