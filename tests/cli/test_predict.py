@@ -21,7 +21,7 @@ from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python import table_scoring
 from murho.model.python.table_scoring import score_blocks, stored_schema
-from murho.model.tables import formats
+from murho.model.tables import formats, writers
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import present
@@ -109,6 +109,24 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
     with pytest.raises(TableError, match=f"rents.csv: column .*, row {len(whole) + 1}: the cell is missing"):
         scored("none.csv")
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_an_error_in_a_late_row_leaves_no_parquet_file_and_rows_before_it_on_stdout(
+    rents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predict(rents, "rents", str(CHECKPOINTS), samples=8)
+    whole = capsys.readouterr().out.splitlines()
+    rows = len(whole) - 1
+    monkeypatch.setattr(score_blocks, "__defaults__", (rows,))
+    monkeypatch.setattr(table_scoring, "FIRST_ROWS", rows)
+    rents.write_text(rents.read_text() + "," * rents.read_text().split("\n")[0].count(",") + "\n")
+    with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
+        predict(rents, "rents", str(CHECKPOINTS), samples=8)
+    assert capsys.readouterr().out.splitlines() == whole
+    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 1)
+    with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
+        predict(rents, "rents", str(CHECKPOINTS), samples=8, output=tmp_path / "scored.parquet")
+    assert list(tmp_path.iterdir()) == [rents]
 
 
 def test_a_table_without_rows_is_refused_and_columns_that_are_no_features_are_named(rents: Path) -> None:

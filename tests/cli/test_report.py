@@ -51,6 +51,14 @@ def test_a_training_writes_its_report_into_the_checkpoint(flats_file: Path, tmp_
     assert "surprising" not in page
 
 
+def test_a_training_without_a_report_or_without_rows(flats_file: Path, tmp_path: Path) -> None:
+    call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, "--no-report", *QUICK)
+    files = sorted(path.name for path in (tmp_path / "flats" / "1").iterdir())
+    assert files == ["model.json", "model.safetensors"]
+    call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, "--no-report-rows", *QUICK)
+    assert "surprising" not in (tmp_path / "flats" / "2" / "report.html").read_text()
+
+
 def test_a_report_that_fails_costs_no_training(flats_file: Path, tmp_path: Path) -> None:
     with mock.patch("murho.model.report.files.html_page", side_effect=RuntimeError("no ink")):
         done = call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
