@@ -4,6 +4,10 @@ A script runs in its library's own environment, in a process of its own that `be
 import that environment's packages, numpy and, from this package, `exchange` and the tasks (`tables`, `networks`). It
 uses the library as in the library's documentation. ``murho_fit`` and ``murho_predictions`` are Murho's side of a
 comparison, in Murho's environment.
+
+A new library is a script that ends with ``drive(…)``, which gets a session for each benchmark (`networks.step_session`
+and `engine_session`, `tables.table_session`), and an entry of `PEERS`. ``--systems NAME``, or ``--only-peers --peers
+NAME``, runs it alone; the latter adds to ``results.jsonl``: commit that file.
 """
 
 from __future__ import annotations
