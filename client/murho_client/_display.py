@@ -122,7 +122,8 @@ def pictures(
     places = MARGIN + (ends.clip(low, high) / 2 - low / 2) / (high / 2 - low / 2) * (WIDTH - 2 * MARGIN)
     return [
         f'<svg width="{WIDTH}" height="{HEIGHT}" aria-hidden="true" style="display: block">'
-        f'<path d="M{begin:.1f} {MIDDLE}H{end:.1f}" stroke="currentColor" stroke-width="1.5" opacity="0.55"/>'
+        f'<path d="M{begin:.1f} 5v8 m0-4 H{end:.1f} m0-4v8" stroke="currentColor" stroke-width="1.5" fill="none" '
+        'opacity="0.55"/>'
         f'<path d="M{thick:.1f} {MIDDLE}H{until:.1f}" stroke="{BLUE}" stroke-width="7"/>'
         f'<circle cx="{dot:.1f}" cy="{MIDDLE}" r="2.6" fill="currentColor"/></svg>'
         for begin, end, thick, until, dot in places.tolist()

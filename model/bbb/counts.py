@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.transforms import Limits
 
-__all__ = ["LARGEST_COUNT", "CountPredictive", "NegativeBinomial", "log_mass"]
+__all__ = ["CountPredictive", "NegativeBinomial"]
 
 LEAST_DISPERSION, INITIAL_DISPERSION = 1e-5, 0.25
 LARGEST_COUNT = 100_000

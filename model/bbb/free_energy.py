@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
     from murho.model.bbb.priors import Prior
 
-__all__ = ["GRADIENT_NORM", "FreeEnergy", "GradientStep", "kl_weights", "require_finite"]
+__all__ = ["FreeEnergy", "GradientStep", "kl_weights", "require_finite"]
 
 
 def kl_weights(kind: str, minibatches: int) -> list[float]:

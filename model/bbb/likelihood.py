@@ -1,8 +1,8 @@
 """`Likelihood`, the base class of observation models: the distribution of a target given one draw.
 
 `NumericLikelihood` is the base of those for numbers, `ClassLikelihood` of those for classes: Bernoulli with one logit
-for two classes, categorical with one logit each for more. A model reads P network
-outputs per row. It may have learned parameters of its own. They are point estimates, one set per member.
+for two classes, categorical with one logit each for more. A model reads P network outputs per row. It may have learned
+parameters of its own. They are point estimates, one set per member.
 """
 
 from __future__ import annotations

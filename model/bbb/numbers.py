@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.transforms import Standardisation
 
 __all__ = [
+    "MOST_COMPONENTS",
     "FixedNoise",
     "GaussianMixtureLikelihood",
     "GaussianNoise",

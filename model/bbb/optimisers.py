@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import FitOptions
 
-__all__ = ["AVERAGING", "FINAL_RATE_OF_PATH", "Adam", "ParameterAverage", "Schedule"]
+__all__ = ["AVERAGING", "FINAL_LEARNING_RATE", "Adam", "ParameterAverage", "Schedule"]
 
 
 class Adam:

@@ -43,11 +43,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FACTS_FILE",
+    "FORMAT",
     "NAME_PATTERN",
     "SEAL",
     "TENSORS_FILE",
     "VERSION_PATTERN",
     "CheckpointReference",
+    "Read",
     "StoredCheckpoint",
     "check_seal",
     "check_writable",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
     from murho.model.predictive.plans import AnyTargetModel
 
-__all__ = ["FILE_FIELDS", "FURTHEST_TARGET", "ClassShares", "LikelihoodSpec", "ModelSpec"]
+__all__ = ["FILE_FIELDS", "ClassShares", "LikelihoodSpec", "ModelSpec"]
 
 ROWS_OF_SHARES = 1.0
 """The shares weigh as much as this number of rows beside the N training rows: N rows can't tell a smaller probability

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FACTS_PATH",
+    "FORMAT",
     "facts_of_data",
     "facts_of_revision",
     "facts_of_spec",

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOW_TO_GET_CHARTS",
+    "MOST_ROWS",
+    "PAGE_FILE",
     "Drawing",
     "can_draw",
     "draw",

@@ -47,20 +47,19 @@ class Header(NamedTuple):
     lines: int
 
 
-def parse_csv(data: bytes | pa.Buffer, where: str, header: Header | None = None, *, skipped: int = 0) -> pa.Table:
+def parse_csv(data: bytes, where: str, header: Header | None = None) -> pa.Table:
     """The table in the bytes of a CSV file with a header line: string columns, null for empty cells.
 
     Args:
         data: The bytes, with a header line.
         where: Name of their source, for messages.
         header: The header, if it is known.
-        skipped: Lines of the source behind the header line that the data don't have, for messages.
 
     Raises:
         TableError: The data are empty, aren't UTF-8, have ragged lines or a quote that isn't closed, or the header
             can't be read.
     """
-    names, rows = csv_rows(data, where, header, skipped=skipped)
+    names, rows = csv_rows(data, where, header)
     schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
     return pa.Table.from_batches(rows, schema).rename_columns(names)
 
@@ -76,8 +75,9 @@ def csv_rows(
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
 
-    Takes and raises what `parse_csv` does. It also takes the most bytes of a block, which a row fits into, and whether
-    rows are only counted, so that of each the first cell is enough.
+    Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages; the
+    most bytes of a block, which a row fits into; and whether rows are only counted, so that the first cell of each is
+    enough.
     """
     text = _without_mark(pa.py_buffer(data))
     header = header or read_header(text, where)

@@ -36,6 +36,7 @@ __all__ = [
     "MARK",
     "NO_HINTS",
     "ORDER",
+    "DateOrder",
     "DateReading",
     "DecimalMark",
     "NumberReading",

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from murho.model.json_validation import NotNegative, Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
-from murho.model.tables.overrides import FeatureKind as FeatureKind
+from murho.model.tables.overrides import FeatureKind
 from murho.model.tables.readings import (
     DateReading,
     Reading,
@@ -31,6 +31,7 @@ __all__ = [
     "MOST_CATEGORIES",
     "Columns",
     "Feature",
+    "FeatureKind",
     "Name",
     "Schema",
     "Target",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BASE",
     "FEWEST_ROWS_TO_CALIBRATE",
+    "FOLDS",
     "MOST_HELD_OUT",
     "ROW_ORDER",
     "HeldOut",

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FULL",
-    "LEAST",
     "NARROW",
     "SETTLING",
     "SHARE_OF_SEARCH",

@@ -48,15 +48,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoded
     from murho.model.tables.schema import Columns
 
-__all__ = [
-    "FOLLOWED",
-    "INNER",
-    "LEAST_SHARE",
-    "MOST_DOUBT",
-    "Extrapolation",
-    "extrapolation_trial",
-    "with_extrapolation_prior",
-]
+__all__ = ["NEGLIGIBLE_SIGMA", "Extrapolation", "extrapolation_trial", "with_extrapolation_prior"]
 
 NEGLIGIBLE_SIGMA = 1e-3
 """sigma of the weights from such inputs to hidden layers and noise: they have almost no effect, but an update with rows

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from murho.model.training.revisions import LabelledRows, Revised
 
 __all__ = [
+    "HISTOGRAM_EDGES",
     "PRUNED_RHO",
     "Cut",
     "cut",

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from murho.model.training.options import UpdateOptions
     from murho.model.training.revisions import LabelledRows, Revised
 
-__all__ = ["fit_to_new_rows", "posterior_shift", "split_new_rows", "temperature_of", "update"]
+__all__ = [
+    "FEWEST_ROWS_TO_HOLD_OUT",
+    "fit_to_new_rows",
+    "posterior_shift",
+    "split_new_rows",
+    "temperature_of",
+    "update",
+]
 
 
 def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 from murho.model.errors import Problem, TableError
 from murho.model.evaluation.recorded import band_ends
 from murho.model.tables.cells import canonical_category, parse_number
-from murho.model.tables.csv_reader import csv_rows
+from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, UnknownModelError
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
@@ -217,12 +217,11 @@ def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
     if len(body.partition(b"\n")[0]) > MOST_HEADER_BYTES:
         raise BadInputError([Problem("", "Expected a header line with the columns id and value, and no others.")])
     try:
-        names, batches = csv_rows(body, "the body")
-        _require_columns(pa.schema([(name, pa.string()) for name in names]))
-        table = pa.Table.from_batches(batches, pa.schema([(str(place), pa.string()) for place in range(len(names))]))
+        header = read_header(body, "the body")
+        _require_columns(pa.schema([(name, pa.string()) for name in header.names]))
+        return _of_table(parse_csv(body, "the body", header))
     except TableError as error:
         raise BadInputError([Problem("", f"{shorten(str(error), 500)}.")]) from None
-    return _of_table(table.rename_columns(names))
 
 
 def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:

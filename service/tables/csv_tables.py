@@ -1,7 +1,7 @@
 """CSV: with a header line, in UTF-8, read and written a block of rows at a time.
 
-It is read twice: to count the rows, so that their number is known before the work is admitted and what is broken is
-said before any row is computed; and for their cells.
+It is read twice: to count the rows, so that their number is known before the work is admitted and rows of the wrong
+length are said before any is computed; and for their cells.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -202,13 +203,13 @@ class Telemetry:
         found = self._versions.get((name, version))
         if found is None:
             with self._lock:
-                labels = (name, version) if self._has_room else OTHERS
+                labels = (name, version) if self._room() > 0 else OTHERS
                 found = self._versions.setdefault((name, version), OfVersion(self, labels))
         return found
 
-    @property
-    def _has_room(self) -> bool:
-        return sum(each.labels != OTHERS for each in self._versions.values()) < self._most
+    def _room(self) -> int:
+        """How many more versions may have series of their own."""
+        return self._most - sum(each.labels != OTHERS for each in self._versions.values())
 
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
         """Takes name and version of all that are served, in the place of those before, at once."""
@@ -219,9 +220,9 @@ class Telemetry:
                 labels = self._versions.pop(key).labels
                 if labels != OTHERS and not self._shared:  # files of metrics only grow
                     self._remove(*labels)
-            for key, each in self._versions.items():
-                if each.labels == OTHERS and self._has_room:
-                    each.bind(key)
+            others = ((key, each) for key, each in self._versions.items() if each.labels == OTHERS)
+            for key, each in list(islice(others, max(0, self._room()))):
+                each.bind(key)
 
     def named(self) -> list[tuple[str, str]]:
         """Returns name and version of those that are shown by name: all that are served, or those with series."""
