@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from murho.service.models.watcher import CheckpointSource
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
-    from murho.service.outcomes.store import Follower, Scored, Store
+    from murho.service.outcomes.records import Follower, Scored
+    from murho.service.outcomes.store import Store
     from murho.service.worker import Worker
 
 __all__ = ["create_app"]

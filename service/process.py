@@ -21,7 +21,8 @@ import uvicorn
 
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
-from murho.service.http.connection import NEW_SECONDS, Connection, ConnectionLimits, is_out_of_files
+from murho.service.http.connection import NEW_SECONDS, Connection
+from murho.service.http.limits import ConnectionLimits, is_out_of_files
 from murho.service.models.loader import Change
 from murho.service.parts import Lifecycle
 from murho.service.telemetry.log import LogLimit

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from murho.model.calibration.adaptation import AdaptationMethod
     from murho.service.engine.jobs import ModelLike
-    from murho.service.outcomes.store import Earlier, Scored, State, Store
+    from murho.service.outcomes.records import Earlier, Scored, State
+    from murho.service.outcomes.store import Store
 
 __all__ = ["ADAPTATION", "AdaptationFollower", "Bands", "state_of", "take_up"]
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.service.outcomes.records import Earlier, Scored, VersionFacts
     from murho.service.outcomes.routes import QualityQuery
-    from murho.service.outcomes.store import Earlier, Scored, Store, VersionFacts
+    from murho.service.outcomes.store import Store
 
     Doubles: TypeAlias = NDArray[np.float64]
 

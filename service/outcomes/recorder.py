@@ -30,7 +30,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from murho.model.evaluation.recorded import LEVELS
 from murho.model.predictive.prediction import ClassPrediction
 from murho.service.errors import NotReadyError
-from murho.service.outcomes.store import Batch, VersionFacts
+from murho.service.outcomes.records import Batch, VersionFacts
 from murho.service.predict.rows import cells_of
 
 if TYPE_CHECKING:

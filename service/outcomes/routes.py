@@ -29,7 +29,7 @@ from murho.service.tables.blocks import HELD, check_size
 
 if TYPE_CHECKING:
     from murho.service.outcomes.recorder import Recorder
-    from murho.service.outcomes.store import Value, VersionFacts
+    from murho.service.outcomes.records import Value, VersionFacts
 
 __all__ = ["OutcomesRequest", "OutcomesResponse", "QualityQuery", "checked", "router"]
 

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from murho.model.errors import InputError, Problem
 from murho.service import errors
 from murho.service.errors import BadInputError, problem_details
-from murho.service.http.connection import refusal_of
+from murho.service.http.limits import refusal_of
 
 
 @pytest.mark.parametrize(

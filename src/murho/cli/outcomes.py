@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from murho_client import Outcomes
 
-    from murho.service.outcomes.store import Accepted, Store, Value
+    from murho.service.outcomes.records import Accepted, Value
+    from murho.service.outcomes.store import Store
 
 __all__ = ["outcomes", "quality"]
 

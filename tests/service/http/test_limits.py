@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from murho.service.http.connection import RESERVED_FILES, ConnectionLimits, files_for, is_out_of_files
+from murho.service.http.limits import RESERVED_FILES, ConnectionLimits, files_for, is_out_of_files
 from murho.service.settings import Settings
 
 

@@ -16,8 +16,9 @@ from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import LEVELS
 from murho.service.outcomes import schema
 from murho.service.outcomes.quality import quality_of
+from murho.service.outcomes.records import Batch, FeatureFacts, VersionFacts
 from murho.service.outcomes.routes import QualityQuery
-from murho.service.outcomes.store import HOUR, Batch, FeatureFacts, Store, VersionFacts
+from murho.service.outcomes.store import HOUR, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

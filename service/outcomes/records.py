@@ -1,0 +1,255 @@
+"""What is kept of predictions and their outcomes, and what scoring, grouping and followers get of them: data alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+
+from murho.model.tables.cells import parse_date
+from murho.model.tables.schema import FeatureKind, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.tables.schema import Feature
+
+    Doubles: TypeAlias = NDArray[np.float64]
+
+__all__ = [
+    "Accepted",
+    "Batch",
+    "Earlier",
+    "FeatureFacts",
+    "Follower",
+    "Pair",
+    "Recorded",
+    "Scored",
+    "State",
+    "Value",
+    "VersionFacts",
+]
+
+Value: TypeAlias = float | str
+"""An outcome: a number, or the name of a class."""
+Earlier: TypeAlias = "Callable[[int], str | None]"
+"""From the number of a state to its document, or to that of the one before it that is kept; None: it is gone."""
+
+PARTS = 4
+"""Groups of a number or a date: a quarter of the training range each."""
+MISSING, OTHER = "(missing)", "(other)"
+
+
+class FeatureFacts(msgspec.Struct, frozen=True):
+    """What tells the groups of a feature: a category each, or a part of the training range.
+
+    Attributes:
+        name: The feature's name.
+        date: Whether its cells are dates.
+        groups: The names of categories or parts.
+        edges: Where parts meet, rising; None: the groups are categories.
+    """
+
+    name: str
+    date: bool
+    groups: tuple[str, ...]
+    edges: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, feature: Feature) -> Self:
+        """Returns the facts of a feature."""
+        date, low, high = feature.kind is FeatureKind.DATE, feature.minimum, feature.maximum
+        if feature.kind is FeatureKind.CATEGORICAL:
+            return cls(feature.name, date, feature.categories)
+        if feature.kind is FeatureKind.BOOLEAN:
+            return cls(feature.name, date, ("false", "true"))
+        if low is None or high is None or low == high:
+            return cls(feature.name, date, ("any",), ())
+        inner = (low + (high - low) * part / PARTS for part in range(1, PARTS))
+        edges = sorted({float(round(edge)) if date else float(f"{edge:.3g}") for edge in inner})
+        texts = [written(feature, edge) for edge in edges]
+        between = (f"{left} to {right}" for left, right in pairwise(texts))
+        return cls(feature.name, date, (f"below {texts[0]}", *between, f"{texts[-1]} and above"), tuple(edges))
+
+    def group(self, cell: Any) -> str:
+        """Returns the group of a cell, as requests and the store have it."""
+        if cell is None:
+            return MISSING
+        if self.edges is None:
+            named = str(cell).lower() if isinstance(cell, bool) else str(cell)
+            return named if named in self.groups else OTHER
+        try:
+            value = parse_date(cell) if self.date else float(cell)
+        except (TypeError, ValueError):  # of another model that was this version then
+            return OTHER
+        return self.groups[sum(value >= edge for edge in self.edges)]
+
+
+class VersionFacts(msgspec.Struct, frozen=True):
+    """What scoring and grouping need to know of a version, kept in the store as JSON.
+
+    Attributes:
+        target: The target's name.
+        classes: Its classes; None: it predicts a number.
+        features: Its features.
+        rows: Held-out rows behind its calibration; None: it has none.
+    """
+
+    target: str
+    classes: tuple[str, ...] | None
+    features: tuple[FeatureFacts, ...]
+    rows: int | None = None
+
+    @classmethod
+    def of(cls, spec: ModelSpec) -> Self:
+        """Returns the facts of a version's specification."""
+        schema, calibration = spec.schema, spec.calibration
+        rows = None if calibration is None else calibration.rows
+        return cls(schema.target.name, schema.target.classes, tuple(map(FeatureFacts.of, schema.features)), rows)
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """The predictions of one request that are to be recorded, B rows.
+
+    Attributes:
+        model: The model's name.
+        version: Its version.
+        at: When they were made, in seconds since 1970.
+        ids: One a row.
+        means: Of numbers, float64 `[B]`; empty for classes.
+        answers: float32 `[B, …]`: of numbers the percentiles at `LEVELS` less the mean; of classes the probabilities,
+            then 1 for each class in the prediction set.
+        inputs: The cells of each row as JSON; None: they aren't recorded.
+        decisions: The decision of each row as JSON; None: these are no decisions.
+        state: The state of adaptation that made the bands; None: the checkpoint's calibration.
+        facts: What is to be known of the version; None: the store knows it.
+    """
+
+    model: str
+    version: str
+    at: float
+    ids: list[str]
+    means: bytes
+    answers: bytes
+    inputs: list[str] | None = None
+    decisions: list[str] | None = None
+    state: str | None = None
+    facts: VersionFacts | None = None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the rows as the store has them."""
+        none: list[None] = [None] * len(self.ids)
+        size = len(self.answers) // len(self.ids)
+        means = np.frombuffer(self.means, np.float64).tolist() if self.means else none
+        columns = zip(self.ids, means, self.inputs or none, self.decisions or none, strict=True)
+        for place, (key, mean, inputs, decision) in enumerate(columns):
+            yield {
+                "model": self.model,
+                "id": key,
+                "version": self.version,
+                "at": self.at,
+                "mean": mean,
+                "answer": self.answers[size * place : size * (place + 1)],
+                "inputs": inputs,
+                "decision": decision,
+                "state": self.state,
+            }
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One prediction in the store; see `Batch`. `inputs` and `decision` are JSON, `answer` is float32."""
+
+    id: str
+    version: str
+    at: float
+    mean: float | None
+    answer: NDArray[np.float32]
+    inputs: str | None
+    decision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Recorded):
+    """A prediction with its outcome.
+
+    Attributes:
+        value: The outcome.
+        came: When it came, in seconds since 1970.
+        pit: See `model.evaluation.recorded`.
+    """
+
+    value: Value
+    came: float
+    pit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of outcomes: how many are kept, how many of them replaced another value, and unknown id → why."""
+
+    accepted: int
+    revised: int
+    unknown: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Outcomes of one version, in the order of their predictions.
+
+    Attributes:
+        model: The model's name.
+        version: Its version.
+        facts: What is known of it.
+        predicted: When they were predicted, in seconds since 1970, `[B]`.
+        states: The state of adaptation behind each prediction, `[B]`.
+        pits: See `model.evaluation.recorded`, `[B]`.
+        inside: Whether each is in the central band of 90 %, or in the prediction set, `[B]`.
+        sums: See `schema.SUMS`, `[B, …]`.
+    """
+
+    model: str
+    version: str
+    facts: VersionFacts
+    predicted: list[float]
+    states: list[str | None]
+    pits: Doubles
+    inside: NDArray[np.bool_]
+    sums: Doubles
+
+
+class Follower(Protocol):
+    """What is kept up to date with the outcomes of each version: the alarm, adaptation.
+
+    Attributes:
+        kind: Names its states.
+        keeps: How far back its states stay in the store; of those far back only some (`THINNED`).
+    """
+
+    kind: str
+    keeps: int
+
+    def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
+        """Returns the next state as JSON; None: it stays.
+
+        Args:
+            document: The latest state; None: there is none.
+            scored: Outcomes that came since. One that revises an earlier one isn't among them.
+            earlier: Gives an earlier state of this kind.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of a follower: its number, counted from 1, when it was made, and its document, JSON."""
+
+    number: int
+    at: float
+    document: str
