@@ -173,8 +173,8 @@ def fit_class_map(
 
     Returns:
         The map; the earlier one, or one that changes nothing, for fewer than `MINIMUM_ROWS` rows in all, and where the
-        cross entropy falls by less than C nats, which chance alone may bring about (Akaike 1974, "A new look at the
-        statistical model identification", by about 2 C parameters, half of which the penalties leave).
+        cross entropy falls by less than a nat for each of the 2 C + 1 parameters, which chance alone may bring about
+        (Akaike 1974, "A new look at the statistical model identification").
     """
     classes = log_probabilities.shape[1]
     earlier = earlier or ClassMap.none(classes)
@@ -203,7 +203,7 @@ def fit_class_map(
 
     optimiser.step(objective)
     found = parameters.detach()
-    if float(loss(torch.zeros_like(found)) - loss(found)) < classes:
+    if float(loss(torch.zeros_like(found)) - loss(found)) < len(found):
         return earlier
     slope, apart, shifts = (found * (count / rows)).split((1, classes, classes))
     scale = torch.exp(slope + apart)
