@@ -139,3 +139,20 @@ def test_nobody_gets_more_than_the_rate(steps: list[tuple[float, float]]) -> Non
             taken, last = taken + amount, amount
     # All but the last is paid for, beyond the burst.
     assert taken - last <= 10 + 5 * (clock.now - begin) + 1e-6
+
+
+def test_requests_and_work_are_limited_for_each_caller() -> None:
+    clock = Clock()
+    limited = security(clock, requests_per_second=2, row_draws_per_second=100, burst_seconds=1)
+    web, ops = Caller("web"), Caller("ops")
+    limited.admit(web)
+    limited.admit(web)
+    with pytest.raises(RateLimitError, match="2 requests a second") as caught:
+        limited.admit(web)
+    assert caught.value.retry_after == 1
+    limited.admit(ops, 1000)
+    with pytest.raises(RateLimitError, match="100 row-draws") as caught:
+        limited.admit(ops, 50, requests=0)
+    assert caught.value.retry_after == 10
+    clock.now += 10
+    limited.admit(ops, 50, requests=0)

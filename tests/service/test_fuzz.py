@@ -179,3 +179,9 @@ def test_no_path_makes_it_fail(fake: AppClient, name: str, version: str) -> None
     ):
         assert fake.get(path).status_code in {200, 404}
         assert fake.post(f"{path}/predict", {"inputs": [ROW]}).status_code in {200, 404, 405}
+
+
+@FUZZ
+@given(body=broken_requests())
+def test_no_request_makes_a_classifier_fail(classifier: AppClient, body: object) -> None:
+    check(classifier.post("/predict", content=json.dumps(body)))

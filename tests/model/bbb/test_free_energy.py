@@ -17,7 +17,7 @@ from murho.model.bbb.free_energy import (
 )
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.errors import FitError
@@ -170,3 +170,33 @@ def test_a_validation_that_is_not_finite_names_the_parameter() -> None:
         network.rho[0, -1] = torch.nan  # the last entry is the last layer's bias: names follow the parameters
     with pytest.raises(FitError, match=r"epoch 4 \(layers\.1\.bias\.rho\)"):
         require_finite(network, likelihood, 4, {"the validation": torch.tensor(torch.nan)})
+
+
+@pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
+def test_with_a_posterior_as_the_prior_too(members: int, draws: int, skip: bool) -> None:
+    likelihood = make_likelihood("heteroscedastic", members=members).double()
+    network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
+    prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())
+    assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) -> None:
+    likelihood = make_likelihood(noise, members=2, sigma=0.3, components=2).double()
+    network = small_network(likelihood, members=2, skip=True)
+    with torch.no_grad():
+        network.rho.fill_(-40.0)  # no draw differs from the next
+    generator = torch.Generator().manual_seed(4)
+    rows, targets = torch.randn(6, 4, generator=generator).double(), torch.randn(6, generator=generator).double()
+    counts = torch.tensor([2, 1, 1, 3, 1, 1])
+    found = []
+    for inputs, observed, weights in (
+        (rows, targets, counts.double()),
+        (rows.repeat_interleave(counts, dim=0), targets.repeat_interleave(counts), None),
+    ):
+        step = GradientStep(network, likelihood, GaussianPrior(), total_rows=9)
+        energy = step(inputs, observed, weights, kl_weight=1.0, minibatches=1, beta=beta)
+        gradients = [present(parameter.grad).clone() for parameter in (network.mu, *likelihood.parameters())]
+        found.append([energy.loss, energy.kl, *gradients])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)

@@ -43,6 +43,26 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_the_density_sums_to_one(spec: LikelihoodSpec) -> None:
+    likelihood = spec.make(MEMBERS)
+    with torch.no_grad():
+        for number, parameter in enumerate(likelihood.parameters()):  # moved from their start
+            parameter.add_(0.1 * torch.arange(parameter.numel()).reshape(parameter.shape) + 0.05 * number)
+    outputs = torch.randn(MEMBERS, ROWS, likelihood.outputs, generator=torch.Generator().manual_seed(1)).double()
+    if isinstance(likelihood, NegativeBinomial):
+        targets = likelihood.standardisation.forward(torch.arange(2000).double())
+    elif isinstance(likelihood, Bernoulli | Categorical):
+        targets = torch.arange(likelihood.classes).double()
+    else:
+        targets = torch.linspace(-40.0, 40.0, 16_001, dtype=torch.float64)
+    with torch.no_grad():
+        densities = torch.stack([likelihood.log_density(outputs, target.expand(ROWS)).exp() for target in targets])
+    numbers = not isinstance(likelihood, NegativeBinomial | Bernoulli | Categorical)
+    total = torch.trapezoid(densities, targets, dim=0) if numbers else densities.sum(dim=0)
+    torch.testing.assert_close(total, torch.ones_like(total), atol=2e-4, rtol=0.0)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_what_holds_for_every_model(spec: LikelihoodSpec) -> None:
     again = LikelihoodSpec.from_json(spec.to_json())
     assert again == spec
@@ -202,3 +222,33 @@ def test_far_beyond_all_is_finite() -> None:
     outputs = torch.tensor([[[-1e6, 0.0], [1e6, 0.0]]])
     for term in _log_density_and_gradient(likelihood, outputs, torch.full((2,), LIMITS[1]), beta=0.5):
         assert bool(term.isfinite().all())
+
+
+def test_without_dispersion_it_is_poisson() -> None:
+    likelihood = NegativeBinomial()
+    outputs = torch.tensor([[[2.0, -60.0]]])
+    target = likelihood.standardisation.forward(torch.tensor([5.0]))
+    expected = stats.poisson.logpmf(5, np.exp(2.0))
+    assert float(likelihood.log_density(outputs, target)) == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture", "homoscedastic"])
+def test_rows_pull_their_means_evenly_with_limits_too(noise: str, *, weighted: bool) -> None:
+    plain, limited = (make_likelihood(noise, members=2, components=2) for _ in range(2))
+    limited.limits = LIMITS
+    outputs = torch.randn(2, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
+    weights = torch.tensor([0.5, 2.0, 1.0, 1.0, 0.5]) if weighted else torch.ones(5)
+    found, expected = (_log_density_and_gradient(each, outputs, targets, weights, 0.5) for each in (limited, plain))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+def test_rows_inside_the_limits_are_as_without(noise: str) -> None:
+    plain, limited = (make_likelihood(noise, members=1, sigma=0.3, components=2) for _ in range(2))
+    limited.limits = LIMITS
+    outputs = torch.randn(1, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
+    found, expected = (_log_density_and_gradient(each, outputs, targets) for each in (limited, plain))
+    torch.testing.assert_close(found, expected)

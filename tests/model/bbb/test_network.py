@@ -100,3 +100,11 @@ def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
             tensor.copy_(tensors[name])
         outputs = [each(rows, torch.Generator().manual_seed(2)) for each in (network, plain)]
     torch.testing.assert_close(*outputs)
+
+
+def test_members_do_not_interact() -> None:
+    network = network_with()
+    network(torch.randn(5, 3), torch.Generator().manual_seed(0))[0].sum().backward()
+    assert network.mu.grad is not None
+    assert bool(network.mu.grad[0].any())
+    assert not bool(network.mu.grad[1].any())

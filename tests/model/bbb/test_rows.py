@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -148,3 +149,60 @@ def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:
 @pytest.mark.parametrize(("judges", "members"), [(1, 10), (1, 1), (5, 5)])
 def test_where_one_judges_or_all_do_nothing_is_foretold(judges: int, members: int) -> None:
     assert ensemble_score(2.0, 1.0, judges, members) == 1.0
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
+def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
+    rows = small_rows(20)
+    outcome = small_fit(rows, rows, members=10, noise=noise, known={"components": 2})
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
+    standardisation = Standardisation(Identity(), 3.0, 2.0)
+    targets = rows.targets.double() * 2.0 + 3.0
+    assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
+    found = _scores(
+        outcome.network,
+        Rows(rows.features, rows.targets, folds),
+        targets,
+        NumberScorer(outcome.likelihood, standardisation, float(targets.std(correction=0))),
+    )
+    with torch.no_grad():
+        parts = outcome.likelihood.components(outcome.network(rows.features, torch.Generator()))
+    means, noises, weights = (None if part is None else part.expand(10, 20, -1).double() for part in parts)
+    assert means is not None
+    assert noises is not None
+
+    def score(row: int, members: list[int]) -> torch.Tensor:
+        """NLL and CRPS of some members' mixture at one row."""
+        predictive = Predictive.of(
+            means[members, row : row + 1] * 2.0 + 3.0,
+            noises[members, row : row + 1] * 2.0,
+            None if weights is None else weights[members, row : row + 1],
+            standardisation.transform,
+        )
+        target = targets[row : row + 1]
+        return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
+
+    pairs = [(row, [int(folds[0, row]), 5 + int(folds[1, row])]) for row in range(20)]
+    together = torch.stack([score(row, judges) for row, judges in pairs]).mean(dim=0)
+    alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
+    expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
+    assert found.mean(dim=1).tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_squared_error_and_variance_of_all_members_are_foretold_row_by_row() -> None:
+    """Exact where the two judges' scores are the means over all pairs, as here."""
+    generator = np.random.default_rng(0)
+    means, noise = generator.standard_normal((6, 50)), 0.2 + generator.random((6, 50))
+    targets = generator.standard_normal(50)
+
+    def scores(members: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        mean = means[members].mean(axis=0)
+        return (mean - targets) ** 2, means[members].var(axis=0) + (noise[members] ** 2).mean(axis=0)
+
+    pairs = [[one, two] for one in range(6) for two in range(one)]
+    for number in range(2):
+        alone = np.mean([scores([member])[number] for member in range(6)], axis=0)
+        together = np.mean([scores(pair)[number] for pair in pairs], axis=0)
+        np.testing.assert_allclose(ensemble_score(alone, together, 2, 6), scores(list(range(6)))[number])

@@ -243,3 +243,37 @@ def test_json_and_what_is_damaged_in_it(path: tuple[str | int, ...], value: obje
     part[path[-1]] = value
     with pytest.raises(CheckpointError, match=message):
         ClassCalibration.from_json(data, "calibration")
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_order_of_the_classes_does_not_matter(classes: int) -> None:
+    right, labels = rows_of(3000, classes)
+    logs = right * 2.0 + torch.tensor([1.5, 0.0, -1.0, 0.0])[:classes]
+    order = torch.tensor([2, 0, 3, 1] if classes == 4 else [1, 0])
+    fitted, permuted = fit_class_map(logs, labels), fit_class_map(logs[:, order], torch.argsort(order)[labels])
+    found, expected = permuted.log_probabilities(logs[:, order]), fitted.log_probabilities(logs)[:, order]
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-4)
+
+
+def test_the_derivatives_are_at_zero_where_the_fit_ends() -> None:
+    """The least penalised loss, by automatic derivatives of the stated objective."""
+    right, labels = rows_of(400)
+    logs = torch.log_softmax(1.4 * right + torch.tensor([0.5, 0.0, -0.5]), dim=1)
+    fitted = fit_class_map(logs, labels)
+    weights, shifts = (torch.tensor(part, dtype=torch.float64) for part in (fitted.weights, fitted.intercept))
+    # Of t and d with the same sum, those of the least penalty: their derivatives by a common shift cancel.
+    common = weights.log().sum() / (3.0 + 1.0 / (0.25**2 * 2.0 * 5.0 * 3.0))
+    slope, apart, shifts = (part.clone().requires_grad_() for part in (common, weights.log() - common, shifts))
+    loss = torch.nn.functional.cross_entropy(logs * torch.exp(slope + apart) + shifts, labels, reduction="sum")
+    penalty = 0.5 * (slope / 0.25).square() + 15.0 * (apart.square().sum() + shifts.square().sum())
+    for derivative in torch.autograd.grad(loss + penalty, [slope, apart, shifts]):
+        assert float(derivative.abs().max()) < 1e-2
+
+
+def test_thresholds_are_conformal_quantiles() -> None:
+    """Of 99 rows of each class the 90th most probable decides at 90 %."""
+    probabilities = torch.rand(198, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    probabilities, labels = torch.cat([probabilities, 1.0 - probabilities], dim=1), torch.tensor([0, 1]).repeat(99)
+    found = fit_prediction_sets(probabilities, labels).thresholds(0.9)
+    for number in range(2):
+        assert found[number] == float(probabilities[labels == number, number].sort(descending=True).values[89])

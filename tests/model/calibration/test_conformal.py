@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -198,3 +199,41 @@ def test_without_new_rows_the_earlier_map_stays(rows: int, skewed: bool) -> None
     grid = torch.linspace(-1.5, 1.5, 31, dtype=torch.float64)
     again = _pooled(_pooled(earlier, np.zeros(0)), np.zeros(0))
     torch.testing.assert_close(again.calibrated(grid), earlier.calibrated(grid), atol=1e-6, rtol=0.0)
+
+
+def test_weights_count_like_repeated_rows() -> None:
+    scores = _scores(80)
+    weights = np.tile([1.0, 3.0], 40)
+    weighted = fitted(scores, weights=weights, units=90)
+    repeated = fitted(np.repeat(scores, weights.astype(int)), units=90)
+    inner = torch.linspace(-1.2, 1.2, 25, dtype=torch.float64)
+    torch.testing.assert_close(weighted.calibrated(inner), repeated.calibrated(inner), atol=0.04, rtol=0.0)
+    assert fitted(scores, weights=np.full(80, 7.0)) == fitted(scores)
+
+
+def test_fewer_units_make_wider_bands() -> None:
+    """G groups of rows: the level of the k-th of n scores is ``k / n G / (G + 1)``."""
+    scores = _scores(200)
+    conformal = fitted(scores, units=20)
+    half = float(torch.special.ndtri(torch.tensor(0.5 + 0.5 * 0.5 * 20 / 21).double()))
+    reach = float(conformal.calibrated(torch.tensor([half]).double()))
+    assert reach == pytest.approx(np.sort(np.abs(scores))[99], abs=1e-6)
+
+
+def test_nothing_overflows() -> None:
+    spread = CalibratedSpread.of(DOUBLING, CPU)
+    with np.errstate(all="ignore"):
+        rows = np.multiply.outer([0.0, 1e308, 1e-308, math.inf, 1e300], spread.nodes.numpy())
+    ratio = spread.ratio(rows, np.zeros(5, dtype=bool))
+    assert np.isfinite(ratio).all()
+    np.testing.assert_allclose(ratio[[0, 1, 3]], 1.0)
+    np.testing.assert_allclose(ratio[[2, 4]], 2.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [9, 99])
+def test_one_row_more_changes_little(rows: int) -> None:
+    scores = 2.0 * np.random.default_rng(1).standard_normal(rows + 1)
+    fewer, more = (_pooled(_earlier(), scores[:count], narrowing=0.8) for count in (rows, rows + 1))
+    np.testing.assert_allclose(_reach(more), _reach(fewer), rtol=0.03)
+    assert more.method == POOLED
+    assert more.rows == fewer.rows + 1 == 200 + rows + 1

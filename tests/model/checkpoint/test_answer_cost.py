@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -143,3 +145,18 @@ def test_costs_are_within_a_factor_of_three_of_the_time(rent: Posterior) -> None
     assert all(1.0 / 3.5 < unit / middle < 3.5 for unit in found.values()), {
         name: round(unit / middle, 2) for name, unit in found.items()
     }
+
+
+def test_any_thread_may_ask_while_another_computes(rent: Posterior) -> None:
+    posterior, stopped = Posterior(rent.spec, rent.tensors), threading.Event()
+
+    def ask() -> None:
+        while not stopped.is_set():
+            posterior.cost(10, replace(PLAIN, seed=3))
+
+    with ThreadPoolExecutor() as threads:
+        asking = threads.submit(ask)
+        for seed in range(100):
+            posterior.predict_encoded(one_row(posterior), replace(PLAIN, seed=seed, samples=8))
+        stopped.set()
+        asking.result()

@@ -16,6 +16,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from murho.model.bbb.network import Architecture
 from murho.model.checkpoint import checkpoint
 from murho.model.checkpoint.checkpoint import (
     SEAL,
@@ -30,9 +31,12 @@ from murho.model.checkpoint.checkpoint import (
     write_checkpoint,
 )
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.spec import ModelSpec
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.checkpoint.stores import DirectoryStore, summaries
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.model.checkpoint.test_spec import FACTS
 from tests.model.conftest import present
 from tests.support import sealed_again
@@ -366,3 +370,18 @@ def test_what_is_damaged_is_named_and_the_others_are_listed(rent_checkpoints: Pa
     for name, problem in (("cut", "damaged"), ("pipe", "no plain file"), ("none", "no version")):
         assert problem in present(found[name])
     assert summaries(DirectoryStore(tmp_path / "nowhere")) == []
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_draws_far_apart_with_little_noise_prove_themselves(tmp_path: Path, engine: str) -> None:
+    schema = Schema((Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()),), Target("y", None), {})
+    encoder = Encoder.fit(schema, {"x": np.array([0.0, 0.5, 1.0])})
+    spec = ModelSpec(
+        architecture=Architecture(encoder.width, (), 1),
+        likelihood=LikelihoodSpec("fixed", sigma=1e-6),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {name: torch.full(shape, 3.0) for name, shape in spec.tensor_shapes().items()}
+    Posterior.load(write_checkpoint(tmp_path, "far", spec, tensors), engine=engine)

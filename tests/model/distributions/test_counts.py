@@ -79,3 +79,22 @@ def test_the_randomised_pit_is_uniform_where_the_model_is_right(mean: float, dis
     columns = torch.from_numpy(means).unsqueeze(0), torch.full((1, rows), dispersion, dtype=torch.float64)
     scores = CountPredictive.of_counts(*columns).normal_score(torch.from_numpy(counts).unsqueeze(0))[0]
     assert stats.kstest(scores.numpy(), "norm").statistic < 1.63 / np.sqrt(rows)  # exceeded once in a hundred times
+
+
+def test_nothing_lies_below_zero() -> None:
+    predictive, _ = predictive_of(3.0, 0.2)
+    below, above = predictive.tails(torch.tensor([-1.0, -0.5]))
+    assert below.tolist() == [[0.0, 0.0]]
+    assert above.tolist() == [[1.0, 1.0]]
+
+
+def test_rows_do_not_depend_on_each_other() -> None:
+    means = torch.tensor([[0.1, 900.0, 7.0], [0.2, 700.0, 9.0]]).double()
+    dispersion = torch.tensor([[1.0, 0.01, 0.2], [1.0, 0.02, 0.3]]).double()
+    scores, values = torch.linspace(-3.0, 3.0, 7).double(), torch.tensor([0.0, 800.0, 6.0]).double()
+    together = CountPredictive.of_counts(means, dispersion)
+    for row in range(3):
+        alone = CountPredictive.of_counts(means[:, row : row + 1], dispersion[:, row : row + 1])
+        torch.testing.assert_close(alone.quantiles(scores)[0], together.quantiles(scores)[row])
+        torch.testing.assert_close(alone.crps(values[row : row + 1])[0], together.crps(values)[row])
+        torch.testing.assert_close(alone.tails(values)[0][0], together.tails(values)[0][row])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
@@ -121,3 +122,34 @@ def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_b
     assert (present(wide.exceedance) > present(plain.exceedance)).all()
     band, narrower = (present(some.percentiles)[:, 2] - present(some.percentiles)[:, 0] for some in (wide, plain))
     assert band == pytest.approx(narrower, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", ["weighted", "an outlier", "a staircase, and wide", "a mean of ten million"])
+def test_a_row_alone_has_those_it_has_among_others_whatever_the_tiles(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixture = make(kind, 6)
+    large = mixture.of_rows(torch.arange(6).repeat(100))
+    spread = mixture.moments()[1].unsqueeze(-1)
+    for scores in (SCORES, DENSE):
+        whole = large.quantiles(scores)
+        with monkeypatch.context() as patch:
+            patch.setattr(mixtures, "TILE_VALUES", 64)
+            assert float(((mixture.quantiles(scores) - whole[:6]).abs() / spread).max()) <= 2e-6
+        for row in range(6):
+            alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores)
+            for start in (0, 594):
+                assert float(((alone - whole[start + row]).abs() / spread[row]).max()) <= 1e-5
+
+
+def test_its_weight_is_the_rule_of_succession_and_it_adds_a_twentieth_of_the_noise_variance() -> None:
+    for rows in (20, 700, 50_000):
+        rule = WideRule.after(rows)
+        assert rule.weight == pytest.approx(1.0 / (rows + 1))
+        assert rule.weight * rule.widening**2 == pytest.approx(0.05)
+
+
+def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_targets() -> None:
+    spreads, noise = torch.tensor([5.0, 5.0, 5.0]).double(), torch.tensor([0.5, 3.0, 0.0]).double()
+    wide = WideRule(0.01, 8.0).noise(spreads, noise, most=12.0)
+    assert wide.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.predictive import Predictive, function_quantiles
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
@@ -222,3 +222,20 @@ def test_a_band_contains_a_limit_from_its_normal_score_on() -> None:
 def test_a_minimum_must_lie_below_the_maximum() -> None:
     with pytest.raises(OptionError, match="minimum 2 must lie below its maximum 1"):
         Limits(2.0, 1.0)
+
+
+def test_function_quantiles_equal_numpy() -> None:
+    means = _components(8)[0][..., 0]
+    levels = torch.tensor([0.05, 0.5, 0.925], dtype=torch.float64)
+    expected = np.quantile(means.numpy(), levels.numpy(), axis=0).T
+    np.testing.assert_allclose(function_quantiles(means, levels).numpy(), expected)
+
+
+def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictive = Predictive.of(*_components(5))
+    truth = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
+    monkeypatch.setattr(predictive_module, "MOST_PAIRED", 0)
+    whole = predictive.crps(truth)
+    for values in (1, 500, 2_000):
+        monkeypatch.setattr(predictive_module, "VALUES_AT_A_TIME", values)
+        torch.testing.assert_close(predictive.crps(truth), whole, rtol=1e-6, atol=0.0)

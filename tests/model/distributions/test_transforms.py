@@ -104,3 +104,23 @@ def test_far_beyond_a_limit_everything_lies_on_it(transform: Identity | Logarith
     value, deviation = transform.moments(means, torch.tensor(0.5).double(), Limits(0.25, 2.0))
     np.testing.assert_allclose(value, [0.25, 0.25, 2.0, 2.0], rtol=1e-9)
     np.testing.assert_allclose(deviation, 0.0, atol=1e-7)
+
+
+def test_moments_are_the_same_by_whichever_formula() -> None:
+    noise = torch.tensor([1e-3, 0.03, 0.5, 3.0, 12.0, 25.0], dtype=torch.float64)
+    # From where nothing is beyond the seam to where nothing is below it.
+    seams = torch.linspace(45.0, -45.0, 901, dtype=torch.float64).unsqueeze(1)
+    means = -seams * noise
+    below = [
+        torch.exp(power * means + 0.5 * (power * noise) ** 2 + torch.special.log_ndtr(seams - power * noise))
+        for power in (1, 2)
+    ]
+    above = 0.5 * torch.erfc(seams * 0.5**0.5)
+    density = torch.exp(-0.5 * seams.square()) / math.sqrt(2.0 * math.pi)
+    first = below[0] + (1.0 + means) * above + noise * density
+    second = below[1] + ((1.0 + means).square() + noise.square()) * above
+    second += noise * (2.0 * (1.0 + means) + noise * seams) * density
+    value, deviation = LOGARITHM.moments(LOGARITHM.top + means, noise)
+    torch.testing.assert_close(value, 100.5 * first - 0.5, rtol=1e-10, atol=1e-10)
+    expected = 100.5 * (second - first.square()).clamp_min(1e-24).sqrt()
+    torch.testing.assert_close(deviation, expected, rtol=1e-6, atol=1e-7)

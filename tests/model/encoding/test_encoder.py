@@ -250,3 +250,10 @@ def test_choices_that_can_not_be_are_refused() -> None:
         Encoder.fit(SCHEMA, COLUMNS)
     assert InputChoice("standard", unread=(("a", "b"), ("b", "c"))).unread_by_all == ("b",)
     assert not Encoded.like(np.zeros((3, 2), dtype=np.float32)).told.any()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_rows_are_the_same_across_tiles(cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str) -> None:
+    encoder = Encoder.fit(*cars, encoding=encoding)
+    many = encoder.encode({name: np.tile(column, 100) for name, column in cars[1].items()}).inputs
+    assert np.array_equal(many, np.tile(encoder.encode(cars[1]).inputs, (100, 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_scores import LevelShares, QuantileScores, normal_quantile
+from murho.model.encoding.feature_scores import LevelShares, QuantileScores, normal_cdf, normal_quantile
 from murho.model.tables.schema import Feature, FeatureKind
 
 
@@ -48,3 +48,11 @@ def test_indicators_are_standardised_and_unknown_where_the_level_is() -> None:
     assert np.isnan(indicators[-5:]).all()
     unseen = shares.indicators(shares.codes(np.array(["E"], dtype=object)), shares.indicated)
     assert np.isnan(unseen).all()
+
+
+def test_scores_at_the_knots_are_normal_quantiles_of_the_rank() -> None:
+    scores = fitted(np.random.default_rng(0).exponential(size=2001))
+    ranks = (scores.below + scores.upto) / 2.0 / 2001.0
+    np.testing.assert_allclose(normal_cdf(scores.knot_scores * scores.spread + scores.centre), ranks, atol=1e-12)
+    assert abs(scores.centre) < 0.01
+    assert scores.spread == pytest.approx(1.0, abs=0.02)

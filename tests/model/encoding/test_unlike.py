@@ -131,3 +131,20 @@ def test_the_encoded_rows_tell_which_have_a_warning_and_only_these_are_looked_at
     assert told.tolist() == [False, True, True]
     assert ENCODER.unlike_values(columns, told=told) == warned(columns)
     assert {item.row for item in ENCODER.unlike_values(columns, told=np.array([True, False, True]))} == {2}
+
+
+def named(columns: dict[str, np.ndarray]) -> list[list[tuple[str, str | None]]]:
+    """The features that make the combination of each row unusual, each with the one that it fits least."""
+    count = len(columns["x1"])
+    found: list[list[tuple[str, str | None]]] = [[] for _ in range(count)]
+    for row, name, partner in Distances.of(PAIRED, columns).odd_combinations(np.arange(count)):
+        found[row].append((name, partner))
+    return found
+
+
+def test_names_do_not_depend_on_the_other_rows() -> None:
+    columns = numeric_columns(np.random.default_rng(1).normal(size=(200, 5)) * 3.0)
+    together = named(columns)
+    assert {len(found) for found in together} >= {1, 2}
+    alone = [named({name: column[row : row + 1] for name, column in columns.items()}) for row in range(200)]
+    assert together == [found for (found,) in alone]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.whitening import HIDDEN_VARIANCE
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 
@@ -98,3 +99,19 @@ def test_a_row_is_encoded_alone_as_among_others_and_finite(cells: list[tuple[flo
     for row in range(len(cells)):
         alone = encoder.encode({name: column[row : row + 1] for name, column in columns.items()})
         np.testing.assert_array_equal(alone.inputs[0], together[row])
+
+
+def test_directions_are_the_small_principal_components() -> None:
+    generator = np.random.default_rng(1)
+    mixed = generator.normal(size=(500, 3)) * [1.0, 0.05, 0.02] @ np.linalg.qr(generator.normal(size=(3, 3)))[0]
+    columns = {f"x{number}": column for number, column in enumerate(mixed.T)}
+    whitening = fitted(columns).whitening
+    assert whitening is not None
+    standardised = (mixed - mixed.mean(axis=0)) / mixed.std(axis=0)
+    variances, vectors = np.linalg.eigh(standardised.T @ standardised / 500)
+    hidden = variances < HIDDEN_VARIANCE
+    assert len(whitening.minima) == hidden.sum() > 0
+    np.testing.assert_allclose(whitening.variances, variances[hidden], rtol=1e-9)
+    expected = vectors[:, hidden] / np.sqrt(variances[hidden])
+    np.testing.assert_allclose(np.abs(whitening.axes), np.abs(expected), rtol=1e-6, atol=1e-9)
+    assert (whitening.axes.max(axis=0) == np.abs(whitening.axes).max(axis=0)).all()  # whatever LAPACK's signs are

@@ -19,12 +19,13 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
+from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
-from tests.model.conftest import make_table
+from tests.model.conftest import make_table, train_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,3 +213,21 @@ def test_an_earlier_map_is_pooled_with_the_rows() -> None:
     assert conformal is not None
     assert (conformal.method, conformal.rows) == (POOLED, 530)
     assert report["calibrated"]["coverage"]["90"] > 0.95  # no longer right for these rows by construction
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
+    trained = train_quickly(make_table(), members=members)
+    rows, metrics = trained.evidence.held_out, trained.spec.metrics
+    assert isinstance(rows, JudgedNumbers)
+    assert sorted(rows.rows.tolist()) == list(range(160)) or members == 1
+    np.testing.assert_array_equal(rows.targets, trained.evidence.targets[rows.rows])
+    assert list(rows.bands) == ["raw", "calibrated"]
+    for kind, bands in rows.bands.items():
+        covered = metrics[kind]["coverage"]["90"]
+        assert np.mean(np.abs(2.0 * bands.pit - 1.0) <= 0.9) == pytest.approx(covered, abs=0.013)
+        lower, upper = rows.mean + bands.ends[:, 4:6].T
+        assert np.mean(upper - lower) == pytest.approx(metrics[kind]["width"]["90"], rel=1e-6)
+        inside = (rows.targets >= lower) & (rows.targets <= upper)
+        assert inside.mean() == pytest.approx(covered, abs=0.03)
+    assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)

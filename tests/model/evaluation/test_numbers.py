@@ -249,3 +249,17 @@ def test_coverage_width_and_winkler_score_of_a_checkpoints_bands(rent: Posterior
             assert report[kind]["coverage"][key] == pytest.approx(coverage[index], abs=1e-12)
             assert report[kind]["width"][key] == pytest.approx(width[index], rel=1e-5)
             assert report[kind]["interval_score"][key] == pytest.approx(winkler, rel=1e-5)
+
+
+def test_without_weights_and_units_they_are_the_textbook_ones() -> None:
+    plain = RowWeights.of(60)
+    np.testing.assert_allclose(plain.mean(VALUES), VALUES.mean(axis=0))
+    np.testing.assert_allclose(plain.standard_error(VALUES), VALUES.std(axis=0, ddof=1) / np.sqrt(60.0))
+
+
+def test_rows_that_come_several_times_tell_no_more_than_once() -> None:
+    units = np.array(["a", "b", "c", "d"] * 15)
+    four, all_rows = VALUES[:4], np.tile(VALUES[:4], (15, 1))
+    np.testing.assert_allclose(
+        RowWeights.of(60, units=units).standard_error(all_rows), RowWeights.of(4).standard_error(four)
+    )

@@ -148,6 +148,21 @@ def assert_same(actual: dict[str, Any], expected: dict[str, Any], std: Any, to: 
         assert (difference <= allowed).all(), (name, float((difference - allowed).max()))
 
 
+NARROWING = odd_map((1.0, 3.0), (0.7, 2.1), 100)
+
+
+LEVELS = tuple(0.5 * step for step in range(1, 200))
+
+
+def std_of_percentiles(percentiles: np.ndarray) -> np.ndarray:
+    """Standard deviation of each row's distribution from its percentiles at `LEVELS`, by the trapezoid rule."""
+    weights = np.ones(len(LEVELS))
+    weights[[0, -1]] = 0.5
+    mean = np.average(percentiles, axis=1, weights=weights)
+    squares = np.average((percentiles - mean[:, None]) ** 2, axis=1, weights=weights)
+    return np.asarray(np.sqrt(squares))
+
+
 class EngineContract:
     """Subclasses have the fixture ``make``: an engine for a target model."""
 
@@ -209,3 +224,37 @@ class EngineContract:
         np.testing.assert_allclose(answer.pop("mean"), expected["mean"], rtol=1e-6)
         assert answer.pop("draws").shape == (7, 0)
         assert not answer
+
+    @pytest.mark.parametrize("transform", TRANSFORMS)
+    @pytest.mark.parametrize("noise", NOISES)
+    def test_std_is_that_of_the_distribution_whose_percentiles_are_answered(
+        self, make: MakeEngine, noise: str, transform: str
+    ) -> None:
+        target = target_model(noise, transform)
+        engine, case = make(target), Case.of(target, 30)
+        options = replace(PLAIN, percentiles=LEVELS)
+        for calibration in (NARROWING, CALIBRATION):
+            raw, calibrated = (case.asked(engine, options, each) for each in (None, calibration))
+            of_percentiles = [std_of_percentiles(answer["percentiles"]) for answer in (raw, calibrated)]
+            # Up to 2 % for the nodes and, with a lognormal's tail, 1 % for the trapezoid rule.
+            np.testing.assert_allclose(calibrated["std"] / raw["std"], of_percentiles[1] / of_percentiles[0], rtol=0.03)
+            for name in ("epistemic_std", "aleatoric_std"):
+                np.testing.assert_allclose(calibrated[name] / calibrated["std"], raw[name] / raw["std"])
+            both = np.hypot(calibrated["epistemic_std"], calibrated["aleatoric_std"])
+            np.testing.assert_allclose(calibrated["std"], both)
+            # The outer half per cent on either side is missing from the percentiles, and with it part of the std.
+            assert (calibrated["std"] > of_percentiles[1]).all()
+            if transform == "none":
+                assert (calibrated["std"] < 1.2 * of_percentiles[1]).all()
+
+    @pytest.mark.parametrize("transform", TRANSFORMS)
+    def test_levels_far_out_are_found(self, make: MakeEngine, transform: str) -> None:
+        target = target_model("mixture", transform)
+        case, options = Case.of(target, 5), replace(PLAIN, percentiles=(1e-13, 50.0, 100.0 - 1e-12))
+        expected = case.expected(options, CALIBRATION)
+        assert_same(case.asked(make(target), options, CALIBRATION), expected, expected["std"], to=1e-4)
+
+    def test_percentiles_never_fall_from_level_to_level(self, make: MakeEngine) -> None:
+        target = target_model("fixed")
+        options = replace(PLAIN, percentiles=tuple(50.0 + 1e-7 * step for step in range(12)))
+        assert (np.diff(Case.of(target, 20).asked(make(target), options)["percentiles"], axis=1) >= 0.0).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.errors import OptionError
-from murho.model.predictive.decisions import Actions, DecideOptions, decide
+from murho.model.predictive.decisions import Actions, DecideOptions, decide, draw_numbers
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 from murho.model.tables.schema import Target
 
@@ -125,3 +125,9 @@ def test_utilities_of_classes() -> None:
 def test_what_is_refused(options: DecideOptions, named: str) -> None:
     with pytest.raises(OptionError, match=f"^{named}: "):
         options.check(Target("y", None), Actions(NAMES, np.zeros(3)))
+
+
+def test_chosen_as_often_as_the_propensity_says() -> None:
+    numbers = draw_numbers(DRAWS, DRAWS, seed=3)
+    slope = _slope()
+    assert np.mean(slope[numbers] > 0.25) == pytest.approx(_phi(0.375), abs=0.008)

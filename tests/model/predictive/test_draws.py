@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
 from murho.model.predictive.draws import (
     BLOCK,
     DrawCache,
@@ -198,3 +198,38 @@ def test_whatever_was_asked_before_draws_are_the_same(requests: list[tuple[int, 
     kept = _kept(most_draws)
     for seed, samples in requests:
         _assert_same(kept.first(samples, seed), _kept().first(samples, seed))
+
+
+def test_another_seed_or_block_gives_other_draws() -> None:
+    first = normals(1, 0, 1, 10)
+    assert not np.array_equal(first, normals(2, 0, 1, 10))
+    assert not np.array_equal(first, normals(1, 1, 1, 10))
+    assert np.isfinite(normals(2**63 - 1, 3, 2, 10)).all()
+
+
+@pytest.mark.parametrize("members", [1, 5, 24, 64])
+@pytest.mark.parametrize("block", [0, 7])
+def test_the_draws_of_a_member_sum_to_zero_over_a_block(members: int, block: int) -> None:
+    drawn = normals(3, block, members, 50)
+    for member in range(members):
+        own = _own(block, member, members)
+        if len(own) > 1:
+            np.testing.assert_allclose(drawn[own].sum(axis=0), 0.0, atol=1e-4)
+
+
+def test_the_tails_are_those_of_a_normal_distribution_and_the_numbers_of_a_draw_are_independent() -> None:
+    drawn = np.concatenate([normals(5, block, 64, 100_000).ravel() for block in range(3)])
+    for limit, share in ((3.0, 2.699796e-3), (4.0, 6.334248e-5)):
+        found = np.count_nonzero(np.abs(drawn) > limit)
+        assert abs(found - share * drawn.size) < 4.5 * (share * drawn.size) ** 0.5
+    draws = np.stack([normals(seed, 0, 2, 6)[4] for seed in range(1000)])
+    assert np.abs(np.cov(draws.T) - np.eye(6)).max() < 5.0 * (2.0 / 1000) ** 0.5
+    squares = (normals(7, 0, 4, 8000) ** 2).sum(axis=0)  # quadratic functions lose little
+    assert squares.var() / (2.0 * BLOCK * 8 / 7) == pytest.approx(1.0, abs=0.1)
+
+
+def test_of_few_weights_as_many_seeds_are_kept_as_there_may_be() -> None:
+    kept = _kept(most_draws=KEPT_SEEDS + 10)
+    for seed in range(KEPT_SEEDS + 1):
+        kept.first(1, seed)
+    assert [kept.missing(1, seed) for seed in (0, 1, KEPT_SEEDS)] == [1, 0, 0]

@@ -109,3 +109,8 @@ def test_frames_of_other_libraries_come_through_arrows_interface() -> None:
         assert table_from_frame(frame, ["a", "b"]).to_pylist() == table.to_pylist()
     sparse = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 1.5])})
     assert table_from_frame(sparse, ["a"]).to_pydict() == {"a": [0.0, 0.0, 1.5]}
+
+
+def test_sparse_columns_of_pandas_are_numbers() -> None:
+    frame = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 1.5])})
+    assert table_from_frame(frame, ["a"]).to_pydict() == {"a": [0.0, 0.0, 1.5]}

@@ -65,3 +65,11 @@ def test_on_few_rows_one_choice_must_win_by_more_than_chance(few: bool, choice: 
     best = BestSoFar(few=few)
     best.keep(_attempt(0.3, _rows(1)), cast("Fit", object()))
     assert best.keep(_attempt(0.1, _rows(2, -0.001)), cast("Fit", object()), choice) == kept
+
+
+def test_a_unit_of_the_target_changes_nothing() -> None:
+    first, second = _rows(1), _rows(2)
+    in_cents = torch.tensor([[math.log(100.0)], [0.0]]).double()
+    factor = torch.tensor([[1.0], [100.0]]).double()
+    expected = paired_difference(first, second)
+    assert paired_difference(first * factor + in_cents, second * factor + in_cents) == pytest.approx(expected)

@@ -344,3 +344,23 @@ def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() ->
     assert str(candidate) == "mixture noise, transform none, standard encoding, hidden 8, temperature 1"
     whitened = replace(candidate, whitened=True, temperature=None)
     assert str(whitened) == "mixture noise, transform none, standard encoding, whitened, hidden 8"
+
+
+class _Slow(Notes):
+    """A busy machine: every epoch takes longer."""
+
+    def epoch(self, epoch: Epoch) -> None:
+        super().epoch(epoch)
+        time.sleep(0.01)
+
+
+def test_a_slow_machine_changes_no_bit_of_a_fit_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates_module, "default_budget", lambda _: 0.08)
+    changes: dict[str, Any] = {"members": 3, "noise": "auto", "temperature": None, "epochs": 400}
+    slow = _Slow()
+    quick, later = (train_quickly(make_table(rows=90), notes, **changes) for notes in (Notes(), slow))
+    assert quick.spec.training["stopped"] == "budget"  # the schedule was sped up
+    for name, tensor in quick.posterior.tensors.items():
+        assert torch.equal(tensor, later.posterior.tensors[name]), name
+    assert quick.spec.metrics == later.spec.metrics
+    assert not any("a budget in seconds" in line for line in slow.lines)

@@ -228,3 +228,22 @@ def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None
         assert posterior.predict(fresh, options).mean.max() <= 2.0
     spec = read_stored(write_checkpoint(tmp_path, "capped", trained.spec, trained.posterior.tensors)).spec
     assert present(spec.target.limits).maximum == 2.0
+
+
+def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
+    prediction = answer(rooms.posterior, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
+    assert prediction.draws is not None
+    assert prediction.epistemic_std is not None
+    assert prediction.percentiles is not None
+    assert prediction.epistemic_entropy is not None
+    assert prediction.entropy is not None
+    assert prediction.draws.shape == (9, 256, 3)
+    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
+    assert prediction.draws.std(axis=1) == pytest.approx(prediction.epistemic_std, abs=1e-9)
+    assert np.percentile(prediction.draws, 25.0, axis=1) == pytest.approx(prediction.percentiles[..., 0], abs=1e-9)
+    logs = np.log(prediction.draws.clip(1e-300))
+    expected = -(prediction.draws * logs).sum(axis=2).mean(axis=1)
+    assert prediction.entropy - expected == pytest.approx(prediction.epistemic_entropy, abs=1e-9)
+    assert prediction.mc_error is not None
+    assert prediction.mc_error.probabilities is not None
+    assert (prediction.mc_error.probabilities < 0.05).all()

@@ -324,3 +324,22 @@ def test_members_of_a_mixed_encoding_leave_out_the_same_inputs() -> None:
     new = _update(mixed, labelled_rows(rooms_table(rows=80, seed=3), mixed), epochs=10)
     assert torch.equal(present(inputs_read(mixed.tensors)), present(inputs_read(new.posterior.tensors)))
     assert 0.0 < new.facts["kl"] < 1e4
+
+
+def test_a_linear_update_ends_at_the_exact_posterior() -> None:
+    table, generator = _linear_table(_correlated(80)), torch.Generator().manual_seed(2)
+    plain, width = _linear(table)
+    mean = 0.3 * torch.randn(width, generator=generator, dtype=torch.float64)
+    sigma = 0.05 + 0.3 * torch.rand(width, generator=generator, dtype=torch.float64)
+    old = _with_posterior(plain, mean, sigma)
+    rows = labelled_rows(table.slice(40), old)
+    learned = split_new_rows(len(rows), 0, 1).training  # the others calibrate
+    seen = replace(rows, encoded=rows.encoded[learned], targets=rows.targets[learned])
+    _assert_exact(_update(old, rows).posterior, *_exact(old, seen, mean, torch.diag(sigma**-2)))
+
+
+def test_the_same_seed_gives_the_same_version_and_another_one_does_not(old: Posterior) -> None:
+    rows = _rows(old, 60)
+    first, second, third = (_update(old, rows, epochs=4, seed=seed).posterior.tensors for seed in (3, 3, 4))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["layers.0.weight.mu"], third["layers.0.weight.mu"])

@@ -10,7 +10,7 @@ import pytest
 from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions
 from murho.model.tables.schema import UnfamiliarValue
 from murho.service.engine import scheduler
-from murho.service.engine.jobs import Answer, Job, Slice, compute
+from murho.service.engine.jobs import Answer, Job, RowsNotFiniteError, Slice, compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError
 from tests.service.some_jobs import submit
@@ -196,3 +196,29 @@ def test_unlike_rows_of_several_jobs_are_searched_together_as_many_as_are_listed
     assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [50], list(range(20))]
     assert Marking.searched == [[9000.0, 9500.0, *[9100.0] * 20]]
     assert found[2].outside == predict(FakeModel(), columns([2000.0] * 50 + [9500.0]), max_outside=20).outside
+
+
+@pytest.mark.parametrize("field", ["mean", "std", "percentiles", "exceedance", "draws"])
+def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
+    options = PredictOptions(samples=4, thresholds=(1.0,), draws=True)
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(Broken(field, above=2500.0), columns([2000.0, 3000.0]), options)
+
+
+def test_overflow_far_outside_the_training_range_names_the_cells() -> None:
+    with pytest.raises(RowsNotFiniteError) as caught:
+        predict(Broken("mean", above=5000.0), columns([2000.0, 1e300, 3000.0, 1e300]))
+    assert caught.value.cells == [(1, "Weight"), (3, "Weight")]
+
+
+def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
+    class Marking(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
+
+    async def test() -> None:
+        weights = [[9000.0] * 3, [2000.0], [2000.0, 9500.0]]
+        found = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
+        assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
+
+    asyncio.run(test())

@@ -375,3 +375,158 @@ def test_a_caller_that_is_cancelled_is_forgotten() -> None:
         computation.release.set()
 
     run(scheduler, test)
+
+
+def test_a_pass_takes_a_quarter_of_the_small_jobs_that_wait_if_that_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "PASS_SECONDS", 100 * 2e-7)
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 1000, 1e6)
+
+    async def test() -> None:
+        blocker = job_of()
+        submit(scheduler, blocker)
+        await computation.until_begun()
+        small = [job_of(50) for _ in range(32)]
+        for job in small:
+            submit(scheduler, job)
+        await arrived()
+        computation.release.set()
+        await asyncio.gather(*(job.future for job in small))
+        assert [len(slices) for slices in computation.passes[1:]][:6] == [8, 6, 4, 3, 2, 2]
+
+    run(scheduler, test)
+
+
+def test_an_error_reaches_its_caller_alone() -> None:
+    computation = Computation()
+    scheduler = Scheduler(computation, 10, 10)
+
+    async def test() -> None:
+        bad, good = job_of(), job_of()
+        computation.errors[bad] = ZeroDivisionError()
+        submit(scheduler, bad)
+        submit(scheduler, good)
+        with pytest.raises(ZeroDivisionError):
+            await bad.future
+        await good.future
+
+    run(scheduler, test)
+
+
+def test_the_first_call_comes_before_all_work() -> None:
+    computation = Computation()
+    scheduler = Scheduler(computation, 10, 10)
+    seen: list[int] = []
+
+    async def test() -> None:
+        job = job_of()
+        submit(scheduler, job)
+        scheduler.start(first=lambda: seen.append(len(computation.passes)))
+        await job.future
+
+    asyncio.run(test())
+    assert scheduler.close(10)
+    assert seen == [0]
+
+
+def test_above_the_bound_of_requests_the_caller_is_told_to_come_back() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 2, 1000)
+
+    async def test() -> None:
+        jobs = [job_of(), job_of()]
+        for job in jobs:
+            submit(scheduler, job)
+        with pytest.raises(QueueFullError) as caught:
+            submit(scheduler, job_of())
+        assert caught.value.retry_after == 1
+        with pytest.raises(QueueFullError):
+            scheduler.admission.require_room()
+        await arrived()
+        computation.release.set()
+        await asyncio.gather(*(job.future for job in jobs))
+        scheduler.admission.require_room()
+
+    run(scheduler, test)
+    assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0)
+
+
+def test_the_time_after_which_to_come_back_is_that_of_the_work_that_waits() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 1, 1e9)
+
+    async def test() -> None:
+        scheduler.rates.record(job_of().model, 1e6, 10.0)  # 10 microseconds a row-draw
+        job = job_of(cost=5e5)
+        submit(scheduler, job)
+        with pytest.raises(QueueFullError, match=r"5\.0 s") as caught:
+            scheduler.admission.require_room()
+        assert caught.value.retry_after == 5
+        await arrived()
+        computation.release.set()
+        await job.future
+
+    run(scheduler, test)
+
+
+def test_the_bound_of_cost_counts_the_work() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 100, 10)
+
+    async def test() -> None:
+        job = job_of(4, cost=8)
+        submit(scheduler, job)
+        with pytest.raises(QueueFullError):
+            submit(scheduler, job_of(3))
+        with pytest.raises(TooLargeError, match="at most 5 rows"):
+            submit(scheduler, job_of(11, cost=22))
+        await arrived()
+        computation.release.set()
+        await job.future
+
+    run(scheduler, test)
+
+
+def test_a_job_whose_deadline_has_passed_is_never_begun() -> None:
+    computation = Computation(held=True)
+    now = 0.0
+    scheduler = Scheduler(computation, 100, 100, clock=lambda: now)
+
+    async def test() -> None:
+        nonlocal now
+        blocker = job_of()
+        submit(scheduler, blocker)
+        await computation.until_begun()
+        late = job_of(deadline=2.0)
+        task = submit(scheduler, late)
+        await arrived()
+        now = 3.0
+        computation.release.set()
+        with pytest.raises(DeadlineError, match=r"within 2 seconds.*waited for its turn.*Try again later"):
+            await task
+        assert len(computation.passes) == 1
+
+    run(scheduler, test)
+    assert scheduler.admission.pending == 0
+
+
+def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
+    computation = Computation(held=True)
+    now = 0.0
+    scheduler = Scheduler(computation, 100, 100, clock=lambda: now)
+
+    async def test() -> None:
+        nonlocal now
+        first, second = job_of(), job_of()
+        submit(scheduler, first)
+        await computation.until_begun()
+        now = 1.0
+        submit(scheduler, second)
+        await arrived()
+        now = 3.0
+        computation.release.set()
+        await second.future
+        assert (first.timing.queue, first.timing.compute) == (0.0, 3.0)
+        assert second.timing.queue == 2.0
+
+    run(scheduler, test)

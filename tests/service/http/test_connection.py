@@ -492,3 +492,10 @@ def test_a_client_in_the_middle_of_its_headers_is_told_that_the_service_stops() 
         service.call(service.server.stop, 15)
         assert wire.read().status == 503
         assert wire.end() == b""
+
+
+def test_an_answer_can_be_read_although_the_client_sends_more_than_it_may(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(GET[:-2] + b"Connection: close\r\n\r\n", *[b"x" * 100_000] * 20)
+        assert wire.read().headers["connection"] == "close"
+        assert wire.end() == b""

@@ -118,3 +118,18 @@ def test_a_failure_of_the_service_is_answered_without_a_trace(client: AppClient,
     assert response.headers["x-request-id"] in response.json()["detail"]
     assert "secret" not in response.text
     assert "Traceback" not in response.text
+
+
+def test_a_body_that_announces_too_much_is_refused(small: AppClient) -> None:
+    response = small.post("/predict", content=b" " * 1001)
+    assert response.status_code == 413
+    assert pointers(response) == []
+    assert "1000 bytes" in response.json()["detail"]
+
+
+def test_so_is_a_failure_within_the_framework(client: AppClient) -> None:
+    client.state["parts"].registry.snapshot = None
+    response = client.get("/models")
+    assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
+    assert response.json()["type"] == "urn:murho:problem:internal"
+    assert response.headers["x-request-id"] in response.json()["detail"]

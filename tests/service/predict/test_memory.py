@@ -178,3 +178,15 @@ def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPa
         response = client.post("/predict", {"inputs": [ROW]})
         assert response.status_code == 503
         assert int(response.headers["retry-after"]) >= 1
+
+
+def test_what_is_alone_has_room() -> None:
+    room = Room(10)
+    share = Share(room)
+    share.resize(5)
+    share.resize(105)
+    assert room.taken == 105
+    with pytest.raises(QueueFullError):
+        Share(room).resize(1)
+    share.resize(3)
+    assert room.taken == 3

@@ -193,3 +193,17 @@ def test_keys_guard_all_but_the_probes() -> None:
         assert client.get("/v2/models/cars", headers=own).status_code == 200
         error_of(client.post("/v2/repository/models/cars/unload", headers=own), 403)
         assert client.post("/v2/repository/models/cars/unload", headers=boss).status_code == 200
+
+
+def test_a_failure_of_the_service_is_an_error_without_its_reason() -> None:
+    model = FakeModel()
+
+    def fail() -> None:
+        raise RuntimeError("secret")
+
+    model.before = fail
+    with make_client(model) as client:
+        client.wait_until_loaded()
+        error = error_of(infer(client, row_tensors()), 500)
+    assert "secret" not in error
+    assert "an error of the service" in error

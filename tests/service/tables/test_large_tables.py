@@ -247,3 +247,18 @@ def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
             wait_until(lambda: service.model.passes > 2)
         wait_until(lambda: service.metric("murho_pending_requests") == 0)
         assert service.model.passes < 60
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_chunked_body_is_answered_over_a_socket_whatever_its_size() -> None:
+    body = body_of(table(), CSV)
+    head = (
+        b"POST /predict?samples=4 HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    chunks = [b"%x\r\n" % len(part) + part + b"\r\n" for part in (body[:100], body[100:])]
+    with served() as service:
+        reply = service.ask(head, *chunks, b"0\r\n\r\n")
+        assert reply.status == 200
+        assert reply.body.count(b"\n") == ROWS + 1
+        assert service.model.passes == -(-ROWS // BLOCK)

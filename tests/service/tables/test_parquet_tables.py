@@ -127,3 +127,12 @@ def test_closing_ends_the_process_and_the_next_file_begins_another(process: Parq
     process.close()
     assert running.poll() is not None
     assert unpack(process, SMALL)[1].num_rows == 2
+
+
+def test_a_process_that_died_meanwhile_is_replaced(process: ParquetProcess) -> None:
+    unpack(process, SMALL)
+    running = process._process
+    assert running is not None
+    running.kill()
+    running.wait()
+    assert unpack(process, SMALL)[1].num_rows == 2
