@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,9 @@ class Rounds:
 
     def __init__(self, problem: Problem, first: int, step: int, seed: int, directory: Path) -> None:
         self.problem, self._first, self._directory = problem, first, directory
-        self._ends = range(first + step, len(problem.rewards) + 1, step)
+        self._ends = [first]
+        while (end := self._ends[-1] + max(step, self._ends[-1] // 20)) <= len(problem.rewards):
+            self._ends.append(end)
         random = np.random.default_rng([seed, 4])
         self._random = random.integers(problem.rewards.shape[1], size=first)
         self._draws = random.integers(SAMPLES, size=len(problem.rewards))
@@ -124,8 +127,7 @@ class Rounds:
         return np.concatenate(chosen)
 
     def _parts(self) -> Sequence[tuple[int, slice]]:
-        starts = (self._first, *self._ends)
-        return [(end, slice(start, end)) for start, end in zip(starts, self._ends, strict=False)]
+        return [(end, slice(start, end)) for start, end in pairwise(self._ends)]
 
 
 def _learned(*options: str) -> Report:
