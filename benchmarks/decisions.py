@@ -1,7 +1,8 @@
 """`python -m benchmarks.decisions --data DIR`: an agent that decides and learns over HTTP, beside one in this process.
 
-The bandits of `benchmarks.mushroom`. A model of rewards learns from the first decisions, which are random. Over HTTP,
-`decide` then chooses by draws (Thompson sampling) and records, `outcomes` tells the rewards, and after each round
+The bandits of `benchmarks.mushroom`. A model of rewards learns from the first decisions, which are random. It has a
+hidden layer: of so few rows the search would choose a linear model, whose best arm is the same in every context. Over
+HTTP, `decide` then chooses by draws (Thompson sampling) and records, `outcomes` tells the rewards, and after each round
 `murho learn` makes the next version if it is better, which the service loads. The same model decides and learns in this
 process by Python, with the same draws. Beside both: `model.python.bandits`, whose networks are made for rewards.
 """
@@ -51,7 +52,7 @@ class Rounds:
     Args:
         problem: The problem.
         first: Decisions at random, from which the first version learns.
-        step: Decisions of a round.
+        step: Decisions of a round, at least; later a twentieth of those so far.
         seed: Of the random ones and of the draws.
         directory: An empty one, for checkpoints and the store.
     """
@@ -69,7 +70,7 @@ class Rounds:
         self._features = [f"x{place}" for place in range(problem.contexts.shape[1])]
         rows = pa.Table.from_pylist(self._labelled(slice(0, first), self._random))
         pa.parquet.write_table(rows, directory / "first.parquet")
-        given = ("--quick", "--seed", str(seed))
+        given = ("--quick", "--hidden", "50", "--noise", "homoscedastic", "--seed", str(seed))
         train(directory / "first.parquet", "reward", directory / "checkpoints", NAME, *given)
         self._model = Posterior.load(directory / "checkpoints" / NAME / "1")
         known = {feature.name for feature in self._model.schema.features}

@@ -39,6 +39,10 @@ BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
 COMMON = ("seed", "calibrated", "timeout", "record", "ids")
 """Options that a prediction has, too."""
+LINEAR = (
+    "This version is linear, without a hidden layer, so which action is the best hardly depends on the context. Train "
+    "with --hidden 50 if it should."
+)
 VALUES_OF_PASS = 2**18
 """Rows times draws of a pass: about 1,000 rows of 256 draws."""
 
@@ -292,7 +296,7 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
     call.admit(inputs.count * (actions.rows + asked.record), options, asked.request.timeout)
     found: list[Decisions] = []
-    warnings: dict[str, str] = {}
+    warnings = {"/actions": LINEAR} if actions.features and not model.spec.architecture.hidden else {}
     # A recorded decision can be repeated by itself, so it is computed by itself.
     step = 1 if asked.record else actions.contexts_at_a_time(options.samples)
     drawn = min(step, inputs.count) * actions.values(options.samples)
