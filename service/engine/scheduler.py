@@ -282,9 +282,12 @@ class Scheduler:
                 elif not job.over:
                     self._enqueue(job)
             self.rates.record(model, cost, seconds)
-        if settled:
-            _settle(settled)
+        sent = _settle(settled) if settled else None
         self.noticed(model, len(slices), rows, seconds)
+        if sent is not None:
+            # Both threads need the interpreter's lock, so to begin before the answers are sent would gain nothing;
+            # and requests that arrive meanwhile share the next pass.
+            sent.wait(PASS_SECONDS)
 
     def _rows_per_pass(self, job: Job) -> int:
         rows = job.rows_of_pass
@@ -319,14 +322,20 @@ async def _watch(job: Job, receive: Receive) -> None:
         job.future.set_exception(ClientGoneError("The client closed the connection before the answer."))
 
 
-def _settle(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
-    """Hands outcomes of the compute thread to the event loop that waits for them, all at once."""
+def _settle(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> threading.Event:
+    """Hands outcomes of the compute thread to the event loop that waits for them, all at once.
+
+    Returns:
+        An event that is set once the loop has gone on with all of them.
+    """
+    sent = threading.Event()
     # The loop is closed if the service stops while a job is still in computation.
     with contextlib.suppress(RuntimeError):
-        outcomes[0][0].future.get_loop().call_soon_threadsafe(_set, outcomes)
+        outcomes[0][0].future.get_loop().call_soon_threadsafe(_set, outcomes, sent)
+    return sent
 
 
-def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]], sent: threading.Event) -> None:
     for job, outcome in outcomes:
         if job.future.done():
             continue
@@ -334,6 +343,7 @@ def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
             job.future.set_exception(outcome)
         else:
             job.future.set_result(outcome)
+    asyncio.get_running_loop().call_soon(sent.set)  # after those who wait for the outcomes
 
 
 FIRST_SECONDS_PER_COST = 2e-7
