@@ -273,10 +273,10 @@ class Schema(Stored):
             if feature.kind is FeatureKind.CATEGORICAL:
                 known = {None, *feature.categories}
                 outside = np.fromiter([value not in known for value in column], dtype=np.bool_, count=len(column))
-            elif feature.minimum is None or feature.reach is None:
+            elif feature.minimum is None or (reach := feature.reach) is None:
                 outside = ~np.isnan(column)
             else:  # comparisons with NaN are false, so a missing cell is never outside
-                outside = (column < feature.minimum) | (column > feature.reach)
+                outside = (column < feature.minimum) | (column > reach)
             found += zip(repeat(feature), np.flatnonzero(outside).tolist(), strict=False)
         return [
             UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
