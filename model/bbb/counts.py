@@ -253,9 +253,9 @@ class CountPredictive(Predictive):
 def _knots(means: Tensor, noise: Tensor, dispersion: Tensor) -> Tensor:
     """Knots that depend on a row's own draws alone, ``[B, J]``: whole numbers from a tail of 1e-9 to the other.
 
-    A spread at count y is ``sqrt(y + d y^2)``, with d the least dispersion, at most 1. Where a twelfth of it is below 1,
-    all whole numbers are knots. Beyond, the transform of constant spread, ``(2 / sqrt(d)) asinh(sqrt(d y))``, rises by
-    a twelfth from knot to knot.
+    The spread at a count y is ``sqrt(y + d y^2)``, with d the least dispersion, at most 1. Where a twelfth of it is
+    below 1, all whole numbers are knots. Beyond, the transform of constant spread, ``(2 / sqrt(d)) asinh(sqrt(d y))``,
+    rises by a twelfth from knot to knot.
     """
     least = (means - 7.0 * noise).amin(dim=0).floor().clamp_min(-1.0)
     # The upper tail is between that of a Gaussian and that of a Gamma distribution of shape 1 / dispersion.
