@@ -60,8 +60,8 @@ class Rounds:
     def __init__(self, problem: Problem, first: int, step: int, seed: int, directory: Path) -> None:
         self.problem, self._first, self._directory = problem, first, directory
         self._ends = [first]
-        while (end := self._ends[-1] + max(step, self._ends[-1] // 20)) <= len(problem.rewards):
-            self._ends.append(end)
+        while (end := self._ends[-1]) < len(problem.rewards):
+            self._ends.append(min(len(problem.rewards), end + max(step, end // 20)))
         random = np.random.default_rng([seed, 4])
         self._random = random.integers(problem.rewards.shape[1], size=first)
         self._draws = random.integers(SAMPLES, size=len(problem.rewards))
