@@ -113,7 +113,7 @@ class HeldOutTotals:
 
 SHARED = np.concatenate([[0.0], np.exp2(np.linspace(-4.0, 4.0, 17))])
 INDEPENDENT = np.exp2(np.linspace(-1.0, 1.0, 9))
-CORRELATIONS = np.linspace(0.0, 0.95, 20)
+CORRELATIONS = np.append(np.linspace(0.0, 0.95, 20), (0.97, 0.98, 0.99))
 PRIOR_SHARED, PRIOR_INDEPENDENT = 1.0, 0.3
 """Standard deviations of the logarithms before anything is known: little evidence leaves factors near 1."""
 MOST_ERROR = 25.0
