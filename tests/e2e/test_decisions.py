@@ -154,3 +154,20 @@ def test_a_recorded_decision_is_repeated_to_the_bit_and_has_an_outcome(trained: 
         assert _post(service, "cars", held_back).json()["ids"] == [None, None]
         missing = httpx2.get(f"{service.address}/models/cars/decisions/none")
         assert missing.status_code == 404
+
+
+def test_a_linear_version_warns_that_contexts_hardly_change_its_best_action(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": random.normal(size=80), "arm": random.choice(["a", "b"], 80)})
+    rows["reward"] = rows.x * np.where(rows.arm == "a", 1.0, -1.0) + 0.1 * random.normal(size=80)
+    actions = [{"id": arm, "inputs": {"arm": arm}} for arm in "ab"]
+    for name, hidden in (("line", ()), ("network", (8,))):
+        given: dict[str, Any] = {"hidden": hidden, "members": 1, "epochs": 20, "encoding": "standard"}
+        murho.train(rows, "reward", noise="homoscedastic", **given).save(name, tmp_path / "checkpoints")
+    with serve(tmp_path / "checkpoints", tmp_path / "log") as service:
+        service.wait_for_line("(Ready: )")
+        document = {"contexts": [{"x": -1.0}, {"x": 1.0}], "actions": actions}
+        (warning,) = _post(service, "line", document).json()["warnings"]
+        assert warning["pointer"] == "/actions"
+        assert "--hidden 50" in warning["message"]
+        assert _post(service, "network", document).json()["warnings"] == []
