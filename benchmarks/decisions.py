@@ -58,7 +58,7 @@ class Rounds:
     """
 
     def __init__(self, problem: Problem, first: int, step: int, seed: int, directory: Path) -> None:
-        self.problem, self._first, self._directory = problem, first, directory
+        self.problem, self._directory = problem, directory
         self._ends = [first]
         while (end := self._ends[-1]) < len(problem.rewards):
             self._ends.append(min(len(problem.rewards), end + max(step, end // 20)))

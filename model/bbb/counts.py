@@ -243,7 +243,7 @@ class CountPredictive(Predictive):
         used = (widths > 0.0).sum(dim=1)
         order = used.argsort()  # rows together that have about as many cells
         for rows in order.split(max(1, VALUES_AT_A_TIME // (len(self.means) * widths.shape[1]))):
-            cells = int(used[rows[-1]])
+            cells = max(used[rows[-1:]].tolist(), default=0)
             of_draws = self.means[:, rows].unsqueeze(2), self.dispersion[:, rows].unsqueeze(2)
             masses[rows, :cells] = log_mass(middles[rows, :cells], *of_draws).exp_().mean(dim=0)
         below = (masses * widths).cumsum(dim=1)
@@ -266,7 +266,7 @@ def _knots(means: Tensor, noise: Tensor, dispersion: Tensor) -> Tensor:
     begin, end = (2.0 / root * torch.asinh(root * counts.sqrt()) for counts in (first, most))
     whole = first.minimum(most) - least
     cells = whole + ((end - begin) * CELLS_PER_SPREAD).ceil().clamp_min(0.0)
-    steps = torch.arange(int(cells.max()) + 1, device=means.device) - whole.unsqueeze(1)
+    steps = torch.arange(int(max(cells.tolist(), default=1.0)) + 1, device=means.device) - whole.unsqueeze(1)
     spread = begin.unsqueeze(1) + steps.clamp_min(0.0) / CELLS_PER_SPREAD
     beyond = (torch.sinh(0.5 * root.unsqueeze(1) * spread) / root.unsqueeze(1)).square()
     knots = torch.where(steps < 0.0, first.minimum(most).unsqueeze(1) + steps, (beyond + ROUNDING).floor())

@@ -343,7 +343,8 @@ def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]], sent: threading
             job.future.set_exception(outcome)
         else:
             job.future.set_result(outcome)
-    asyncio.get_running_loop().call_soon(sent.set)  # after those who wait for the outcomes
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, sent.set)  # after those who wait for the outcomes, and the jobs that they bring
 
 
 FIRST_SECONDS_PER_COST = 2e-7

@@ -98,3 +98,8 @@ def test_rows_do_not_depend_on_each_other() -> None:
         torch.testing.assert_close(alone.quantiles(scores)[0], together.quantiles(scores)[row])
         torch.testing.assert_close(alone.crps(values[row : row + 1])[0], together.crps(values)[row])
         torch.testing.assert_close(alone.tails(values)[0][0], together.tails(values)[0][row])
+
+
+def test_no_row_has_no_percentile() -> None:
+    nothing = CountPredictive.of_counts(*torch.ones(2, 3, 0, dtype=torch.float64))
+    assert nothing.quantiles(torch.zeros(2, dtype=torch.float64)).shape == (0, 2)

@@ -55,6 +55,25 @@ def test_jobs_that_wait_share_a_pass_in_one_thread() -> None:
     assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0)
 
 
+def test_what_the_answers_of_a_pass_bring_joins_those_who_wait_in_the_next_one() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 100, 1000)
+
+    async def test() -> None:
+        first, waiting, again = job_of(), job_of(), job_of()
+        submit(scheduler, first)
+        await computation.until_begun()
+        submit(scheduler, waiting)
+        await arrived()
+        computation.release.set()
+        await first.future
+        submit(scheduler, again)
+        await asyncio.gather(waiting.future, again.future)
+        assert [[part.job for part in slices] for slices in computation.passes] == [[first], [waiting, again]]
+
+    run(scheduler, test)
+
+
 def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass() -> None:
     computation = Computation(held=True)
     scheduler = Scheduler(computation, 100, 1000)
