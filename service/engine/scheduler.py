@@ -343,8 +343,14 @@ def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]], sent: threading
             job.future.set_exception(outcome)
         else:
             job.future.set_result(outcome)
-    loop = asyncio.get_running_loop()
-    loop.call_soon(loop.call_soon, sent.set)  # after those who wait for the outcomes, and the jobs that they bring
+    _after_turns(3, sent)  # after those who wait for the outcomes, the tasks that they start, and these tasks' jobs
+
+
+def _after_turns(turns: int, sent: threading.Event) -> None:
+    if turns:
+        asyncio.get_running_loop().call_soon(_after_turns, turns - 1, sent)
+    else:
+        sent.set()
 
 
 FIRST_SECONDS_PER_COST = 2e-7
