@@ -40,11 +40,11 @@ __all__ = [
     "let_threads_sleep",
     "load_compiled",
     "memory_size",
+    "one_thread",
     "resolve_device",
     "threads_for",
     "use_threads",
     "use_threads_for_answering",
-    "use_threads_for_fitting",
 ]
 
 
@@ -133,8 +133,12 @@ def resolve_device(wanted: str) -> str:
 
 
 @contextmanager
-def _one_thread(wanted: bool) -> Iterator[None]:
-    """Use one thread during the block, if that is wanted."""
+def one_thread(*, wanted: bool = True) -> Iterator[None]:
+    """Let PyTorch use one thread during the block, if that is wanted.
+
+    The products of a minibatch are too small to split. Compiled steps share the members out among threads of their own
+    (`model.bbb.steps`).
+    """
     import torch
 
     before = torch.get_num_threads()
@@ -146,14 +150,6 @@ def _one_thread(wanted: bool) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def use_threads_for_fitting(device: str) -> AbstractContextManager[None]:
-    """Let PyTorch use one thread while fitting on the CPU: the products of a minibatch are too small to split.
-
-    Compiled steps share the members out among threads of their own (`model.bbb.steps`).
-    """
-    return _one_thread(device == "cpu")
 
 
 def use_threads_for_answering() -> None:
@@ -191,7 +187,7 @@ def threads_for(products: int) -> AbstractContextManager[None]:
     Args:
         products: Multiplications of the forward pass: number of weights in all draws, times rows.
     """
-    return _one_thread(products <= FEW_PRODUCTS)
+    return one_thread(wanted=products <= FEW_PRODUCTS)
 
 
 def in_parts(count: int, least: int, work: Callable[[slice], None], threads: int | None = None) -> None:

@@ -243,7 +243,7 @@ class CompiledSteps:
         self._activation = list(ACTIVATIONS).index(architecture.activation)
         kind, components = KINDS.index(likelihood.kind), likelihood.means if likelihood.kind == "mixture" else 1
         self._settings = np.array([self._activation, step.draws, kind, components], np.int64)
-        self._rooms = threading.local()
+        self._rooms, self._threads = threading.local(), available_processors()
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
         """See `Steps.take`."""
@@ -302,7 +302,7 @@ class CompiledSteps:
 
         for column, learned in enumerate(self._learned):
             self._noise[:, column] = learned
-        in_parts(members, 1, work, available_processors())
+        in_parts(members, 1, work, self._threads)
         for column, learned in enumerate(self._learned):
             learned[:] = self._noise[:, column]
         self._taken += len(options)
@@ -334,7 +334,7 @@ class CompiledSteps:
                     _key(seed, member),
                 )
 
-        in_parts(members, 1, work, available_processors())
+        in_parts(members, 1, work, self._threads)
         return outputs
 
     def _room(self, size: int) -> NDArray[np.float32]:

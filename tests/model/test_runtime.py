@@ -22,10 +22,10 @@ from murho.model.runtime import (
     in_parts,
     interrupts_held_back,
     let_threads_sleep,
+    one_thread,
     resolve_device,
     threads_for,
     use_threads_for_answering,
-    use_threads_for_fitting,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_cuda_that_is_not_there_says_what_to_do(wanted: str) -> None:
 
 @pytest.mark.usefixtures("two_threads")
 def test_threads_are_given_back_after_a_fit() -> None:
-    with use_threads_for_fitting("cpu"):
+    with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 
