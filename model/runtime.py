@@ -165,8 +165,10 @@ FEW_PRODUCTS = 2**23
 With two threads that sleep while they wait, each MKL function takes 13 us more, up to about 60,000 values.
 """
 
-PARTS_PER_THREAD = 4
-"""Parts of the rows for each thread: one that loses its processor to other work for a while leaves some to the rest."""
+PARTS_PER_THREAD = 5
+"""Parts of the rows for each thread: one that loses its processor to other work for a while leaves some to the rest.
+With 5, two threads have five of ten members each; with 4, some parts are of two members, and one thread ends with six.
+"""
 
 
 def use_threads(count: int) -> None:

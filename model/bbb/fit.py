@@ -25,7 +25,7 @@ from murho.model.bbb.free_energy import kl_weights, require_finite
 from murho.model.bbb.optimisers import Schedule
 from murho.model.bbb.rows import mixture_nll
 from murho.model.bbb.steps import PlainSteps, StepOptions, steps_of
-from murho.model.runtime import interrupts_held_back, one_thread
+from murho.model.runtime import interrupts_held_back
 
 if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
@@ -143,7 +143,6 @@ VALIDATION_DRAWS = 16
 """Draws per row in a validation."""
 
 
-@one_thread()
 def fit(
     network: BayesianNetwork,
     likelihood: Likelihood,

@@ -18,7 +18,7 @@ from murho.model.bbb.network import ACTIVATIONS
 from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
-from murho.model.runtime import available_processors, in_parts, interrupts_held_back, load_compiled
+from murho.model.runtime import available_processors, in_parts, interrupts_held_back, load_compiled, one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +122,7 @@ class PlainSteps:
         )
         self.seed, self.generator = seed, torch.Generator(training.features.device).manual_seed(seed)
 
+    @one_thread()
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
         """See `Steps.take`."""
         total = torch.zeros((), device=self.training.features.device)

@@ -47,7 +47,7 @@ def test_a_little_work_has_one_thread_and_more_has_all() -> None:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(
-    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (30, 10, 3), (100, 1, 8)]
+    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (30, 10, 3), (100, 1, 10)]
 )
 def test_work_is_split_evenly_where_a_part_is_worth_a_thread(count: int, least: int, parts: int) -> None:
     done: list[slice] = []
