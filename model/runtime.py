@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEW_PRODUCTS",
     "HeldBack",
+    "at_most_threads",
     "available_processors",
     "check_device",
     "give_back",
@@ -40,7 +41,6 @@ __all__ = [
     "let_threads_sleep",
     "load_compiled",
     "memory_size",
-    "one_thread",
     "resolve_device",
     "threads_for",
     "use_threads",
@@ -133,19 +133,16 @@ def resolve_device(wanted: str) -> str:
 
 
 @contextmanager
-def one_thread(*, wanted: bool = True) -> Iterator[None]:
-    """Let PyTorch use one thread during the block, if that is wanted.
-
-    The products of a minibatch are too small to split. Compiled steps share the members out among threads of their own
-    (`model.bbb.steps`).
-    """
+def at_most_threads(count: int | None = None) -> Iterator[None]:
+    """Let PyTorch use at most so many threads during the block; None: one for each available processor."""
     import torch
 
     before = torch.get_num_threads()
-    if not wanted or before == 1:
+    most = count or available_processors()
+    if most >= before:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(most)
     try:
         yield
     finally:
@@ -189,11 +186,11 @@ def threads_for(products: int) -> AbstractContextManager[None]:
     Args:
         products: Multiplications of the forward pass: number of weights in all draws, times rows.
     """
-    return one_thread(wanted=products <= FEW_PRODUCTS)
+    return at_most_threads(1) if products <= FEW_PRODUCTS else nullcontext()
 
 
-def in_parts(count: int, least: int, work: Callable[[slice], None], threads: int | None = None) -> None:
-    """Share rows, or whatever is counted, out among threads, this one included, in parts of the same size.
+def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
+    """Share rows, or whatever is counted, out among PyTorch's number of threads, this one included, in equal parts.
 
     Each thread takes the next part when it is done with one.
 
@@ -201,12 +198,10 @@ def in_parts(count: int, least: int, work: Callable[[slice], None], threads: int
         count: Number of rows.
         least: Smallest number of rows for which a further thread is used.
         work: Processes one slice of the rows; it must release the interpreter lock.
-        threads: The most threads; None: PyTorch's number.
     """
-    if threads is None:
-        import torch
+    import torch
 
-        threads = torch.get_num_threads()
+    threads = torch.get_num_threads()
     used = min(threads, count // least)
     if used <= 1:
         work(slice(0, count))

@@ -18,11 +18,11 @@ from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import (
     FEW_PRODUCTS,
+    at_most_threads,
     available_processors,
     in_parts,
     interrupts_held_back,
     let_threads_sleep,
-    one_thread,
     resolve_device,
     threads_for,
     use_threads_for_answering,
@@ -127,7 +127,7 @@ def test_cuda_that_is_not_there_says_what_to_do(wanted: str) -> None:
 
 @pytest.mark.usefixtures("two_threads")
 def test_threads_are_given_back_after_a_fit() -> None:
-    with one_thread():
+    with at_most_threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 
