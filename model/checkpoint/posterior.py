@@ -11,6 +11,7 @@ options as far apart as a hundred levels, a hundred thresholds and new draws (a 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
@@ -237,24 +238,27 @@ class Posterior(Generic[Answer]):
     ) -> list[Answer]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
         kinds: dict[PredictOptions, int] = {}
-        kind_of_row, shared, stop = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set(), 0
+        kind_of_row, shared = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set()
+        stop, calibrated = 0, False
         for question in questions:
             options = question.options
             if question.rows.start != stop:
                 raise ValueError("the rows of questions about one batch follow each other")
-            stop = question.rows.stop
+            stop, calibrated = question.rows.stop, calibrated or options.calibrated
             shared.add((options.samples, self.seed if options.seed is None else options.seed))
             kind_of_row[question.rows] = kinds.setdefault(options, len(kinds))
         if len(shared) != 1:
             raise ValueError("questions about one batch share samples and seed")
         ((samples, seed),) = shared
-        parts: list[list[tuple[NDArray[np.intp], Answer]]] = [[] for _ in kinds]
+        parts: defaultdict[int, list[tuple[NDArray[np.intp], Answer]]] = defaultdict(list)
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._weights):
                 for start in range(0, max(len(numbers), 1), per_tile):
-                    tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
-                    drawn = self._drawn(tile, samples, seed, calibrated=any(of.calibrated for of in kinds))
+                    tile, chosen = encoded, numbers
+                    if len(numbers) > per_tile:
+                        tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
+                    drawn = self._drawn(tile, samples, seed, calibrated=calibrated)
                     if len(kinds) == 1:
                         parts[0].append((chosen, self._prediction(drawn, tile, questions[0].options, seed)))
                         continue
@@ -264,10 +268,10 @@ class Posterior(Generic[Answer]):
                             of_kind = drawn.of_rows(torch.from_numpy(own).to(self.device))
                             parts[kind].append((chosen[own], self._prediction(of_kind, tile[own], options, seed)))
         whole = []
-        for some in parts:
-            (_, answer), *further = some
+        for kind in range(len(kinds)):
+            (_, answer), *further = parts[kind]
             if further:
-                answer = in_one([part for _, part in some], np.concatenate([own for own, _ in some]))
+                answer = in_one([part for _, part in parts[kind]], np.concatenate([own for own, _ in parts[kind]]))
             whole.append(answer)
         if len(questions) == len(kinds):
             return whole

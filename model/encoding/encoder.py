@@ -33,8 +33,7 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import FeatureKind, Schema
+from murho.model.tables.schema import FeatureKind, Schema, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -292,6 +291,9 @@ class Encoder(Stored):
         """
         rows = len(columns[self.schema.features[0].name])
         encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((3, rows), dtype=np.bool_))
+        if rows <= _TILE:
+            self._encode(columns, encoded)
+            return encoded
         for start in range(0, rows, _TILE):
             tile = slice(start, start + _TILE)
             self._encode({feature.name: columns[feature.name][tile] for feature in self.schema.features}, encoded[tile])

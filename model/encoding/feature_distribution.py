@@ -9,9 +9,9 @@ A checkpoint stores these and the landmarks, of which one may be a training row 
 
 The distance is the larger one of two. One is the Mahalanobis distance of the scores of numbers and dates, given the
 row's levels: ``d^2 = r' P r`` with ``r = z - E[z given levels]`` and P the inverse of the covariance of z given the
-levels. The other one is that to the nearest training rows (`model.encoding.landmarks`). A level is never far by itself:
-an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes from rows that
-the distribution was not fitted to.
+levels. The other one is that to the nearest training rows (`model.encoding.unlike.Landmarks`). A level is never far by
+itself: an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes from rows
+that the distribution was not fitted to.
 
 A row counts as unlike the training rows if its distance is beyond the reach. Of fresh rows from where the training
 rows come from, 1 % at most shall be. For each of five folds the distribution is fitted to the other four, and the
@@ -40,8 +40,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.encoding.feature_scores import LevelShares, QuantileScores, levels_of
-from murho.model.encoding.landmarks import Landmarks
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.unlike import Distances, Landmarks
 from murho.model.json_validation import Matrix, Stored
 
 if TYPE_CHECKING:

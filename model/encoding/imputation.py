@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from murho.model.encoding.feature_scores import normal_quantile
-from murho.model.tables.columns import is_missing
+from murho.model.tables.schema import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from murho.model.errors import OptionError
 from murho.model.evaluation.why import plain
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.columns import is_missing, select_rows
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

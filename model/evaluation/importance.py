@@ -12,7 +12,7 @@ from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.why import answered, rows_to_ask, why
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import ignore_rows
-from murho.model.tables.columns import select_rows
+from murho.model.tables.schema import select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection

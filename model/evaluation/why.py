@@ -33,7 +33,7 @@ import numpy as np
 
 from murho.model.errors import OptionError
 from murho.model.progress import ignore_rows
-from murho.model.tables.columns import is_missing, select_rows
+from murho.model.tables.schema import is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator

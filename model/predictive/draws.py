@@ -316,7 +316,8 @@ class DrawCache:
             seed: Seed of the draws.
         """
         draws = self._room.find(self._owner, seed)
-        if draws is None or len(draws) < samples:
-            draws = self._maker.make(seed, samples)
+        kept = 0 if draws is None else len(draws)
+        if draws is None or kept < samples:
+            draws, kept = self._maker.make(seed, samples), samples
             self._room.keep(self._owner, seed, draws)
-        return draws if len(draws) == samples else draws.some(slice(samples))
+        return draws if kept == samples else draws.some(slice(samples))

@@ -32,8 +32,7 @@ from murho.model.distributions.sums import LEAST, SumMixture, convolved, count_a
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

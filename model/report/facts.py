@@ -23,8 +23,7 @@ from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.charts import MOST_BARS
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing, select_rows
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -34,7 +34,7 @@ from murho.model.tables.readings import NumberReading
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from murho.model.tables.readings import Reading
 
@@ -49,13 +49,11 @@ __all__ = [
     "holds_durations",
     "holds_text",
     "integers",
-    "is_missing",
     "number_array",
     "plain",
     "plain_numbers",
     "release_memory",
     "rows_of",
-    "select_rows",
     "stored_kind",
     "text_array",
     "trimmed",
@@ -126,11 +124,6 @@ def rows_of(table: pa.Table, rows: npt.NDArray[np.int64] | None) -> pa.Table:
     if rows is None or (len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all())):
         return table
     return table.take(number_array(rows.astype(np.int64)))
-
-
-def select_rows(columns: Mapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-    """The given rows of all canonical columns."""
-    return {name: column[rows] for name, column in columns.items()}
 
 
 def release_memory() -> None:
@@ -332,13 +325,6 @@ def canonical_cells(
     # Numbers are parsed as text, so that of truth values all but 0 and 1 are refused.
     parse = parse_boolean if kind is FeatureKind.BOOLEAN else parse_date if reading is None else reading.parse
     return _parsed(cells, name, lambda cell: parse(str(cell)))
-
-
-def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return whether each cell of a canonical column is missing, ``[B]``."""
-    if column.dtype == object:
-        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
-    return np.asarray(np.isnan(column), dtype=np.bool_)
 
 
 def _read_numbers(

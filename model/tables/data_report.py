@@ -12,10 +12,10 @@ import numpy as np
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing, rows_of
+from murho.model.tables.columns import rows_of
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, is_missing
 from murho.model.tables.schema_inference import IGNORED, columns_from_table
 from murho.model.tables.splits import column_codes
 

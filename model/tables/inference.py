@@ -27,7 +27,6 @@ from murho.model.tables.columns import (
     distinct,
     holds_durations,
     holds_text,
-    is_missing,
     plain,
     plain_numbers,
     stored_kind,
@@ -48,7 +47,7 @@ from murho.model.tables.readings import (
     proofs,
     readings_of,
 )
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

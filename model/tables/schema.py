@@ -36,6 +36,8 @@ __all__ = [
     "Schema",
     "Target",
     "UnfamiliarValue",
+    "is_missing",
+    "select_rows",
     "with_unit",
     "written",
 ]
@@ -95,6 +97,8 @@ class Feature(Stored):
 
     def category(self, cell: object) -> str | None:
         """The canonical text of a cell of categories; None where it is missing."""
+        if isinstance(cell, str) and cell in self.categories:
+            return cell
         text = None if cell is None else canonical_category(cell)
         usual = text in MISSING_WORDS or text in self.missing_words  # rarely; the categories are many
         return None if usual and text not in self.categories else text
@@ -186,6 +190,18 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name → canonical column ``[B]``."""
 
 
+def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return whether each cell of a canonical column is missing, ``[B]``."""
+    if column.dtype == object:
+        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
+    return np.asarray(np.isnan(column), dtype=np.bool_)
+
+
+def select_rows(columns: Columns, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    """The given rows of all canonical columns."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Target(Stored):
     """The predicted column.
@@ -273,10 +289,10 @@ class Schema(Stored):
             if feature.kind is FeatureKind.CATEGORICAL:
                 known = {None, *feature.categories}
                 outside = np.fromiter([value not in known for value in column], dtype=np.bool_, count=len(column))
-            elif feature.minimum is None or (reach := feature.reach) is None:
+            elif feature.minimum is None or feature.maximum is None:
                 outside = ~np.isnan(column)
             else:  # comparisons with NaN are false, so a missing cell is never outside
-                outside = (column < feature.minimum) | (column > reach)
+                outside = (column < feature.minimum) | (column > feature.maximum + feature.ahead)
             found += zip(repeat(feature), np.flatnonzero(outside).tolist(), strict=False)
         return [
             UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
-from murho.model.tables.columns import canonical_column, is_missing, plain, rows_of
+from murho.model.tables.columns import canonical_column, plain, rows_of
 from murho.model.tables.inference import Inference, example_of, infer_column
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
@@ -32,6 +32,7 @@ from murho.model.tables.schema import (
     FeatureKind,
     Schema,
     Target,
+    is_missing,
 )
 
 if TYPE_CHECKING:

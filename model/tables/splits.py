@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from murho.model.errors import OptionError
-from murho.model.tables.columns import is_missing
+from murho.model.tables.schema import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -34,8 +34,7 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.encoding.ranges import Continuation
 from murho.model.encoding.transforms import OneHot, Scaled
 from murho.model.encoding.unlike import COMBINATION
-from murho.model.tables.columns import select_rows
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

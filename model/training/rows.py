@@ -19,9 +19,9 @@ from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardi
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
 from murho.model.encoding.feature_distribution import FEWEST_ROWS, fit_feature_distribution
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.columns import canonical_column, rows_of, select_rows
+from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
-from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, FeatureKind
+from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, FeatureKind, select_rows
 from murho.model.tables.schema_inference import make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows

@@ -14,8 +14,7 @@ import numpy as np
 
 from murho.model.errors import MurhoError
 from murho.model.predictive.prediction import Question, arrays_of, in_one
-from murho.model.tables.columns import select_rows
-from murho.model.tables.schema import UnfamiliarValue
+from murho.model.tables.schema import UnfamiliarValue, select_rows
 from murho.service.errors import ComputationError, NotReadyError
 
 if TYPE_CHECKING:

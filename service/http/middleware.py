@@ -340,7 +340,8 @@ class FrontDoor:
                 f"This service isn't known as {host[:80]!r}. It answers to localhost, to its address and to the names "
                 "in its setting hosts (MURHO_HOSTS)."
             )
-        if scope["method"] not in READING and self._is_foreign(said, host):
+        from_page = "origin" in said or "sec-fetch-site" in said  # other clients say nothing of origins
+        if from_page and scope["method"] not in READING and self._is_foreign(said, host):
             raise ForeignPageError(
                 "A page of another site may not ask this. If it should, name its origin in the setting cors_origins "
                 "(MURHO_CORS_ORIGINS)."
@@ -359,10 +360,8 @@ class FrontDoor:
         return any(fnmatchcase(name, host) for host in self._hosts)
 
     def _is_foreign(self, said: dict[str, str], host: str) -> bool:
-        """Returns whether a page of another origin sent a request; other clients say nothing of origins."""
+        """Returns whether a page of another origin sent a request."""
         origin = said.get("origin", "")
-        if not origin and "sec-fetch-site" not in said:
-            return False
         if origin in self._origins or (origin and "*" in self._origins):
             return False
         if site := said.get("sec-fetch-site"):  # the browser compared, whatever a proxy has made of Host

@@ -214,7 +214,8 @@ class _Documents:
         numbers = iter(np.array([cells[index] for index in self._numbers], dtype=np.float64) if few else ())
         for name, feature, of_feature in zip(self._names, self.schema.features, cells, strict=True):
             if few and feature.kind in NUMBERS:
-                columns[name] = feature.without_codes(next(numbers))
+                column = next(numbers)
+                columns[name] = feature.without_codes(column) if feature.missing_words else column
             else:
                 columns[name], refused = (column_of if few else decode_cells)(feature, of_feature)
                 if refused:

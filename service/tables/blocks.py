@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.evaluation.recorded import with_grid
-from murho.model.tables.columns import canonical_column, is_missing
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.columns import canonical_column
+from murho.model.tables.schema import FeatureKind, is_missing
 from murho.service.errors import BadInputError, ClientGoneError, DeadlineError, TooLargeError
 from murho.service.predict.answers import (
     MAX_WARNINGS,

@@ -11,9 +11,8 @@ from murho.model.errors import MurhoError, OptionError
 from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction
 from murho.model.python.table_scoring import Scored, answer_table, warning_texts, written_columns
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing
 from murho.model.tables.readings import reading_from_json
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target, is_missing
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:

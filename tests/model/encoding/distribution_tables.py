@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target, is_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
