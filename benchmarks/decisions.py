@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from murho_client import Client
 
-from benchmarks.mushroom import PROBLEMS, murho, problem_of, uniform
+from benchmarks.mushroom import PROBLEMS, Problem, murho, problem_of, uniform
 from benchmarks.processes import ProcessError, train
 from benchmarks.results import ROOT, Report, add_counts, add_names, command, table
 from benchmarks.servers import murho as serving
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.mushroom import Problem
 
 __all__ = ["Rounds", "main"]
 

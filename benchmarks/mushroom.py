@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
     import pyarrow as pa
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from benchmarks.datasets import SETS, TABULAR, UCI, add_data, read_set, split_task, splits
+from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task, splits
 from benchmarks.dependent import AHEAD, WITH
 from benchmarks.dependent import task as dependent_task
 from benchmarks.results import Report, add_counts, command
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.datasets import Split
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained
 

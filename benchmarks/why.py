@@ -26,7 +26,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.counterfactual import Goal, counterfactuals
 from murho.model.evaluation.why import PAIRS, Why, answered, draws_and_noise, explain, rows_to_label, why, worth_asking
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema import select_rows
+from murho.model.tables.schema import Columns, select_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
 
 __all__ = ["main"]
 

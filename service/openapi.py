@@ -12,7 +12,7 @@ from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
 from murho.service.predict.options import EXAMPLE
 from murho.service.predict.problems import InferenceError
-from murho.service.predict.routes import REFERENCE
+from murho.service.predict.routes import REFERENCE, Door
 from murho.service.predict.rows import example_row
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from murho.service.parts import Parts
-    from murho.service.predict.routes import Door
 
 __all__ = ["DESCRIPTION", "install_openapi"]
 

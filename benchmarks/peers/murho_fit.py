@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.networks import DRAWS, LEARNING_RATE, NOISE, PRIOR_SIGMA, StepTask, step_session
-from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.fit import Epoch, Fit, FitOptions, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import GaussianPrior
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from murho.model.bbb.fit import Epoch, Fit
 
 EPOCHS = 1_000_000
 """More epochs than any turn has; the learning rate falls over all of them, so it hardly changes in a turn."""

@@ -21,17 +21,17 @@ import numpy as np
 import torch
 
 from murho.model.bbb.network import load_tensors, noise_tensors
-from murho.model.checkpoint.checkpoint import FACTS_FILE, read_stored
+from murho.model.checkpoint.checkpoint import FACTS_FILE, StoredCheckpoint, read_stored
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
-from murho.model.predictive.draws import BLOCK, DrawCache
-from murho.model.predictive.forward import NetworkOutputs, TorchEngine
-from murho.model.predictive.plans import KEPT_PLANS
+from murho.model.predictive.draws import BLOCK, DrawCache, Draws
+from murho.model.predictive.forward import DrawnRows, NetworkOutputs, TorchEngine
+from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, Engine
 from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
 from murho.model.runtime import threads_for
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,13 +41,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.calibration.classes import Calibration
-    from murho.model.checkpoint.checkpoint import StoredCheckpoint
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
-    from murho.model.predictive.draws import Draws
-    from murho.model.predictive.forward import DrawnRows
-    from murho.model.predictive.plans import AnyPlan, Engine
-    from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
 __all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
 

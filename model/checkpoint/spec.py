@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import Field, TypeAdapter
 
-from murho.model.bbb.likelihood import ClassLikelihood
+from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
 from murho.model.bbb.network import Architecture, noise_tensors
 from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
@@ -24,15 +24,13 @@ from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
 from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
-from murho.model.predictive.plans import ClassTargetModel, TargetModel
+from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel, TargetModel
 from murho.model.tables.schema import Name, Schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
-    from murho.model.predictive.plans import AnyTargetModel
 
 __all__ = ["FILE_FIELDS", "ClassShares", "LikelihoodSpec", "ModelSpec"]
 

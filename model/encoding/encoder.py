@@ -9,7 +9,7 @@ A new encoding needs a file with one class, a `model.encoding.transforms.Feature
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
@@ -33,14 +33,11 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
-from murho.model.tables.schema import FeatureKind, Schema, is_missing
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Columns, UnfamiliarValue
 
 __all__ = ["ENCODINGS", "MIXED", "PIECEWISE", "Encoded", "Encoder", "InputChoice", "with_schema"]
 

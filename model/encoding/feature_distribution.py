@@ -32,7 +32,7 @@ to the landmarks is scaled so that both are one number.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -44,8 +44,6 @@ from murho.model.encoding.unlike import Distances, Landmarks
 from murho.model.json_validation import Matrix, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import numpy.typing as npt
 
     from murho.model.tables.schema import Columns, Schema

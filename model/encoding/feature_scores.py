@@ -19,12 +19,11 @@ import torch
 
 from murho.model.encoding.transforms import Scale
 from murho.model.json_validation import Counts, Positive, Stored, Vector
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Feature, FeatureKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Feature
 
 __all__ = [
     "MOST_KNOTS",

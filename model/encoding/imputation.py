@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.encoding.feature_scores import normal_quantile
-from murho.model.tables.schema import is_missing
+from murho.model.encoding.feature_scores import LevelShares, normal_quantile
+from murho.model.tables.schema import Columns, Schema, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.encoding.feature_scores import LevelShares
-    from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
     "IMPUTATIONS",

@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import Scaled, Standard
+from murho.model.encoding.transforms import FeatureEncoding, Scaled, Standard
 from murho.model.json_validation import NotNegative, Share, Stored, null_for
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from murho.model.encoding.transforms import FeatureEncoding
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "Continuation",

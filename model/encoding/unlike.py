@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from murho.model.json_validation import Matrix, Positive, Stored, Vector
-from murho.model.tables.schema import FeatureKind, UnfamiliarValue, is_missing, select_rows, with_unit
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, select_rows, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
     "COMBINATION",

@@ -12,23 +12,19 @@ range, zero within it, like the inputs of `model.encoding.ranges`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import FURTHEST, LARGEST, Scale, Scaled
+from murho.model.encoding.transforms import FURTHEST, LARGEST, FeatureEncoding, Scale, Scaled
 from murho.model.json_validation import Matrix, Stored, Vector
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
-    from murho.model.encoding.transforms import FeatureEncoding
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "Whitening",

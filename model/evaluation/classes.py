@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import torch
 
-from murho.model.distributions.classes import entropy, share_of_entropy
+from murho.model.distributions.classes import ClassPredictive, entropy, share_of_entropy
 from murho.model.evaluation.numbers import numbers_of
 from murho.model.evaluation.rows import (
     BAND,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.calibration.classes import ClassCalibration
-    from murho.model.distributions.classes import ClassPredictive
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 

@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.why import plain
-from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema import FeatureKind, is_missing, select_rows
+from murho.model.evaluation.why import Asking, plain
+from murho.model.predictive.prediction import AnyPrediction, PredictOptions
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.evaluation.why import Asking
-    from murho.model.predictive.prediction import AnyPrediction
-    from murho.model.tables.schema import Columns, Feature, Schema
 
 __all__ = ["MOST_ROWS", "Counterfactual", "Goal", "counterfactuals"]
 

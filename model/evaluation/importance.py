@@ -11,8 +11,8 @@ from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.why import answered, rows_to_ask, why
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
-from murho.model.progress import ignore_rows
-from murho.model.tables.schema import select_rows
+from murho.model.progress import Advance, ignore_rows
+from murho.model.tables.schema import Columns, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.progress import Advance
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "DEFAULT_REPEATS",

@@ -17,7 +17,7 @@ from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
-from murho.model.progress import ignore_rows
+from murho.model.progress import Advance, ignore_rows
 from murho.model.tables.schema_inference import (
     UNKNOWN,
     class_codes,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
     from murho.model.predictive.forward import DrawnRows
-    from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 
 __all__ = [

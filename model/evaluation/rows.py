@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns, Feature, Schema
 
 __all__ = [
     "BAND",

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from murho.model.errors import OptionError
-from murho.model.progress import ignore_rows
-from murho.model.tables.schema import is_missing, select_rows
+from murho.model.progress import Advance, ignore_rows
+from murho.model.tables.schema import Columns, Schema, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
-    from murho.model.progress import Advance
-    from murho.model.tables.schema import Columns, Schema
 
     Cell = tuple[int, str]
 

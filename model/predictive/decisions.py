@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from murho.model.calibration.abstention import least_confidence
-from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.abstention import HeldOutClasses, least_confidence
+from murho.model.calibration.classes import Calibration, ClassCalibration
 from murho.model.errors import InputError, OptionError, Problem
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction, PredictOptions
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.calibration.abstention import HeldOutClasses
-    from murho.model.calibration.classes import Calibration
     from murho.model.tables.schema import Columns, Schema, Target
 
     Doubles = NDArray[np.float64]

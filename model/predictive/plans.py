@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 import numpy as np
 import torch
 
-from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread
+from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread, ConformalMap
 from murho.model.distributions.classes import ClassPredictive, entropy
-from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
-from murho.model.distributions.predictive import function_exceedance, function_quantiles
+from murho.model.distributions.mixtures import FURTHEST_SCORE, WideRule, normal_cdf, score_of_tails
+from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
     from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
-    from murho.model.calibration.conformal import ConformalMap
-    from murho.model.distributions.mixtures import WideRule
-    from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Standardisation
     from murho.model.predictive.draws import Draws
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 import numpy as np
 
 from murho.model.errors import OptionError, TableError
-from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction
+from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import UnfamiliarValue
 
 __all__ = [

@@ -48,7 +48,7 @@ from murho.model.tables.cells import canonical_category
 from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
-from murho.model.training.options import TrainOptions, make_options, option_texts
+from murho.model.training.options import OptionText, TrainOptions, make_options, option_texts
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from murho.model.training.options import OptionText
 
 __all__ = [
     "BBBClassifier",

@@ -16,7 +16,7 @@ import pyarrow as pa
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.answer_columns import answer_columns
-from murho.model.predictive.prediction import Place
+from murho.model.predictive.prediction import AnyPrediction, Place, PredictOptions
 from murho.model.tables.columns import float_array
 from murho.model.tables.schema import Schema
 from murho.model.tables.schema_inference import columns_from_table, labels_from_table, target_from_table
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 
 __all__ = [
     "FIRST_ROWS",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.errors import TableError
-from murho.model.predictive.totals import Totals
+from murho.model.predictive.totals import Totals, TotalsAnswer, TotalsOptions
 from murho.model.tables.columns import canonical_column, plain
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import GROUPS, columns_from_table
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.totals import TotalsAnswer, TotalsOptions
 
 __all__ = ["added_up", "answer_of"]
 

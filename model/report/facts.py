@@ -9,7 +9,7 @@ its pictures alone, never in the stored facts, and ``--no-report-rows`` leaves t
 from __future__ import annotations
 
 import math
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,24 +18,21 @@ from murho.model.errors import CheckpointError
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import mean_shares, permutation_importance, screened_features
 from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
-from murho.model.evaluation.rows import BAND, category_features, category_parts, scores_of_part
+from murho.model.evaluation.rows import BAND, JudgedRows, category_features, category_parts, scores_of_part
 from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.charts import MOST_BARS
 from murho.model.tables.cells import format_date
-from murho.model.tables.schema import FeatureKind, is_missing, select_rows
+from murho.model.tables.schema import Columns, Feature, FeatureKind, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.evaluation.rows import JudgedRows
-    from murho.model.tables.schema import Columns, Feature
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Evidence, Trained
 

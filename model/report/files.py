@@ -21,7 +21,7 @@ from murho.model.errors import TableError
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.summary import plus_minus, significant, verdict
 from murho.model.report import PAGE_FILE
-from murho.model.report.charts import COLOURS, PAPER, charts, named
+from murho.model.report.charts import COLOURS, PAPER, Chart, charts, named
 from murho.model.report.facts import FACTS_PATH, facts_of_data, facts_of_revision, facts_of_training, shown_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.report.charts import Chart
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
 

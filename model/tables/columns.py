@@ -30,13 +30,12 @@ from murho.model.tables.cells import (
     parse_number,
     without_codes,
 )
-from murho.model.tables.readings import NumberReading
+from murho.model.tables.readings import NumberReading, Reading
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from murho.model.tables.readings import Reading
 
 __all__ = [
     "Distinct",

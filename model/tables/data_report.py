@@ -15,8 +15,8 @@ from murho.model.tables.cells import format_date
 from murho.model.tables.columns import rows_of
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column
-from murho.model.tables.schema import FeatureKind, is_missing
-from murho.model.tables.schema_inference import IGNORED, columns_from_table
+from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
+from murho.model.tables.schema_inference import IGNORED, ColumnPlan, columns_from_table
 from murho.model.tables.splits import column_codes
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.tables.readings import ReadingHints
-    from murho.model.tables.schema import Columns, Schema
-    from murho.model.tables.schema_inference import ColumnPlan
 
 __all__ = [
     "DataReport",

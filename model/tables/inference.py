@@ -37,6 +37,7 @@ from murho.model.tables.readings import (
     MARK,
     NO_HINTS,
     ORDER,
+    DecimalMark,
     NumberReading,
     Question,
     Reading,
@@ -52,7 +53,6 @@ from murho.model.tables.schema import FeatureKind, is_missing
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from murho.model.tables.readings import DecimalMark
 
 __all__ = [
     "Inference",

@@ -27,14 +27,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from murho.model.errors import OptionError
-from murho.model.tables.schema import is_missing
+from murho.model.tables.schema import Columns, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "BASE",

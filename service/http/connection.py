@@ -21,27 +21,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from murho.service.errors import (
     MalformedRequestError,
     NotReadyError,
+    ProblemDetails,
     ServiceError,
     SlowRequestError,
     TooManyConnectionsError,
 )
-from murho.service.http.limits import check_head, refusal_of
+from murho.service.http.limits import ConnectionLimits, check_head, refusal_of
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
     from uvicorn.config import Config
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
-    from murho.service.errors import ProblemDetails
-    from murho.service.http.limits import ConnectionLimits
     from murho.service.parts import Parts
 
 __all__ = ["NEW_SECONDS", "Connection"]

@@ -13,6 +13,7 @@ from murho.service.errors import (
     HeadersTooLargeError,
     MalformedRequestError,
     OutOfMemoryError,
+    ProblemDetails,
     ServiceError,
     TargetTooLongError,
     TransferCodingError,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from httptools import HttpParserError
 
-    from murho.service.errors import ProblemDetails
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 

@@ -39,8 +39,8 @@ from murho.service.errors import (
     TargetTooLongError,
     problem_response,
 )
-from murho.service.security import Caller, always_open
-from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT
+from murho.service.security import Caller, Security, always_open
+from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, AccessLog, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from murho.service.parts import Lifecycle, Parts
-    from murho.service.security import Security
     from murho.service.settings import Settings
-    from murho.service.telemetry.log import AccessLog, Tracing
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [

@@ -20,13 +20,12 @@ from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import CheckpointError
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.predict.rows import example_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.tables.schema import Feature
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["description", "overview", "report_charts", "target_of"]

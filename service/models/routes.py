@@ -6,18 +6,15 @@ service with a full queue is still alive and ready.
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.models.loader import MOST_LISTED, Change, title_of
+from murho.service.models.loader import MOST_LISTED, Change, LoadedModel, title_of
 from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
 from murho.service.predict.routes import MEDIA_TYPES
-
-if TYPE_CHECKING:
-    from murho.service.models.loader import LoadedModel
 
 __all__ = ["machines_router", "router"]
 

@@ -17,7 +17,7 @@ from murho.model.evaluation.martingale import PitMartingale
 from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES, band_ends
 from murho.service.errors import BadInputError
 from murho.service.outcomes.schema import ROLLUPS, SPANS, SUMS, reading
-from murho.service.outcomes.store import HOUR
+from murho.service.outcomes.store import HOUR, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from murho.service.outcomes.records import Earlier, Scored, VersionFacts
     from murho.service.outcomes.routes import QualityQuery
-    from murho.service.outcomes.store import Store
 
     Doubles: TypeAlias = NDArray[np.float64]
 

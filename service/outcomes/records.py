@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import msgspec
 import numpy as np
 
 from murho.model.tables.cells import parse_date
-from murho.model.tables.schema import FeatureKind, written
+from murho.model.tables.schema import Feature, FeatureKind, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Self
 
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.tables.schema import Feature
 
     Doubles: TypeAlias = NDArray[np.float64]
 

@@ -27,8 +27,13 @@ from murho.model.predictive.prediction import (
     CLASS_FIELDS,
     NUMBER_FIELDS,
     NUMBER_UNITS,
+    AdaptedBands,
     AnswerField,
+    AnyPrediction,
+    Detail,
     Place,
+    PredictOptions,
+    Unit,
     level_hint,
 )
 from murho.service.errors import BadInputError, TooLargeError
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, Detail, PredictOptions, Unit
     from murho.model.tables.schema import Schema, UnfamiliarValue
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings

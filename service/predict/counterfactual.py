@@ -11,7 +11,7 @@ from fastapi import Response
 from pydantic import BaseModel, Field
 
 from murho.model.errors import OptionError, Problem
-from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
+from murho.model.evaluation.counterfactual import MOST_ROWS, Counterfactual, Goal, counterfactuals
 from murho.service.errors import BadInputError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
@@ -23,7 +23,6 @@ from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import cells_of, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:
-    from murho.model.evaluation.counterfactual import Counterfactual
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["DOOR", "CounterfactualRequest"]

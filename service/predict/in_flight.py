@@ -9,35 +9,29 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.model.evaluation.why import missing_cells, rows_to_ask, why, worth_asking
-from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
-from murho.service.engine.scheduler import PASS_SECONDS
+from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, why, worth_asking
+from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
+from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
-from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
-from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, answer_values, warnings_of
+from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
 from murho.service.predict.options import records
 from murho.service.predict.rows import Form, Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Self
 
     from starlette.types import Receive, Scope
 
-    from murho.model.evaluation.why import Asking, Why
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
-    from murho.service.engine.jobs import Answer, ModelLike
-    from murho.service.engine.scheduler import Admitted
     from murho.service.parts import Parts
-    from murho.service.predict.answers import Asked
-    from murho.service.predict.memory import Spool
     from murho.service.security import Caller
 
 __all__ = [

@@ -16,9 +16,9 @@ import numpy as np
 import orjson
 
 from murho.model.errors import Problem
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, Schema
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import Asked, Codec, Encoded, encode_answer
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, encode_answer
 from murho.service.predict.options import PredictRequest, options_of, predict_options
 from murho.service.predict.problems import JSON_NAMES, foreign_form, parsed, refuse_unknown
 from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered, Terms
     from murho.service.settings import Settings
 
 __all__ = ["JSONCodec", "document_of", "load_json"]
@@ -214,7 +212,7 @@ class _Documents:
         numbers = iter(np.array([cells[index] for index in self._numbers], dtype=np.float64) if few else ())
         for name, feature, of_feature in zip(self._names, self.schema.features, cells, strict=True):
             if few and feature.kind in NUMBERS:
-                column = next(numbers)
+                column: NDArray[Any] = next(numbers)
                 columns[name] = feature.without_codes(column) if feature.missing_words else column
             else:
                 columns[name], refused = (column_of if few else decode_cells)(feature, of_feature)

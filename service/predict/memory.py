@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow
 import structlog
@@ -40,7 +40,6 @@ from murho.service.errors import BadInputError, DeadlineError, MediaTypeError, Q
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from io import RawIOBase
-    from typing import Self
 
     from starlette.types import Receive, Scope, Send
 

@@ -23,7 +23,7 @@ from fastapi import APIRouter, Request, Response
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
-from murho.service.predict.answers import ClassPredictResponse, PredictResponse, Terms, require_place
+from murho.service.predict.answers import Asked, ClassPredictResponse, Codec, PredictResponse, Terms, require_place
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.memory import accepted_coding, decompressed, is_plain, response_of, weighted
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from murho.service.predict.answers import Asked, Codec
 
 __all__ = [
     "CODECS",

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text, format_date, parse_date
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
 from murho.service.errors import TooLargeError
 from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, Problems, pointer, shorten
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns, Feature, Schema
     from murho.service.engine.jobs import ModelLike
 
 __all__ = [

@@ -14,16 +14,14 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
-from murho.service.predict.answers import Encoded, answer_facts, encode_document
+from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Axis, PredictOptions, Unit
+from murho.service.predict.answers import Answered, Encoded, answer_facts, encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, PredictOptions
-    from murho.service.predict.answers import Answered
 
 __all__ = [
     "BYTES",

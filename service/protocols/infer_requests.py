@@ -19,13 +19,20 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
-from murho.model.tables.schema import FeatureKind
-from murho.service.predict.answers import Asked, Codec
+from murho.model.tables.schema import FeatureKind, Schema, Target
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import LISTS, PredictRequest, options_of, value_of_text
 from murho.service.predict.problems import JSON_NAMES, Many, Problems, Strict, parsed, pointer, shorten, wrong
 from murho.service.predict.rows import Form, Inputs, check_rows, read_column
-from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, encode_inference, outputs_of
+from murho.service.protocols.infer_answers import (
+    BYTES,
+    LENGTH_BYTES,
+    LENGTH_HEADER,
+    Output,
+    encode_inference,
+    outputs_of,
+)
 from murho.service.tables.blocks import check_names, number_column, number_columns
 
 if TYPE_CHECKING:
@@ -34,9 +41,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Schema, Target
-    from murho.service.predict.answers import Answered, Encoded, Terms
-    from murho.service.protocols.infer_answers import Output
     from murho.service.settings import Settings
 
 __all__ = ["DTYPES", "MATRIX", "InferAsked", "InferCodec", "InferRequest", "takes_matrix"]

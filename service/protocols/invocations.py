@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import BaseModel, Field
 
-from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, answer_columns, answer_facts
 from murho.service.predict.json_requests import document_of
 from murho.service.predict.options import options_of
 from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong
@@ -22,7 +22,6 @@ from murho.service.predict.rows import parse_inputs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from murho.service.predict.answers import Answered, Terms
 
 __all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse"]
 

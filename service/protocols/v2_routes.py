@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from murho.model.tables.schema import FeatureKind
-from murho.service.models.loader import Change
+from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.loader import Snapshot
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [

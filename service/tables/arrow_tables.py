@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import orjson
@@ -29,13 +29,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from murho.model.errors import TableError
-from murho.model.predictive.answer_columns import table_columns
+from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import float_array, holds_cells, holds_text, integers, number_array, text_array
 from murho.service.errors import TooLargeError
-from murho.service.predict.answers import answer_facts
+from murho.service.predict.answers import Answered, Terms, answer_facts
 from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import check_rows
+from murho.service.predict.rows import Inputs, check_rows
 from murho.service.tables import parquet_worker
 from murho.service.tables.blocks import (
     HELD,
@@ -51,14 +51,10 @@ from murho.service.tables.blocks import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.answer_columns import Column
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered, Terms
-    from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
 __all__ = [

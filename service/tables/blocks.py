@@ -26,7 +26,7 @@ import pyarrow as pa
 from murho.model.errors import MurhoError, Problem, TableError
 from murho.model.evaluation.recorded import with_grid
 from murho.model.tables.columns import canonical_column
-from murho.model.tables.schema import FeatureKind, is_missing
+from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
 from murho.service.errors import BadInputError, ClientGoneError, DeadlineError, TooLargeError
 from murho.service.predict.answers import (
     MAX_WARNINGS,
@@ -39,7 +39,7 @@ from murho.service.predict.answers import (
     require_place,
     warnings_of,
 )
-from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, InFlight
 from murho.service.predict.memory import (
     Spool,
     SpooledResponse,
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Feature, Schema, UnfamiliarValue
-    from murho.service.predict.in_flight import InFlight
     from murho.service.settings import Settings
 
 __all__ = [

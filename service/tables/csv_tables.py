@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from murho.model.errors import Problem
 from murho.model.tables.columns import number_array, text_array
-from murho.model.tables.csv_reader import csv_rows, read_header
+from murho.model.tables.csv_reader import Header, csv_rows, read_header
 from murho.model.tables.files import PANDAS_INDEX, without_index
 from murho.model.tables.writers import as_csv
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import answer_columns
+from murho.service.predict.answers import Answered, Terms, answer_columns
 from murho.service.predict.problems import foreign_form
-from murho.service.predict.rows import check_rows
+from murho.service.predict.rows import Inputs, check_rows
 from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names, inputs_of_tables
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered, Terms
-    from murho.service.predict.rows import Inputs
 
 __all__ = ["CSVCodec"]
 

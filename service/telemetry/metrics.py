@@ -22,19 +22,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from murho.model.predictive.prediction import Prediction
+from murho.model.predictive.prediction import AnyPrediction, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from prometheus_client.core import Metric
 
-    from murho.model.predictive.prediction import AnyPrediction
     from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 

@@ -17,7 +17,7 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.support import call_murho
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.types import Receive, Scope, Send
 
-    from murho.model.tables.schema import Columns, UnfamiliarValue
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.watcher import Stamp
 

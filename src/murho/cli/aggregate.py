@@ -28,13 +28,12 @@ from murho.cli.shared import (
     print_json,
     say,
 )
-from murho.model.predictive.prediction import DEFAULT_SAMPLES
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from murho.model.predictive.prediction import PredictOptions
     from murho.model.predictive.totals import TotalsAnswer
 
 __all__ = ["aggregate"]

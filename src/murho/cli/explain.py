@@ -22,7 +22,7 @@ from murho.cli.shared import (
     print_json,
     say,
 )
-from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, AnyPrediction, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.why import Explained
-    from murho.model.predictive.prediction import AnyPrediction
 
 __all__ = ["explain"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.errors import MurhoError, OptionError
-from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction
+from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction, PredictOptions
 from murho.model.python.table_scoring import Scored, answer_table, warning_texts, written_columns
 from murho.model.tables.cells import format_date
 from murho.model.tables.readings import reading_from_json
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from murho_client import Prediction as Answer
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import PredictOptions
 
 __all__ = ["ServiceScorer", "client_errors", "connect"]
 

@@ -13,7 +13,7 @@ import typer
 
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
-from murho.model.tables.overrides import AS_IT_IS
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.stores import CheckpointStore, WrittenVersion
-    from murho.model.tables.overrides import FileForm
 
 __all__ = [
     "CheckpointsOption",

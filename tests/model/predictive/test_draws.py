@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 from typing import TYPE_CHECKING
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -16,23 +16,13 @@ from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
-from murho.model.predictive.draws import (
-    BLOCK,
-    DrawCache,
-    DrawMaker,
-    coupled_normals,
-    make_draws,
-    mean_network,
-)
+from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, make_draws, mean_network
 from murho.model.predictive.forward import forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from unittest.mock import Mock
 
     from torch import Tensor
-
-    from murho.model.predictive.draws import Draws
 
 
 def normals(seed: int, block: int, members: int, count: int) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +14,7 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.predictive.draws import make_draws
 from murho.model.predictive.forward import forward
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target
 from murho.model.training.extrapolation import (
     FOLLOWED,
     INNER,
@@ -25,9 +23,6 @@ from murho.model.training.extrapolation import (
     extrapolation_trial,
     with_extrapolation_prior,
 )
-
-if TYPE_CHECKING:
-    from murho.model.tables.schema import Columns
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:

@@ -3,18 +3,15 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
-from murho.service.predict.answers import Terms
+from murho.service.predict.answers import Asked, Terms
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.routes import SMALL_BODY_BYTES, Decoder
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
-
-if TYPE_CHECKING:
-    from murho.service.predict.answers import Asked
 
 
 class Watched(JSONCodec):
