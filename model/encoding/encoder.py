@@ -33,7 +33,7 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
-from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, select_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -378,7 +378,11 @@ class Encoder(Stored):
         """
         count = len(columns[self.schema.features[0].name])
         rows = np.arange(count) if told is None else np.flatnonzero(told)
-        return unlike_values(self.distribution, self.schema, columns, rows) if rows.size else []
+        if not rows.size:
+            return []
+        if told is not None:
+            columns = select_rows(columns, rows)
+        return unlike_values(self.distribution, self.schema, columns, rows)
 
 
 def with_schema(data: Any, schema: Any) -> Any:

@@ -35,6 +35,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -127,7 +128,8 @@ class FeatureDistribution(Stored):
         place = len(self.numbers)
         for name, levels in self.indicated:
             shares = self.levels[name]
-            scores[:, place : place + len(levels)] = shares.indicators(shares.codes(columns[name]), levels)
+            codes = np.fromiter(map(shares.places.get, columns[name].tolist(), repeat(-1)), np.int64, len(scores))
+            scores[:, place : place + len(levels)] = shares.indicators(codes, levels)  # -1: missing, or unseen
             place += len(levels)
         return scores
 

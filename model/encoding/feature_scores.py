@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -136,10 +135,6 @@ class LevelShares(Stored):
         counts = np.array([rows[level] for level in levels], dtype=np.int64)
         return cls(levels, counts) if counts.any() else None
 
-    def codes(self, column: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the level of each cell of ``[B]``, -1 for missing cells and unseen categories."""
-        return np.fromiter(map(self._places.get, column.tolist(), repeat(-1)), dtype=np.int64, count=len(column))
-
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
         """Share of each level among the training rows with a value, ``[L]``."""
@@ -167,5 +162,6 @@ class LevelShares(Stored):
         return np.array(self.levels, dtype=object if isinstance(self.levels[0], str) else np.float64)[codes]
 
     @cached_property
-    def _places(self) -> dict[Any, int]:
+    def places(self) -> dict[Any, int]:
+        """Number of each level."""
         return {level: place for place, level in enumerate(self.levels)}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from murho.model.json_validation import Matrix, Positive, Stored, Vector
-from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, select_rows, with_unit
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -350,13 +350,12 @@ def unlike_values(
     Args:
         distribution: The distribution of the training rows.
         schema: The features.
-        columns: The features' canonical columns, ``[B]`` each.
-        rows: The rows to look at, rising.
+        columns: The features' canonical columns of the rows to look at, ``[B]`` each.
+        rows: Their numbers, rising, ``[B]``.
 
     Returns:
         One entry per cell, sorted by row, then by feature in schema order.
     """
-    columns = select_rows(columns, rows)
     features = {feature.name: feature for feature in schema.features}
     distances = None if distribution is None else Distances.of(distribution, columns)
     messages: dict[tuple[int, str], str] = {}

@@ -44,7 +44,6 @@ __all__ = [
     "DrawMaker",
     "Draws",
     "coupled_normals",
-    "make_draws",
     "mean_network",
 ]
 
@@ -242,13 +241,6 @@ class DrawMaker:
                     torch.addcmul(mu[own], sigma[own], normals.view(into.shape), out=into)
         placed = tuple(layer.to(self._device) for layer in layers)
         return Draws(placed, members.to(self._device), means.activation, means.skip)
-
-
-def make_draws(
-    tensors: Mapping[str, Tensor], architecture: Architecture, *, seed: int, samples: int, start: int = 0
-) -> Draws:
-    """Make draws once; takes the arguments of `DrawMaker` and `DrawMaker.make`."""
-    return DrawMaker(tensors, architecture).make(seed, samples, start)
 
 
 class DrawCache:

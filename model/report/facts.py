@@ -65,6 +65,8 @@ PREDICTIONS_OF_IMPORTANCE = 4_000
 BINS_OF_AGREEMENT = 15
 QUANTILES = (0.05, 0.5, 0.95)
 MOST_POINTS, MOST_SURPRISING = 1_000, 10
+SEED = 0
+"""Of the choice of rows where there are too many."""
 
 
 def facts_of_spec(spec: ModelSpec) -> dict[str, Any]:
@@ -348,13 +350,12 @@ def _band(judged: JudgedNumbers) -> tuple[NDArray[np.float64], NDArray[np.float6
     return lower, upper
 
 
-def _doubt(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str, Any]:
+def _doubt(posterior: Posterior, columns: Columns) -> dict[str, Any]:
     """The epistemic share of the variance, or entropy, of what the posterior answers for some rows.
 
     Args:
         posterior: The posterior, as it is served.
         columns: Canonical columns of the rows, ``[n]`` each; at most 1,000 of them are used.
-        seed: Seed of the choice of rows.
 
     Returns:
         ``of``, ``variance`` or ``entropy``; ``rows`` used; the ``share`` of all of them; and ``features``: for each
@@ -362,7 +363,7 @@ def _doubt(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str
         ``rows`` and ``share``.
     """
     count = len(next(iter(columns.values())))
-    chosen = np.sort(np.random.default_rng(seed).choice(count, min(count, ROWS_OF_DOUBT), replace=False))
+    chosen = np.sort(np.random.default_rng(SEED).choice(count, min(count, ROWS_OF_DOUBT), replace=False))
     columns = select_rows(columns, chosen)
     answer: Any = posterior.predict(columns, PredictOptions(percentiles=()))
     of_classes = posterior.schema.target.classes is not None
@@ -433,7 +434,7 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
 
 
 def shown_rows(
-    judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: NDArray[np.int64], *, seed: int = 0
+    judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: NDArray[np.int64]
 ) -> dict[str, Any]:
     """The rows that a report shows.
 
@@ -442,7 +443,6 @@ def shown_rows(
         posterior: The posterior that they were judged by.
         columns: Canonical columns of all rows, ``[N]`` each.
         numbers: Number of each of them in the user's table, from 1, ``[N]``.
-        seed: Seed of the choice of points where there are too many.
 
     Returns:
         ``points``, each with ``predicted``, ``observed``, ``lower`` and ``upper``; of classes there are none. And
@@ -463,7 +463,7 @@ def shown_rows(
         rarity = 2.0 * np.minimum(judged.served.pit, 1.0 - judged.served.pit)
         told = {"observed": judged.targets, "predicted": judged.mean, "lower": lower, "upper": upper}
         told["one_in"] = 1.0 / np.maximum(rarity, 1e-9)
-        points = np.sort(np.random.default_rng(seed).choice(count, min(count, MOST_POINTS), replace=False))
+        points = np.sort(np.random.default_rng(SEED).choice(count, min(count, MOST_POINTS), replace=False))
 
     def records(rows: NDArray[np.int64]) -> list[dict[str, Any]]:
         cells = zip(*(column[rows].tolist() for column in told.values()), strict=True)
