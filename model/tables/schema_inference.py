@@ -59,6 +59,7 @@ __all__ = [
     "require_column",
     "row_weights",
     "target_from_table",
+    "weights_from_table",
 ]
 
 MOST_CLASSES = 1_000
@@ -436,18 +437,30 @@ def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.floa
         TableError: The column does not exist, every weight is 0, or a weight is missing, negative, infinite or no
             number; the message names column and row (from 1).
     """
-    require_column(table, column, "the weight")
     if column == target:
         raise OptionError(f"--weight: the target {target!r} can't be the weight of the rows")
-    weights = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
+    weights = weights_from_table(table, column)
+    if not (weights > 0.0).any():
+        raise TableError(f"column {column!r}: all weights are zero, so no row is left")
+    return weights
+
+
+def weights_from_table(table: pa.Table, column: str) -> NDArray[np.float64]:
+    """The weights of all rows, ``[N]``: finite and not negative.
+
+    Raises:
+        TableError: The column does not exist, or a weight is missing, negative, infinite or no number; the message
+            names column and row (from 1).
+    """
+    require_column(table, column, "the weight")
+    weights: NDArray[np.float64] = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
     wrong = ~(weights >= 0.0)
     if wrong.any():
         row = int(np.argmax(wrong))
         problem = "is missing" if np.isnan(weights[row]) else f"({weights[row]:g}) is negative"
         raise TableError(
             f"column {column!r}, row {row + 1}: the weight {problem}: give a number from 0 on; a row of weight 0 is "
-            "left out"
+            "left out",
+            row=row + 1,
         )
-    if not (weights > 0.0).any():
-        raise TableError(f"column {column!r}: all weights are zero, so no row is left")
     return weights
