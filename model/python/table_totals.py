@@ -10,7 +10,7 @@ from murho.model.tables.columns import plain
 from murho.model.tables.schema_inference import GROUPS, columns_from_table, weights_from_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -25,7 +25,6 @@ def added_up(
     options: TotalsOptions,
     by: Sequence[str] = (),
     weights: str | None = None,
-    advance: Callable[[int], None] = lambda _: None,
 ) -> Totals:
     """The totals of the rows of a table.
 
@@ -36,7 +35,6 @@ def added_up(
         by: Columns whose cells say which rows belong together; they need not be features. Where the table has the
             columns of ``--group``, the noise of rows of one group is correlated as held-out rows told.
         weights: The column of the weights; None: all rows count alike.
-        advance: Called with the number of rows after each block.
 
     Raises:
         TableError: A column is missing, or a cell or weight can't be used.
@@ -58,7 +56,6 @@ def added_up(
             raise error.moved(start) from error
         of_units = _labels(block, units) if correlated else None
         totals.add(posterior.predict(columns, totals.asked), columns, _labels(block, by), amounts, of_units)
-        advance(block.num_rows)
     return totals
 
 
