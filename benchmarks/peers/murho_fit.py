@@ -22,8 +22,7 @@ from murho.model.bbb.priors import GaussianPrior
 from murho.model.bbb.rows import Rows
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from murho.model.arrays import Floats
 
 
 EPOCHS = 1_000_000
@@ -63,7 +62,7 @@ class Murho:
         self._fit = fit(network, noise, prior, self._training, self._validation, self._options, progress=progress)
         return {"steps": (len(ends) - 1) * self._minibatches, "wall": ends[-1] - ends[0]}
 
-    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, rows: Floats) -> Floats:
         """Mean of the function values of `DRAWS` draws, ``[B]``."""
         if self._fit is None:
             raise AssertionError("it has taken steps")
@@ -74,7 +73,7 @@ class Murho:
         )
         with torch.no_grad():  # draw by draw, as in the peers, so that it does not set the peak of memory
             draws = [network(inputs, generator)[..., 0].mean(dim=0) for _ in range(DRAWS)]
-        mean: NDArray[np.float32] = torch.stack(draws).mean(dim=0).numpy()
+        mean: Floats = torch.stack(draws).mean(dim=0).numpy()
         return mean
 
 

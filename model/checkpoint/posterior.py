@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles, Places
     from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
@@ -228,7 +229,7 @@ class Posterior(Generic[Answer]):
     @torch.inference_mode()
     def _answer(
         self,
-        pieces: Iterable[tuple[NDArray[np.intp], Encoded]],
+        pieces: Iterable[tuple[Places, Encoded]],
         questions: Sequence[Question],
     ) -> list[Answer]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
@@ -245,7 +246,7 @@ class Posterior(Generic[Answer]):
         if len(shared) != 1:
             raise ValueError("questions about one batch share samples and seed")
         ((samples, seed),) = shared
-        parts: defaultdict[int, list[tuple[NDArray[np.intp], Answer]]] = defaultdict(list)
+        parts: defaultdict[int, list[tuple[Places, Answer]]] = defaultdict(list)
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._weights):
@@ -368,7 +369,7 @@ class Posterior(Generic[Answer]):
         time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies
         return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
 
-    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
+    def input_warnings(self, columns: Columns, *, told: Bools | None = None) -> list[UnfamiliarValue]:
         """Warnings of values unlike the training rows, see `model.encoding.encoder.Encoder.unlike_values`."""
         return self.encoder.unlike_values(columns, told)
 
@@ -416,7 +417,7 @@ def _cells(feature: Feature) -> NDArray[Any]:
     return np.round(values) if feature.kind is FeatureKind.BOOLEAN else values
 
 
-def proof_of(posterior: Posterior) -> dict[str, NDArray[np.float64]]:
+def proof_of(posterior: Posterior) -> dict[str, Doubles]:
     """The proof of a checkpoint: the writer's answers for typical rows, by name, which every reader must get again.
 
     Hashes tell whether a file was changed. The proof tells whether this code on this machine makes of the files what
@@ -470,7 +471,7 @@ def check_proof(posterior: Posterior, proof: object) -> None:
             )
 
 
-def _answers(posterior: Posterior) -> dict[str, NDArray[np.float64]]:
+def _answers(posterior: Posterior) -> dict[str, Doubles]:
     columns = typical_rows(posterior.schema)
     with np.errstate(all="ignore"):  # what overflows is found in the answers
         drawn = posterior.predict(columns, PredictOptions(samples=PROOF_SAMPLES))

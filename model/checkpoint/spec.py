@@ -28,8 +28,9 @@ from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel, Targe
 from murho.model.tables.schema import Name, Schema
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
+
+    from murho.model.arrays import Doubles
 
 
 __all__ = ["FILE_FIELDS", "ClassShares", "LikelihoodSpec", "ModelSpec"]
@@ -62,7 +63,7 @@ class ClassShares(Stored):
         return cls((1.0 / classes,) * classes, 0.0)
 
     @classmethod
-    def of(cls, codes: NDArray[np.float64], classes: int, weights: NDArray[np.float64] | None = None) -> Self:
+    def of(cls, codes: Doubles, classes: int, weights: Doubles | None = None) -> Self:
         """The shares of training rows, as if there were one more row of each class: none is 0.
 
         Args:
@@ -73,7 +74,7 @@ class ClassShares(Stored):
         counts = np.bincount(codes.astype(np.int64), weights, minlength=classes) + 1.0
         return cls(tuple((counts / counts.sum()).tolist()), ROWS_OF_SHARES / (len(codes) + 1.0))
 
-    def after(self, rows_before: int, codes: NDArray[np.float64]) -> Self:
+    def after(self, rows_before: int, codes: Doubles) -> Self:
         """The shares after an update.
 
         Args:

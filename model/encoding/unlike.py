@@ -29,8 +29,7 @@ from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarVa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
+    from murho.model.arrays import Bools, Doubles, Floats, Ints, Places
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
 __all__ = [
@@ -91,7 +90,7 @@ class Landmarks(Stored):
     unit: Positive = 1.0
 
     @classmethod
-    def fit(cls, values: npt.NDArray[np.float64], stds: npt.NDArray[np.float64]) -> Self | None:
+    def fit(cls, values: Doubles, stds: Doubles) -> Self | None:
         """Find the landmarks of training rows.
 
         Args:
@@ -112,7 +111,7 @@ class Landmarks(Stored):
         nearest = np.sqrt(np.sort(squares, axis=1)[:, 1 : FELLOWS + 1])  # the first one is the landmark itself
         return cls(points, np.maximum(nearest.mean(axis=1), LEAST_SPACING).round(DECIMALS), means, stds)
 
-    def distances(self, values: npt.NDArray[np.float64], enough: float = 0.0) -> npt.NDArray[np.float64]:
+    def distances(self, values: Doubles, enough: float = 0.0) -> Doubles:
         """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``.
 
         It is 0 where a landmark is within ``enough`` for sure. Nearly all rows are near one of the widest landmarks,
@@ -133,13 +132,11 @@ class Landmarks(Stored):
             found[rows] = lengths / self.spacings[nearest] * self.unit
         return found
 
-    def differences(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def differences(self, values: Doubles) -> Doubles:
         """Return rows less the landmark nearest in standard deviations, ``[B, F]``, in these; 0 for a missing cell."""
         return self._search(self._inputs(values), np.ones(len(self.points)))[0]
 
-    def _search(
-        self, inputs: npt.NDArray[np.float64], units: npt.NDArray[np.float64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    def _search(self, inputs: Doubles, units: Doubles) -> tuple[Doubles, Places]:
         """Return rows less their nearest landmarks, ``[B, F]``, and the numbers of these, ``[B]``.
 
         One matrix product finds them. How it rounds depends on the other rows of a batch; so of landmarks that are as
@@ -156,7 +153,7 @@ class Landmarks(Stored):
         nearest = (squares <= squares.min(axis=1, keepdims=True) + rounding).argmax(axis=1)
         return (inputs[:, :count] - self.points[nearest]) * inputs[:, count + 1 :], nearest
 
-    def _inputs(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _inputs(self, values: Doubles) -> Doubles:
         """Return what the weights multiply, ``[B, 2 F + 1]``.
 
         The standardised numbers of rows ``[B, F]``, 0 for a missing cell; the sum of their squares; 1 for known cells,
@@ -169,7 +166,7 @@ class Landmarks(Stored):
         return np.concatenate([known, sizes, present], axis=1)
 
     @cached_property
-    def _weights(self) -> npt.NDArray[np.float64]:
+    def _weights(self) -> Doubles:
         """Weights of known numbers, of the sum of their squares and of which are known in squared distances.
 
         ``[2 F + 1, L]``: (x - p)² = x² - 2 x p + p², for the known numbers alone.
@@ -178,7 +175,7 @@ class Landmarks(Stored):
         return np.concatenate([-2.0 * points, np.ones((1, points.shape[1])), np.square(points)])
 
     @cached_property
-    def _quick_weights(self) -> tuple[npt.NDArray[np.float32], ...]:
+    def _quick_weights(self) -> tuple[Floats, ...]:
         """The same in units of the spacing, for the widest landmarks and for the others, ``[L, 2 F + 1]``.
 
         In single precision: squares count for a little more, so that rounding makes no row near.
@@ -194,7 +191,7 @@ class Landmarks(Stored):
         return float(np.square(self.points).sum(axis=1).max())
 
 
-def _centres(rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+def _centres(rows: Doubles, count: int) -> Doubles:
     """Return ``count`` centres of k-means of rows ``[N, F]``; of a smaller cluster, the mean of the nearest rows."""
     generator = np.random.Generator(np.random.PCG64(SEED))
     centres = rows[np.sort(generator.permutation(len(rows))[:count])]
@@ -228,11 +225,11 @@ class Distances:
     """
 
     distribution: FeatureDistribution
-    numbers: npt.NDArray[np.float64]
-    scores: npt.NDArray[np.float64]
-    beyond: npt.NDArray[np.float64]
-    within: npt.NDArray[np.float64]
-    whole: npt.NDArray[np.float64]
+    numbers: Doubles
+    scores: Doubles
+    beyond: Doubles
+    within: Doubles
+    whole: Doubles
 
     @classmethod
     def of(cls, distribution: FeatureDistribution, columns: Columns) -> Self:
@@ -245,7 +242,7 @@ class Distances:
         landmarks = distribution.landmarks
         enough = distribution.reach if distribution.reach < np.inf else 0.0  # while that is fitted, all distances count
 
-        def measured(scores: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        def measured(scores: Doubles, values: Doubles) -> Doubles:
             combined = distribution.mahalanobis(distribution.completed(scores))
             near = np.zeros(len(values)) if landmarks is None else landmarks.distances(values, enough)
             return np.array([combined, near])
@@ -268,12 +265,12 @@ class Distances:
         return cls(distribution, numbers, scores, beyond, within, whole)
 
     @cached_property
-    def unlike(self) -> npt.NDArray[np.bool_]:
+    def unlike(self) -> Bools:
         """Whether each row is unlike the training rows: one of its distances is beyond reach, ``[B]``."""
         return np.asarray(self.whole.max(axis=0) > self.distribution.reach)
 
     @property
-    def combination(self) -> npt.NDArray[np.float64]:
+    def combination(self) -> Doubles:
         """The network's input for the combination, ``[B]``: ``log(1 + excess)``, 0 for a row that is not unlike.
 
         The excess is the Mahalanobis distance beyond reach, with every number clipped to its training range, and
@@ -284,7 +281,7 @@ class Distances:
         return np.asarray(np.log1p(np.maximum(excess, 0.0)))
 
     @property
-    def differences(self) -> npt.NDArray[np.float64] | None:
+    def differences(self) -> Doubles | None:
         """Numbers of rows that no training row is near, less those of the nearest landmark, ``[B, F]``.
 
         In standard deviations, reduced by the reach, 0 for all other rows; None if there is no such row.
@@ -298,7 +295,7 @@ class Distances:
         differences[rows] = landmarks.differences(self.numbers[rows]) * shares[:, None]
         return differences
 
-    def odd_combinations(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, str | None]]:
+    def odd_combinations(self, rows: Places) -> Iterator[tuple[int, str, str | None]]:
         """Find the numbers that make the combination of rows unusual, each with the feature that it fits least.
 
         They are the numbers that would bring the row nearest to the training rows if they were what its other cells let
@@ -316,7 +313,7 @@ class Distances:
             partner = owners[pulls.argmax()]
             yield int(rows[at]), owners[place], partner if partner != owners[place] else None
 
-    def far_numbers(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, str, float]]:
+    def far_numbers(self, rows: Places) -> Iterator[tuple[int, str, float]]:
         """Find the numbers in which rows differ most from the nearest landmark, and those that differ half as much.
 
         Yields:
@@ -331,14 +328,14 @@ class Distances:
             yield int(rows[at]), names[place], float(nearest[at, place])
 
 
-def _largest(sizes: npt.NDArray[np.float64]) -> list[list[int]]:
+def _largest(sizes: Doubles) -> list[list[int]]:
     """Row and place of the largest of the sizes ``[n, F]`` of each row, and of those at least half as large."""
     pairs: list[list[int]] = np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True, initial=0.0)).tolist()
     return pairs
 
 
 def unlike_values(
-    distribution: FeatureDistribution | None, schema: Schema, columns: Columns, rows: npt.NDArray[np.int64]
+    distribution: FeatureDistribution | None, schema: Schema, columns: Columns, rows: Ints
 ) -> list[UnfamiliarValue]:
     """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles, Floats, Ints
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
     from murho.model.predictive.forward import DrawnRows
@@ -61,10 +62,10 @@ class Bands(RowArrays):
         ends: Percentiles at `BAND_LEVELS` minus the mean, ``[n, 8]``; float32, as these are most of the memory.
     """
 
-    std: NDArray[np.float64]
-    pit: NDArray[np.float64]
-    inside: NDArray[np.bool_]
-    ends: NDArray[np.float32]
+    std: Doubles
+    pit: Doubles
+    inside: Bools
+    ends: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +78,16 @@ class JudgedNumbers(JudgedRows):
         bands: The raw answers, and the calibrated ones if there is a calibration: ``raw``, ``calibrated``.
     """
 
-    mean: NDArray[np.float64]
-    values: dict[str, NDArray[np.float64]]
+    mean: Doubles
+    values: dict[str, Doubles]
     bands: dict[str, Bands]
 
     @classmethod
     def of(
         cls,
         drawn: DrawnRows,
-        rows: NDArray[np.int64],
-        targets: NDArray[np.float64],
+        rows: Ints,
+        targets: Doubles,
         calibration: ConformalMap | None,
     ) -> Self:
         """Judge B rows under their draws.
@@ -219,7 +220,7 @@ FURTHEST_SCORE = 3.0
 """Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
 
 
-def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, NDArray[np.float64]]:
+def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, Doubles]:
     """Scores of each row, ``[B]``, for targets ``[B]``.
 
     Returns:
@@ -244,7 +245,7 @@ SHOWN = slice(4, None, 5)
 """Those of a reliability diagram: 5 %, 10 % and so on."""
 
 
-def reliability(pit: NDArray[np.float64], rows: RowWeights | None = None) -> dict[str, Any]:
+def reliability(pit: Doubles, rows: RowWeights | None = None) -> dict[str, Any]:
     """Calibration errors of quantiles and of central bands, and the shape of the PIT.
 
     Args:
@@ -280,7 +281,7 @@ def reliability(pit: NDArray[np.float64], rows: RowWeights | None = None) -> dic
     }
 
 
-def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+def spearman(first: Doubles, second: Doubles) -> float | None:
     """Spearman's rank correlation of two arrays ``[N]``, with mean ranks for ties; None if one array is constant."""
     ranks = []
     for values in (first, second):
@@ -291,7 +292,7 @@ def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float |
     return float(np.corrcoef(ranks)[0, 1])
 
 
-def crps_of_constant(targets: NDArray[np.float64], rows: RowWeights) -> float | None:
+def crps_of_constant(targets: Doubles, rows: RowWeights) -> float | None:
     """The mean CRPS of one answer for all rows: for each the empirical distribution of the other rows' targets.
 
     With the mean difference g of two targets, of n different rows, it is ``g n / (2 (n - 1))``.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints, Places
+
 
 __all__ = [
     "BAND",
@@ -78,15 +80,13 @@ class RowWeights:
         grouped: Whether rows share units.
     """
 
-    amounts: NDArray[np.float64]
-    units: NDArray[np.int64]
+    amounts: Doubles
+    units: Ints
     weighted: bool
     grouped: bool
 
     @classmethod
-    def of(
-        cls, rows: int, weights: NDArray[np.float64] | None = None, units: NDArray[np.generic] | None = None
-    ) -> Self:
+    def of(cls, rows: int, weights: Doubles | None = None, units: NDArray[np.generic] | None = None) -> Self:
         """Weights of n rows.
 
         Args:
@@ -104,9 +104,9 @@ class RowWeights:
         return RowWeights.of(len(amounts), amounts if self.weighted else None, units if self.grouped else None)
 
     @property
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> Doubles:
         """The weights, ``[n]``, made to sum to 1."""
-        shares: NDArray[np.float64] = self.amounts / self.amounts.sum()
+        shares: Doubles = self.amounts / self.amounts.sum()
         return shares
 
     @property
@@ -119,12 +119,12 @@ class RowWeights:
         """As how many independent rows of equal weight these count: the effective number of units (Kish 1965)."""
         return float(1.0 / np.square(np.bincount(self.units, self.shares)).sum())
 
-    def mean(self, values: NDArray[Any]) -> NDArray[np.float64]:
+    def mean(self, values: NDArray[Any]) -> Doubles:
         """Means over rows of values ``[n, ...]``."""
-        means: NDArray[np.float64] = np.average(values, axis=0, weights=self.amounts)
+        means: Doubles = np.average(values, axis=0, weights=self.amounts)
         return means
 
-    def standard_error(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def standard_error(self, values: Doubles) -> Doubles:
         """Standard errors of `mean`, by the spread of the units' parts in it (Huber 1967; Liang and Zeger 1986).
 
         With a unit a row and equal weights this is the standard deviation over ``sqrt(n)``. With one unit nothing is
@@ -139,7 +139,7 @@ class RowWeights:
         deviations = (values - self.mean(values)) * self.shares.reshape(-1, *[1] * (values.ndim - 1))
         parts = np.zeros((count, *values.shape[1:]))
         np.add.at(parts, self.units, deviations)
-        errors: NDArray[np.float64] = np.sqrt(np.square(parts).sum(axis=0) * count / (count - 1))
+        errors: Doubles = np.sqrt(np.square(parts).sum(axis=0) * count / (count - 1))
         return errors
 
 
@@ -154,9 +154,9 @@ class JudgedRows(RowArrays, ABC):
         weights: What each row counts; None: all count alike.
     """
 
-    rows: NDArray[np.int64]
-    targets: NDArray[np.float64]
-    doubt: NDArray[np.float64]
+    rows: Ints
+    targets: Doubles
+    doubt: Doubles
     weights: RowWeights | None = None
 
     def __len__(self) -> int:
@@ -203,7 +203,7 @@ FEW_ROWS = 20
 """With fewer rows, the standard error of the coverage of a 90 % band exceeds 6.7 points."""
 
 
-def equal_parts(values: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+def equal_parts(values: Doubles) -> list[Places]:
     """Row numbers of ten parts of equal size, in ascending order of the values ``[N]``; fewer parts of fewer rows."""
     return np.array_split(np.argsort(values, kind="stable"), min(PARTS, len(values)))
 
@@ -246,7 +246,7 @@ def category_features(schema: Schema) -> list[Feature]:
     return [feature for feature in schema.features if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)]
 
 
-def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.intp]]]:
+def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], Places]]:
     """Rows of each category, the largest part first.
 
     Categories of fewer than 20 rows, unseen ones included, come last as one part if there are several, or one that the

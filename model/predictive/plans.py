@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
     from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
     from murho.model.distributions.transforms import Standardisation
@@ -131,11 +132,11 @@ class PredictionPlan:
 
     def of_quantiles(
         self,
-        mean: NDArray[np.float64],
-        epistemic: NDArray[np.float64],
-        aleatoric: NDArray[np.float64],
-        quantiles: NDArray[np.float64],
-        widening: NDArray[np.bool_],
+        mean: Doubles,
+        epistemic: Doubles,
+        aleatoric: Doubles,
+        quantiles: Doubles,
+        widening: Bools,
     ) -> Arrays:
         """Percentiles, mean, and the three standard deviations of B rows, which calibration multiplies by one ratio.
 
@@ -170,7 +171,7 @@ class PredictionPlan:
             answer["exceedance"] = _array(function_exceedance(means, self.thresholds))
         return answer
 
-    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> NDArray[np.float64]:
+    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> Doubles:
         """The probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:

@@ -16,9 +16,9 @@ from typing_extensions import TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Bools, Doubles, Ints, Places
     from murho.model.calibration.conformal import ConformalMap
 
 __all__ = [
@@ -301,10 +301,10 @@ class MonteCarloError:
         probabilities: Of the probabilities, ``[B, C]``; None for numbers.
     """
 
-    mean: NDArray[np.float64] | None = None
-    std: NDArray[np.float64] | None = None
-    percentiles: NDArray[np.float64] | None = None
-    probabilities: NDArray[np.float64] | None = None
+    mean: Doubles | None = None
+    std: Doubles | None = None
+    percentiles: Doubles | None = None
+    probabilities: Doubles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +327,11 @@ class Predicted:
     seed: int
     calibrated: bool
     _: KW_ONLY
-    percentiles: NDArray[np.float64] | None = None
-    draws: NDArray[np.float64] | None = None
+    percentiles: Doubles | None = None
+    draws: Doubles | None = None
     mc_error: MonteCarloError | None = None
-    unlike: NDArray[np.bool_] | None = None
-    told: NDArray[np.bool_] | None = None
+    unlike: Bools | None = None
+    told: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,13 +353,13 @@ class Prediction(Predicted):
     answer_fields: ClassVar[tuple[AnswerField, ...]] = NUMBER_FIELDS
     classes: ClassVar[tuple[str, ...] | None] = None
 
-    mean: NDArray[np.float64]
-    std: NDArray[np.float64] | None = None
-    epistemic_std: NDArray[np.float64] | None = None
-    aleatoric_std: NDArray[np.float64] | None = None
-    exceedance: NDArray[np.float64] | None = None
-    variances: NDArray[np.float64] | None = None
-    third: NDArray[np.float64] | None = None
+    mean: Doubles
+    std: Doubles | None = None
+    epistemic_std: Doubles | None = None
+    aleatoric_std: Doubles | None = None
+    exceedance: Doubles | None = None
+    variances: Doubles | None = None
+    third: Doubles | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -452,12 +452,12 @@ class ClassPrediction(Predicted):
     answer_fields: ClassVar[tuple[AnswerField, ...]] = CLASS_FIELDS
 
     classes: tuple[str, ...]
-    prediction: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
-    epistemic_std: NDArray[np.float64] | None = None
-    entropy: NDArray[np.float64] | None = None
-    epistemic_entropy: NDArray[np.float64] | None = None
-    prediction_set: NDArray[np.bool_] | None = None
+    prediction: Ints
+    probabilities: Doubles
+    epistemic_std: Doubles | None = None
+    entropy: Doubles | None = None
+    epistemic_entropy: Doubles | None = None
+    prediction_set: Bools | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -470,7 +470,7 @@ Answer = TypeVar("Answer", bound=AnyPrediction, default=Any)
 """What a posterior answers: about numbers or about classes, where that is known."""
 
 
-def in_one(parts: Sequence[Answer], numbers: NDArray[np.intp] | None = None) -> Answer:
+def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
     """Join the predictions of groups of rows.
 
     Args:

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from murho.model.arrays import Bools, Doubles
+
 
 __all__ = [
     "BBBClassifier",
@@ -364,7 +366,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
             parts.append(np.empty((len(answer), 0)) if answer.percentiles is None else answer.percentiles)
         return parts[0] if len(parts) == 1 else tuple(parts)
 
-    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Doubles:
         """Quantiles of the predictive; calibrated if the training table had enough rows (50).
 
         Args:
@@ -377,7 +379,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X or a level can't be used.
         """
-        values: NDArray[np.float64] = self.predict(X, quantiles=quantiles)[1]
+        values: Doubles = self.predict(X, quantiles=quantiles)[1]
         return values
 
     def predict_dist(self, X: Any) -> NumberDistribution:
@@ -391,7 +393,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         """
         return self._asked(X, NumberDistribution, least=0)
 
-    def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
+    def sample_functions(self, X: Any, samples: int | None = None) -> Doubles:
         """Function values of draws from the posterior.
 
         Column k is one function, the same for all rows and calls, so differences between rows are meaningful.
@@ -476,7 +478,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self.predict_dist(X).prediction
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Doubles:
         """Probabilities of the classes; calibrated if the training table had enough rows (50).
 
         Args:
@@ -490,12 +492,12 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self.predict_dist(X).probabilities
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Doubles:
         """Logarithm of `predict_proba`, ``[B, C]``."""
-        logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
+        logarithms: Doubles = np.log(self.predict_proba(X))
         return logarithms
 
-    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Bools:
         """Prediction sets, which hold the class of a new row with a probability; never empty.
 
         Args:
@@ -521,7 +523,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self._distribution(X, least=0)
 
-    def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
+    def sample_functions(self, X: Any, samples: int | None = None) -> Doubles:
         """Probabilities of the classes under draws from the posterior.
 
         Draw k is one function, the same for all rows and calls, so differences between rows are meaningful.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints, Places
     from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.spec import ModelSpec
@@ -210,7 +211,7 @@ def _rounded(value: Any) -> Any:
             return other
 
 
-def _target(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, Any]:
+def _target(spec: ModelSpec, targets: Doubles | None) -> dict[str, Any]:
     """Name, unit and classes of the target and, with its values ``[n]`` (of classes indices), their distribution."""
     target = spec.schema.target
     facts: dict[str, Any] = {"name": target.name, "unit": target.unit}
@@ -223,7 +224,7 @@ def _target(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, A
     return facts
 
 
-def _counts(values: NDArray[np.float64]) -> list[int]:
+def _counts(values: Doubles) -> list[int]:
     """Numbers of values in equal bins from the least to the largest one; empty without a value."""
     counts: list[int] = np.histogram(values, BINS)[0].tolist()
     return counts if len(values) else []
@@ -343,7 +344,7 @@ def _agreement(judged: JudgedNumbers) -> list[dict[str, Any]]:
     return found
 
 
-def _band(judged: JudgedNumbers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _band(judged: JudgedNumbers) -> tuple[Doubles, Doubles]:
     """Ends of the 90 % bands that answers give, ``[n]`` each, the target's unit."""
     place = 2 * COVERAGES.index(BAND)
     lower, upper = judged.mean + judged.served.ends[:, place : place + 2].T
@@ -393,7 +394,7 @@ def _doubt(posterior: Posterior, columns: Columns) -> dict[str, Any]:
     }
 
 
-def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.intp]]]:
+def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], Places]]:
     """Rows by the largest categories of a feature, or in tenths by its values; missing cells come last."""
     if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN):
         parts = category_parts(feature, column)[:MOST_CATEGORIES]
@@ -405,7 +406,7 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any],
     edges = np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9))) if len(values) else values
     places = np.searchsorted(edges, values, side="right")
     masks = [places == place for place in np.unique(places)]
-    found: list[tuple[dict[str, Any], NDArray[np.intp]]] = [
+    found: list[tuple[dict[str, Any], Places]] = [
         ({"from": written(values[mask].min()), "to": written(values[mask].max())}, present[mask]) for mask in masks
     ]
     return [*found, *([({"category": None}, gone)] if len(gone) else [])]
@@ -433,9 +434,7 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
     return found | {"of_features": of_features, "shares": shares}
 
 
-def shown_rows(
-    judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: NDArray[np.int64]
-) -> dict[str, Any]:
+def shown_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: Ints) -> dict[str, Any]:
     """The rows that a report shows.
 
     Args:
@@ -465,7 +464,7 @@ def shown_rows(
         told["one_in"] = 1.0 / np.maximum(rarity, 1e-9)
         points = np.sort(np.random.default_rng(SEED).choice(count, min(count, MOST_POINTS), replace=False))
 
-    def records(rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+    def records(rows: Ints) -> list[dict[str, Any]]:
         cells = zip(*(column[rows].tolist() for column in told.values()), strict=True)
         return [dict(zip(told, of_row, strict=True)) for of_row in cells]
 

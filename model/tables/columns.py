@@ -36,6 +36,8 @@ from murho.model.tables.schema import FeatureKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from murho.model.arrays import Bools, Doubles, Ints
+
 
 __all__ = [
     "Distinct",
@@ -68,19 +70,19 @@ def text_array(texts: Sequence[str | None]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
-def number_array(numbers: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def number_array(numbers: npt.NDArray[Any], present: Bools | None = None) -> pa.Array:
     """Numbers ``[B]`` as an Arrow array of their type; those that are not present are missing."""
     data = pa.py_buffer(np.ascontiguousarray(numbers))
     bitmap = None if present is None else _bitmap(present)
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [bitmap, data])
 
 
-def float_array(numbers: npt.NDArray[np.float64]) -> pa.DoubleArray:
+def float_array(numbers: Doubles) -> pa.DoubleArray:
     """Numbers ``[B]`` as an Arrow array; NaN is a missing value."""
     return number_array(numbers, ~np.isnan(numbers))
 
 
-def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+def _bitmap(present: Bools) -> pa.Buffer | None:
     """The bits of the cells that are not missing; None if all are there."""
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
@@ -89,12 +91,12 @@ _NO_NUMBER = pa.nulls(1, pa.float64())[0]
 _MINUS_ONE, _NAN = number_array(np.array([-1]))[0], number_array(np.array([np.nan]))[0]
 
 
-def floats(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.float64]:
+def floats(column: pa.ChunkedArray | pa.Array) -> Doubles:
     """A column of float64 as numpy has it, ``[B]``, NaN where a cell is missing."""
     return _numbers(pc.fill_null(column, _NAN), np.dtype(np.float64))
 
 
-def plain_numbers(cells: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
+def plain_numbers(cells: pa.ChunkedArray) -> Doubles | None:
     """A column from `plain` as numbers, ``[B]``, NaN where one is missing; None if a text is no plain number."""
     try:
         # safe=False: integers beyond 2^53 are rounded, as any reader of numbers rounds them.
@@ -103,7 +105,7 @@ def plain_numbers(cells: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
         return None
 
 
-def integers(column: pa.Array) -> npt.NDArray[np.int64]:
+def integers(column: pa.Array) -> Ints:
     """An array of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(pc.cast(column, pa.int64()), _MINUS_ONE), np.dtype(np.int64))
 
@@ -113,7 +115,7 @@ def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.ND
     return np.frombuffer(cells.buffers()[1] or b"", dtype, cells.offset + len(cells))[cells.offset :]
 
 
-def rows_of(table: pa.Table, rows: npt.NDArray[np.int64] | None) -> pa.Table:
+def rows_of(table: pa.Table, rows: Ints | None) -> pa.Table:
     """Rows of a table, in the given order; the table itself, not a copy, where all rows are asked for in order.
 
     Args:
@@ -144,9 +146,9 @@ class Distinct:
     """
 
     values: list[Any]
-    codes: npt.NDArray[np.int64]
+    codes: Ints
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Return the number of rows with each of ``values``."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
@@ -326,9 +328,7 @@ def canonical_cells(
     return _parsed(cells, name, lambda cell: parse(str(cell)))
 
 
-def _read_numbers(
-    cells: pa.ChunkedArray, stored: FeatureKind, name: str, reading: Reading | None
-) -> npt.NDArray[np.float64]:
+def _read_numbers(cells: pa.ChunkedArray, stored: FeatureKind, name: str, reading: Reading | None) -> Doubles:
     if stored is FeatureKind.DATE:
         raise TableError(f"column {name!r}: expected numbers, found dates")
     comma = isinstance(reading, NumberReading) and reading.decimal == ","

@@ -53,6 +53,8 @@ from murho.model.tables.schema import FeatureKind, is_missing
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from murho.model.arrays import Bools, Doubles, Places
+
 
 __all__ = [
     "Inference",
@@ -205,7 +207,7 @@ def infer_column(
     return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
 
 
-def _of_odd_numbers(values: npt.NDArray[np.float64], name: str) -> Iterator[str]:
+def _of_odd_numbers(values: Doubles, name: str) -> Iterator[str]:
     """A number that may stand for a missing value, and numbers that may be slips."""
     code, far = suspected_code(values[~np.isnan(values)]), far_numbers(values)
     odd = np.isin(np.arange(len(values)), far) | (values == code)
@@ -350,7 +352,7 @@ def _text_kind(
     return FeatureKind.CATEGORICAL, None, ""
 
 
-def _fitting(values: Distinct, parse: Callable[[str], float]) -> npt.NDArray[np.bool_]:
+def _fitting(values: Distinct, parse: Callable[[str], float]) -> Bools:
     """Which of the distinct values can be parsed; none of them if none of a few can."""
     if not any(_parses(parse, value) for value in values.values[:: max(1, len(values.values) // LOOKED_AT)]):
         return np.zeros(len(values.values), dtype=bool)
@@ -403,7 +405,7 @@ SPIKE, LEAST_SHARE_OF_SPIKE = 5, 0.02
 """A code near the others is so many times as frequent as any of them, and has at least such a share of the cells."""
 
 
-def suspected_code(numbers: npt.NDArray[np.float64]) -> float | None:
+def suspected_code(numbers: Doubles) -> float | None:
     """The least or the largest number if it is one of `CODES`, frequent, and far outside the others; None if not.
 
     Far outside is: further from the next number than the others are apart. A code below 0 is far outside, too, if it is
@@ -434,7 +436,7 @@ def suspected_code(numbers: npt.NDArray[np.float64]) -> float | None:
 MOST_FAR, TIMES_AS_FAR, FEWEST_NUMBERS = 3, 100.0, 20
 
 
-def far_numbers(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def far_numbers(numbers: Doubles) -> Places:
     """Places of at most `MOST_FAR` numbers that lie `TIMES_AS_FAR` times as far from the median as all others do.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import repeat
 from operator import itemgetter
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from murho.model.tables.readings import (
     DateReading,
     Reading,
 )
+
+if TYPE_CHECKING:
+    from murho.model.arrays import Bools, Doubles, Ints, Places
 
 __all__ = [
     "FEWEST_CLASSES",
@@ -103,7 +106,7 @@ class Feature(Stored):
         usual = text in MISSING_WORDS or text in self.missing_words  # rarely; the categories are many
         return None if usual and text not in self.categories else text
 
-    def without_codes(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def without_codes(self, numbers: Doubles) -> Doubles:
         """Numbers, ``[B]``, NaN where one stands for a missing cell."""
         return without_codes(numbers, self.missing_words) if self.missing_words else numbers
 
@@ -190,14 +193,14 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name → canonical column ``[B]``."""
 
 
-def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def is_missing(column: npt.NDArray[Any]) -> Bools:
     """Return whether each cell of a canonical column is missing, ``[B]``."""
     if column.dtype == object:
         return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
     return np.asarray(np.isnan(column), dtype=np.bool_)
 
 
-def select_rows(columns: Columns, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+def select_rows(columns: Columns, rows: Ints) -> dict[str, npt.NDArray[Any]]:
     """The given rows of all canonical columns."""
     return {name: column[rows] for name, column in columns.items()}
 
@@ -299,7 +302,7 @@ class Schema(Stored):
             for feature, row in sorted(found, key=itemgetter(1))
         ]
 
-    def incomplete(self, columns: Columns) -> npt.NDArray[np.intp]:
+    def incomplete(self, columns: Columns) -> Places:
         """Numbers of the rows with a missing cell in a feature that was complete in training and accepts such cells.
 
         Args:

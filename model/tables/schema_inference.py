@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints
+
 __all__ = [
     "GROUPS",
     "IGNORED",
@@ -132,7 +134,7 @@ UNKNOWN = -1.0
 """Index of a class that is none of the known ones."""
 
 
-def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> NDArray[np.float64]:
+def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> Doubles:
     """Index of each row's class ``[N]``, float64 as all targets; NaN where it is missing, `UNKNOWN` for any other.
 
     Args:
@@ -276,7 +278,7 @@ def plan_columns(
 
 
 def columns_from_table(
-    table: pa.Table, schema: Schema, *, rows: npt.NDArray[np.int64] | None = None, complete: bool = False
+    table: pa.Table, schema: Schema, *, rows: Ints | None = None, complete: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
     """Convert the features of a table to canonical columns; other columns are ignored.
 
@@ -320,7 +322,7 @@ def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> npt.N
     return cells
 
 
-def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.float64]:
+def target_from_table(table: pa.Table, target: str | Target) -> Doubles:
     """Return the target as float64 ``[N]``, in its own unit; NaN where it is missing.
 
     Args:
@@ -399,7 +401,7 @@ def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
     return f"{hint} Its columns are: {shown}"
 
 
-def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
+def read_targets(table: pa.Table, target: Target) -> Doubles:
     """The targets of a table's rows, ``[N]``: in the target's unit, or class indices; NaN where one is missing.
 
     Args:
@@ -424,7 +426,7 @@ def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
     return codes
 
 
-def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.float64]:
+def row_weights(table: pa.Table, column: str, *, target: str) -> Doubles:
     """The weights of all rows, ``[N]``: finite and not negative, not all 0; not scaled.
 
     Args:
@@ -445,7 +447,7 @@ def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.floa
     return weights
 
 
-def weights_from_table(table: pa.Table, column: str) -> NDArray[np.float64]:
+def weights_from_table(table: pa.Table, column: str) -> Doubles:
     """The weights of all rows, ``[N]``: finite and not negative.
 
     Raises:
@@ -453,7 +455,7 @@ def weights_from_table(table: pa.Table, column: str) -> NDArray[np.float64]:
             names column and row (from 1).
     """
     require_column(table, column, "the weight")
-    weights: NDArray[np.float64] = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
+    weights: Doubles = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
     wrong = ~(weights >= 0.0)
     if wrong.any():
         row = int(np.argmax(wrong))

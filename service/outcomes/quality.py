@@ -6,7 +6,7 @@ import math
 import time
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,12 +22,9 @@ from murho.service.outcomes.store import HOUR, Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Doubles
     from murho.service.outcomes.records import Earlier, Scored, VersionFacts
     from murho.service.outcomes.routes import QualityQuery
-
-    Doubles: TypeAlias = NDArray[np.float64]
 
 __all__ = ["ALARM", "AlarmFollower", "quality_of"]
 

@@ -15,11 +15,9 @@ from murho.model.tables.schema import Feature, FeatureKind, written
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Bools, Doubles, Floats
     from murho.model.checkpoint.spec import ModelSpec
 
-    Doubles: TypeAlias = NDArray[np.float64]
 
 __all__ = [
     "Accepted",
@@ -169,7 +167,7 @@ class Recorded:
     version: str
     at: float
     mean: float | None
-    answer: NDArray[np.float32]
+    answer: Floats
     inputs: str | None
     decision: str | None
 
@@ -219,7 +217,7 @@ class Scored:
     predicted: list[float]
     states: list[str | None]
     pits: Doubles
-    inside: NDArray[np.bool_]
+    inside: Bools
     sums: Doubles
 
 

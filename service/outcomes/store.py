@@ -36,10 +36,7 @@ from murho.service.outcomes.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
     from sqlalchemy.sql.elements import ColumnElement
-
-    Doubles: TypeAlias = NDArray[np.float64]
 
 __all__ = ["HOUR", "Store"]
 

@@ -52,8 +52,7 @@ from murho.service.tables.blocks import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Ints
     from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
 
@@ -304,7 +303,7 @@ def _follow(data: memoryview, position: int) -> int:
     return int(position + struct.unpack_from("<I", data, position)[0])
 
 
-def text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def text_bytes(column: pa.ChunkedArray) -> Ints:
     """Returns the bytes of each row's text once it has one of its own, `[B]`; 0 for what is no text.
 
     A dictionary, or a view, has a text once for many rows: `model.tables.columns.plain` writes it out for each.
@@ -314,7 +313,7 @@ def text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk) for chunk in column.chunks)])
 
 
-def _text_bytes(cells: pa.Array, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.int64]:
+def _text_bytes(cells: pa.Array, rows: Ints | slice = slice(None)) -> Ints:
     kind, data = cells.type, cells.buffers()
     if pa.types.is_dictionary(kind):
         codes = integers(cells.indices)

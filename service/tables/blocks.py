@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.responses import Response
 
+    from murho.model.arrays import Doubles
     from murho.model.predictive.prediction import PredictOptions
     from murho.service.settings import Settings
 
@@ -310,7 +311,7 @@ def _inputs_of_table(table: pa.Table, schema: Schema, first: int) -> Inputs:
 
 def number_column(
     feature: Feature, values: NDArray[Any], position: int, where: Callable[[int], str], problems: Problems
-) -> NDArray[np.float64]:
+) -> Doubles:
     """Returns numbers `[B]` of any type as the canonical column of a number or a boolean; NaN is a missing cell.
 
     Args:
@@ -331,9 +332,7 @@ def number_column(
     return column
 
 
-def number_columns(
-    schema: Schema, matrix: NDArray[Any], where: Callable[[int, int], str]
-) -> dict[str, NDArray[np.float64]]:
+def number_columns(schema: Schema, matrix: NDArray[Any], where: Callable[[int, int], str]) -> dict[str, Doubles]:
     """Returns a matrix of numbers `[B, D]` of any type, the features in schema order, as canonical columns.
 
     A matrix of finite numbers is checked as a whole; only another one, or one with booleans, a column at a time.
@@ -358,7 +357,7 @@ def number_columns(
     return columns
 
 
-def _explain_number(feature: Feature, column: NDArray[np.float64], row: int) -> str:
+def _explain_number(feature: Feature, column: Doubles, row: int) -> str:
     if np.isnan(column[row]):
         return explain_cell(feature, None)
     expected = "0 or 1" if feature.kind is FeatureKind.BOOLEAN else "a finite number"
