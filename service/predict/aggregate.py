@@ -95,8 +95,7 @@ async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
     if not isinstance(reader, TableCodec):
-        encoding = call.headers.get("content-encoding", "")
-        whole = await parts.decoder.decode(await call.body(), encoding, reader, terms)
+        whole = await parts.decoder.decode(call, reader, terms)
         blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
         return await _added_up(call, blocks)
     for name in LISTS:

@@ -92,8 +92,7 @@ NONE = (
 
 async def _answer(call: InFlight) -> Response:
     terms = Terms(call.query, call.model.schema, call.parts.settings)
-    encoding = call.headers.get("content-encoding", "")
-    asked = cast("_Asked", await call.parts.decoder.decode(await call.body(), encoding, ONE_ROW, terms))
+    asked = cast("_Asked", await call.parts.decoder.decode(call, ONE_ROW, terms))
     model, own = call.model, asked.own
     try:
         options = own.goal.options(model.schema, call.followed(asked.options))

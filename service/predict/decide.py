@@ -121,11 +121,11 @@ class DecideResponse(BaseModel):
 
 
 async def _answer(call: InFlight) -> Response:
-    parts, model, headers = call.parts, call.model, call.headers
-    if not isinstance(reader_of(headers.get("content-type", "")), JSONCodec):
+    parts, model = call.parts, call.model
+    if not isinstance(reader_of(call.headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
-    terms, encoding = Terms(call.query, model.schema, parts.settings), headers.get("content-encoding", "")
-    asked = cast("_Asked", await parts.decoder.decode(await call.body(), encoding, _READER, terms))
+    terms = Terms(call.query, model.schema, parts.settings)
+    asked = cast("_Asked", await parts.decoder.decode(call, _READER, terms))
     decisions, warnings = await _decided(call, asked)
     recorded, more = await _recorded(call, asked, decisions) if asked.record else ({}, [])
     document = {
