@@ -13,6 +13,7 @@ set of outcomes.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -81,6 +82,7 @@ def band_ends(coverage: float) -> tuple[int, int]:
     return lower, upper
 
 
+@lru_cache(256)  # most requests ask for the same
 def with_grid(options: PredictOptions, target: Target) -> PredictOptions:
     """Options whose answer can be recorded: of a number, percentiles at `LEVELS` come after all that were asked for."""
     if target.classes is not None:

@@ -66,6 +66,7 @@ BUSY_SECONDS = 10.0
 LOCK = 0x4D7572686F
 """Of PostgreSQL's advisory locks, the one of migrations."""
 
+HAS_COME = text("came IS NOT NULL")
 METADATA = MetaData()
 FORMAT = Table("murho_store", METADATA, Column("format", Integer, nullable=False))
 VERSIONS = Table(
@@ -99,7 +100,7 @@ PREDICTIONS = Table(
     Column("label", String),
     Column("pit", Double),
     Index("predictions_at", "at"),
-    Index("predictions_came", "model", "came", "id"),
+    Index("predictions_came", "model", "came", "id", sqlite_where=HAS_COME, postgresql_where=HAS_COME),
 )
 REVISIONS = Table(
     "revisions",

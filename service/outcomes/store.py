@@ -7,13 +7,15 @@ is one transaction or a few that can be repeated: what is there already is not c
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from sqlalchemy import Connection, Row, Table, bindparam, delete, func, or_, select, text, update
+from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from murho.model.evaluation.recorded import LEVELS, class_pits, class_sums, number_pits, number_sums
@@ -34,8 +36,9 @@ from murho.service.outcomes.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.elements import ColumnElement
 
 __all__ = ["HOUR", "Store"]
@@ -69,7 +72,7 @@ class Store:
         """Closes its connections."""
         self.engine.dispose()
 
-    def record(self, batches: Iterable[Batch]) -> None:
+    def record(self, batches: Sequence[Batch]) -> None:
         """Keeps predictions, in one transaction.
 
         Of several under one id the latest holds, in whatever order they come; once its outcome has come, it stays.
@@ -82,11 +85,9 @@ class Store:
                 facts[batch.model, batch.version] = msgspec.json.encode(batch.facts).decode()
         known = [{"model": model, "version": version, "facts": said} for (model, version), said in facts.items()]
         with writing(self.engine) as connection:
-            serialised(connection, *(row["model"] for row in rows))
+            serialised(connection, *{batch.model for batch in batches})
             _upsert(connection, VERSIONS, known)
-            statement = _insert(connection, PREDICTIONS)
-            newer = PREDICTIONS.c.came.is_(None) & (PREDICTIONS.c.at <= statement.excluded.at)
-            _upsert(connection, PREDICTIONS, rows, newer)
+            _upsert(connection, PREDICTIONS, rows)
 
     def facts(self, model: str) -> dict[str, VersionFacts]:
         """Returns what is known of each version of a model with predictions."""
@@ -355,7 +356,7 @@ def _roll(connection: Connection, scored: Scored, inputs: Sequence[str | None], 
         for span in SPANS
         for (feature, hour, group), line in zip(known, totals.tolist(), strict=True)
     ]
-    statement = _insert(connection, ROLLUPS)
+    statement = _insert(connection.dialect, ROLLUPS)
     changed = {name: ROLLUPS.c[name] + statement.excluded[name] for name in SUMS}
     connection.execute(statement.on_conflict_do_update(index_elements=ROLLUPS.primary_key, set_=changed), lines)
 
@@ -381,18 +382,27 @@ def _delete(connection: Connection, model: str, ids: Sequence[str], *where: Colu
     return connection.execute(delete(PREDICTIONS).where(*own, *where)).rowcount
 
 
-def _insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+def _insert(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
+    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
 
 
-def _upsert(
-    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], where: ColumnElement[bool] | None = None
-) -> None:
-    """Inserts rows; one whose key is there replaces it, if the condition holds."""
+def _upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Inserts rows; one whose key is there replaces it: a prediction one that is as old or older, without outcome."""
     if rows:
-        statement, key = _insert(connection, table), table.primary_key
-        changed = {name: statement.excluded[name] for name in rows[0] if name not in key.columns}
-        connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed, where=where), rows)
+        compiled = _upserting(connection.dialect, table, tuple(rows[0]))
+        order = compiled.positiontup
+        # The driver takes values as they are: SQLAlchemy's way for each row takes as long as SQLite's own.
+        values = rows if order is None else list(map(itemgetter(*order), rows))
+        connection.exec_driver_sql(str(compiled), values)
+
+
+@lru_cache
+def _upserting(dialect: Dialect, table: Table, names: tuple[str, ...]) -> SQLCompiler:
+    insert = _insert(dialect, table)
+    changed = {name: insert.excluded[name] for name in names if name not in table.primary_key.columns}
+    newer = table.c.came.is_(None) & (table.c.at <= insert.excluded.at) if table is PREDICTIONS else None
+    statement = insert.on_conflict_do_update(index_elements=table.primary_key, set_=changed, where=newer)
+    return statement.compile(dialect=dialect, column_keys=names)
 
 
 def _states(key: _Key) -> Any:

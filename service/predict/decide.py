@@ -18,7 +18,7 @@ from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, InputWarning, ModelName, Terms
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec, document_of
 from murho.service.predict.options import MAX_SEED, options_of, records
@@ -347,12 +347,10 @@ async def _recorded(
             said["request"] = asked.document | {"contexts": [orjson.loads(cells[place])]} | how
         told.append(orjson.dumps({"policy": asked.how.policy, **how, **said}).decode())
     request = asked.request.model_copy(update={"ids": None if own is None else [own[number] for number in made]})
-    names, target = (model.name, model.version), model.schema.target.name
-    answered = Answered(names, target, Asked(rows, asked.options, request), reply.prediction, [], rows.count)
-    kept = await call.recorded(answered, told)
-    for number, key in zip(made.tolist(), kept.ids or (), strict=True):
+    kept, warnings = await call.recorded(Asked(rows, asked.options, request), reply.prediction, decisions=told)
+    for number, key in zip(made.tolist(), kept, strict=True):
         ids[number] = key
-    return {"ids": ids}, kept.warnings
+    return {"ids": ids}, warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

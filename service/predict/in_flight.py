@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope
 
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
+    from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
     from murho.service.parts import Parts
     from murho.service.security import Caller
@@ -163,12 +163,12 @@ class InFlight:
         for name, asking in further.askings(answer.prediction) if further else ():
             explained[name] = await self.ask(asking)
         self.answered(options, warned=bool(answer.outside))
-        names, warnings = (model.name, model.version), warnings_of(answer.outside, asked)
-        target, adapted = model.schema.target.name, options.adapted
-        answered = Answered(
-            names, target, asked, answer.prediction, warnings, values, adapted=adapted, explained=explained
-        )
-        return await self.recorded(answered) if record else answered
+        prediction, ids, warnings = answer.prediction, None, warnings_of(answer.outside, asked)
+        if record:
+            ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
+            prediction, warnings = without_grid(prediction, asked.options), [*warnings, *unrecorded]
+        names, target, adapted = (model.name, model.version), model.schema.target.name, options.adapted
+        return Answered(names, target, asked, prediction, warnings, values, ids, adapted, explained)
 
     async def take_room(self, size: int) -> None:
         """Takes bytes for the answer until the request is over, once it is admitted.
@@ -187,35 +187,40 @@ class InFlight:
             return options
         return replace(options, adapted=adapted)
 
-    async def recorded(self, answered: Answered, decisions: Sequence[str] | None = None) -> Answered:
-        """Records an answer to options that `with_grid` has returned; returns it with ids, as it was asked for.
+    async def recorded(
+        self,
+        asked: Asked,
+        prediction: AnyPrediction,
+        *,
+        adapted: AdaptedBands | None = None,
+        decisions: Sequence[str] | None = None,
+    ) -> tuple[Sequence[str | None], list[dict[str, str]]]:
+        """Records an answer; returns the ids of its rows, None each if they could not be, and warnings.
 
         Args:
-            answered: The answer.
+            asked: The request.
+            prediction: The answer to options that `with_grid` has returned.
+            adapted: How outcomes have moved its bands.
             decisions: JSON of each row, if these are decisions.
         """
-        recorder, telemetry, asked = self.parts.recorder, self.parts.telemetry, answered.asked
+        recorder, telemetry, inputs = self.parts.recorder, self.parts.telemetry, asked.inputs
         assert recorder is not None  # noqa: S101 - `records`
-        inputs, rows = asked.inputs, asked.inputs.count
-        columns = inputs.columns if self.parts.settings.record_inputs else None
-        told: dict[str, Any] = {
-            "decisions": decisions,
-            "state": None if answered.adapted is None else answered.adapted.state,
-        }
-        work = partial(recorder.record, self.model, answered.prediction, asked.request.ids, inputs=columns, **told)
-        found: Sequence[str | None] | None = (
-            await self.parts.decoder.in_thread(work) if rows > MOST_RECORDED_AT_ONCE else work()
+        work = partial(
+            recorder.record,
+            self.model,
+            prediction,
+            asked.request.ids,
+            inputs=inputs.columns if self.parts.settings.record_inputs else None,
+            decisions=decisions,
+            state=None if adapted is None else adapted.state,
         )
-        (telemetry.unrecorded if found is None else telemetry.recorded).inc(rows)
-        warnings = answered.warnings
+        found = await self.parts.decoder.in_thread(work) if inputs.count > MOST_RECORDED_AT_ONCE else work()
         if found is None:
-            found = [None] * rows
-            warnings = [
-                *warnings,
-                {"pointer": "/record", "message": "The store is behind: these rows aren't recorded."},
-            ]
-        prediction = without_grid(answered.prediction, asked.options)
-        return replace(answered, prediction=prediction, warnings=warnings, ids=found)
+            telemetry.unrecorded.inc(inputs.count)
+            message = "The store is behind: these rows aren't recorded."
+            return [None] * inputs.count, [{"pointer": "/record", "message": message}]
+        telemetry.recorded.inc(inputs.count)
+        return found, []
 
     async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.

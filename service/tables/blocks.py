@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, Problem, TableError
-from murho.model.evaluation.recorded import with_grid
+from murho.model.evaluation.recorded import with_grid, without_grid
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
 from murho.service.errors import BadInputError, ClientGoneError, DeadlineError, TooLargeError
@@ -522,11 +522,11 @@ async def _through(
                 if asked.request.ids is not None:
                     request = asked.request.model_copy(update={"ids": asked.request.ids[first : call.rows]})
                 names, target = (model.name, model.version), model.schema.target.name
-                of_block = Asked(inputs, asked.options, request)
-                answered = Answered(names, target, of_block, found.prediction, [], 0, adapted=options.adapted)
+                of_block, prediction, ids = Asked(inputs, asked.options, request), found.prediction, None
                 if record:
-                    answered = await call.recorded(answered)
-                    unrecorded = unrecorded or answered.warnings
+                    ids, unkept = await call.recorded(of_block, prediction, adapted=options.adapted)
+                    prediction, unrecorded = without_grid(prediction, asked.options), unrecorded or unkept
+                answered = Answered(names, target, of_block, prediction, [], 0, ids, options.adapted)
                 if writing is not None:
                     await writing
                 writing = asyncio.ensure_future(in_thread(partial(write, answered)))

@@ -119,7 +119,7 @@ def test_over_http_behind_the_same_keys(tmp_path: Path) -> None:
         service.wait_for_line("(Ready: )")
 
         async def connected(mode: Any) -> None:
-            async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}) as http:
+            async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=60) as http:
                 transport = streamable_http_client(f"{service.address}/mcp", http_client=http)
                 async with Client(transport, mode=mode) as client:
                     await _ask_everything(client)

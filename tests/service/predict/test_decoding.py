@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -29,8 +30,12 @@ def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings
     reader, decoder = Watched(), Decoder()
     reader.unpacks = unpacks
 
+    async def sent() -> bytes:
+        return body
+
     async def ask() -> None:
-        await decoder.decode(body, encoding, reader, Terms({}, SCHEMA, Settings(**settings)))
+        call: Any = SimpleNamespace(body=sent, headers={"content-encoding": encoding})
+        await decoder.decode(call, reader, Terms({}, SCHEMA, Settings(**settings)))
 
     try:
         anyio.run(ask)
