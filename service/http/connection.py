@@ -31,7 +31,7 @@ from murho.service.errors import (
     SlowRequestError,
     TooManyConnectionsError,
 )
-from murho.service.http.limits import ConnectionLimits, check_head, refusal_of
+from murho.service.http.limits import ConnectionLimits, refusal_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -228,11 +228,11 @@ class Connection(HttpToolsProtocol):
         """
         self._disarm()
         self._progress = True
-        self._limits.check_head(self.url, self.headers, self._overhead)
-        check_head(self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers)
+        method = self.parser.get_method()
+        self._limits.check_head(method, self.parser.get_http_version(), self.url, self.headers, self._overhead)
         if len(self.pipeline) >= MAX_PIPELINED:
             raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
-        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+        if self.parser.should_upgrade() and method != b"CONNECT":
             self._offered = True
             return
         super().on_headers_complete()

@@ -39,7 +39,7 @@ from murho.service.errors import (
     TargetTooLongError,
     problem_response,
 )
-from murho.service.security import Caller, Security, always_open
+from murho.service.security import Caller
 from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, AccessLog, Tracing
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ __all__ = [
     "LoopPauses",
     "Paths",
     "RequestLog",
-    "admitted",
     "behind_proxies",
-    "client_of",
     "shared_with",
 ]
 
@@ -225,7 +223,9 @@ class Paths:
         state = scope["state"]
         try:
             if "caller" not in state:
-                state["caller"] = admitted(self.parts.security, scope)
+                client = scope.get("client")
+                security, address = self.parts.security, client[0] if client else "unknown"
+                state["caller"] = security.admitted(scope["path"], scope["headers"], address)
             if (found := self.find(scope["method"], scope["path"])) is not None:
                 route, scope["path_params"] = found
                 state["route"] = route.path
@@ -406,25 +406,3 @@ def behind_proxies(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
     # An address of IPv4, as a socket for both IPv4 and IPv6 sees it.
     mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
     return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", app), [*map(str, networks), *mapped]))
-
-
-def client_of(scope: Scope) -> str:
-    """Returns the address of a client, without its port; "unknown" for a socket that has none."""
-    client = scope.get("client")
-    return client[0] if client else "unknown"
-
-
-def admitted(security: Security, scope: Scope) -> Caller:
-    """Returns who sent a request, which counts for its limit.
-
-    Raises:
-        UnauthorizedError, RateLimitError: The request has no key, or the caller asks too much.
-    """
-    client, path = client_of(scope), scope["path"]
-    if always_open(path):
-        return Caller(client)
-    # On a path that is open by a setting nobody is asked who they are.
-    open_by_setting = security.enabled and security.is_open(path)
-    caller = Caller(client) if open_by_setting else security.caller_of(scope["headers"], client)
-    security.admit(caller)
-    return caller
