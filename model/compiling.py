@@ -9,11 +9,12 @@ has an overhead of about ten microseconds.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import math
 import os
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "ARTANH",
@@ -39,6 +40,7 @@ __all__ = [
     "as_written",
     "code_folder",
     "compiled",
+    "compiled_together",
     "complement",
     "exponential",
     "own_threads",
@@ -53,6 +55,9 @@ __all__ = [
 ]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
+
+WHOLE = "whole"
+"""A file that is there once a folder has all code of its package."""
 
 
 def _compiler(*signature: str, **options: Any) -> Any:
@@ -81,10 +86,10 @@ def compiled(signature: str) -> Callable[[Function], Function]:
     """
 
     def compile_it(function: Function) -> Function:
-        folder, before = code_folder(), numba.config.CACHE_DIR
+        folder, before = code_folder(function.__module__.rpartition(".")[0]), numba.config.CACHE_DIR
         with TemporaryDirectory() as copy:
             if folder is None or not os.access(folder, os.W_OK):  # Numba reads only from a folder that it can write
-                if folder is not None:
+                if folder is not None and (folder / WHOLE).exists():
                     shutil.copytree(folder, copy, dirs_exist_ok=True)
                 folder = Path(copy)
             numba.config.CACHE_DIR = str(folder)
@@ -97,11 +102,34 @@ def compiled(signature: str) -> Callable[[Function], Function]:
     return compile_it
 
 
-def code_folder() -> Path | None:
-    """The folder that keeps compiled code, made if it isn't there; None where it is not there and can't be made.
+@contextmanager
+def compiled_together(package: str) -> Iterator[None]:
+    """The modules of a package that the block imports are compiled by one process, all of them, or all loaded.
+
+    Numba's code of a function differs, and so may the last bits of its results, if what it calls was loaded. So other
+    processes wait meanwhile, and what an interrupted one has left is compiled again.
+
+    Args:
+        package: The name of the package.
+    """
+    folder = code_folder(package)
+    if folder is None or not os.access(folder, os.W_OK) or (folder / WHOLE).exists():
+        yield
+        return
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / WHOLE).exists():
+            for left in folder.rglob("*.nb[ci]"):
+                left.unlink()
+        yield
+        (folder / WHOLE).touch()
+
+
+def code_folder(package: str = "") -> Path | None:
+    """The folder that keeps compiled code of a package, made if it isn't there; None where it can't be made.
 
     It is in ``NUMBA_CACHE_DIR``, if that is set, else beside the kernels or, where that folder can't be written, in the
-    user's cache directory.
+    user's cache directory. Each kind of processor has its own.
     """
     here, home = Path(__file__).parent, numba.config.CACHE_DIR
     # Formulas and constants of kernels are in all of these.
@@ -113,10 +141,11 @@ def code_folder() -> Path | None:
         "predictive/compiled/*.py",
     )
     sources = b"".join(path.read_bytes() for pattern in patterns for path in sorted(here.glob(pattern)))
-    name = f"compiled-{hashlib.sha256(sources).hexdigest()[:16]}"
+    processor = llvmlite.binding.get_host_cpu_name() + llvmlite.binding.get_host_cpu_features().flatten()
+    name = f"compiled-{hashlib.sha256(sources + processor.encode()).hexdigest()[:16]}"
     for place in [Path(home)] if home else [here / "__pycache__", Path("~/.cache/murho")]:
         with suppress(OSError, RuntimeError):  # a user without a home
-            folder = place.expanduser() / name
+            folder = place.expanduser() / name / package
             folder.mkdir(parents=True, exist_ok=True)
             return folder
     return None

@@ -19,6 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -85,6 +86,7 @@ class Recorder:
         self._batches: list[Batch] = []
         self._facts: tuple[ModelSpec, VersionFacts] | None = None
         self._encoder = msgspec.msgpack.Encoder()
+        self._own, self._numbers = f"{os.urandom(8).hex()}-", count()
         self._log = structlog.get_logger("murho.outcomes")
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -137,7 +139,7 @@ class Recorder:
             The ids; None: there was no room for it.
         """
         rows = len(prediction)
-        kept = _new_ids(rows) if ids is None else list(ids)
+        kept = _new_ids(rows, self._own, next(self._numbers)) if ids is None else list(ids)
         cells = None if inputs is None else cells_of(model.schema, inputs)
         means, answers = _kept_of(prediction)
         told = None if decisions is None else list(decisions)
@@ -351,9 +353,9 @@ def _directory_of(store: Store) -> Path:
     return Path(tempfile.gettempdir()) / f"murho-{os.getuid()}-{digest}"
 
 
-def _new_ids(rows: int) -> list[str]:
-    """Returns new ids, in the order of time."""
-    prefix = f"{time.time_ns() // 1_000_000:011x}{os.urandom(8).hex()}"
+def _new_ids(rows: int, own: str, number: int) -> list[str]:
+    """Returns new ids, in the order of time, of a process's random prefix and of what it has numbered."""
+    prefix = f"{time.time_ns() // 1_000_000:011x}{own}{number:x}"
     return [f"{prefix}-{row}" for row in range(rows)]
 
 

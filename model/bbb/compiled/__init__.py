@@ -1,1 +1,6 @@
-"""The steps of a fit as compiled code; `model.bbb.steps` calls it."""
+"""The optimiser steps as compiled code."""
+
+from murho.model.compiling import compiled_together
+
+with compiled_together(__name__):
+    from murho.model.bbb.compiled import steps  # noqa: F401 - and what it imports

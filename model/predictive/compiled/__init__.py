@@ -1,1 +1,11 @@
-"""The kernels of the compiled engine (Numba)."""
+"""Answers as compiled code."""
+
+from contextlib import suppress
+
+from murho.model.compiling import compiled_together
+
+with compiled_together(__name__):
+    from murho.model.predictive.compiled import classes, rows  # noqa: F401
+
+    with suppress(OSError, AttributeError):  # this build of PyTorch has no MKL
+        from murho.model.predictive.compiled import network  # noqa: F401

@@ -74,6 +74,12 @@ def test_where_no_folder_can_be_made_there_is_none(tmp_path: Path, monkeypatch: 
     assert compiling.code_folder() is None
 
 
+TOGETHER = """
+from murho.model.compiling import compiled_together
+
+with compiled_together(__name__):
+    from kernels import outer
+"""
 COMPILED = """
 from murho.model.compiling import compiled, part, widest_vectors
 
@@ -92,31 +98,31 @@ print(outer(3.0), len(outer.stats.cache_hits), len(outer.stats.cache_misses))
 """
 
 
+def ask_for(place: Path, *codes: str) -> list[list[str]]:
+    """What processes print that import the same kernels at the same time."""
+    (place / "kernels").mkdir(exist_ok=True)
+    (place / "kernels" / "__init__.py").write_text(TOGETHER)
+    (place / "kernels" / "outer.py").write_text(COMPILED)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(place / "home")}
+    asked = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment, cwd=place)
+        for code in codes
+    ]
+    return [one.communicate(timeout=120)[0].split()[:2] for one in asked]
+
+
 @pytest.mark.parametrize(
     ("before", "found"),
     [
-        ("", "1"),
         ("import os; os.access = lambda path, mode: False", "1"),
         ("import os; os.environ['NUMBA_CACHE_DIR'] += '/other'", "0"),
+        ("import os, pathlib; next(pathlib.Path('home').rglob('whole')).unlink()", "0"),
     ],
-    ids=["", "read-only", "another folder"],
+    ids=["read-only", "another folder", "interrupted"],
 )
-def test_a_second_process_loads_what_the_first_has_compiled(before: str, found: str, tmp_path: Path) -> None:
-    (tmp_path / "outer.py").write_text(COMPILED)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "home")}
-    said = []
-    for code in ("import outer", f"{before}\nimport outer"):
-        asked = subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=environment,
-            cwd=tmp_path,
-        )
-        said.append(asked.stdout.split()[:2])
-    assert said == [["8.0", "0"], ["8.0", found]]
+def test_processes_load_what_one_of_them_has_compiled_whole(before: str, found: str, tmp_path: Path) -> None:
+    assert sorted(ask_for(tmp_path, "import kernels", "import kernels")) == [["8.0", "0"], ["8.0", "1"]]
+    assert ask_for(tmp_path, f"{before}\nimport kernels") == [["8.0", found]]
 
 
 @pytest.mark.parametrize(
