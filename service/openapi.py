@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from murho.model.files import JSON
     from murho.service.parts import Parts
 
 __all__ = ["DESCRIPTION", "install_openapi"]
@@ -83,9 +84,9 @@ class ProblemDocument(BaseModel):
 
 def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     """Installs the complete description, with an example request that works for the first model."""
-    described: dict[str, Any] = {}
+    described: JSON = {}
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> JSON:
         if not described:
             described.update(_describe(app, parts, doors))
         first = next(iter(parts.registry.snapshot.models.values()), None)
@@ -96,7 +97,7 @@ def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # so FastAPI says to extend it
 
 
-def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, Any]:
+def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> JSON:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -132,7 +133,7 @@ def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, An
     return document
 
 
-def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inference: bool) -> None:
+def _complete(method: str, operation: JSON, *, guarded: bool, inference: bool) -> None:
     """Adds the possible problems to one operation.
 
     Args:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Floats, Ints
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
+    from murho.model.files import JSON
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
@@ -125,7 +126,7 @@ class JudgedNumbers(JudgedRows):
         """The answers that are given: calibrated ones, if there is a calibration."""
         return self.bands.get("calibrated", self.bands["raw"])
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JSON:
         """The scores of all rows.
 
         Returns:
@@ -157,7 +158,7 @@ class JudgedNumbers(JudgedRows):
             "standard_errors": errors | covered,
         }
 
-    def _of_bands(self, bands: Bands) -> dict[str, Any]:
+    def _of_bands(self, bands: Bands) -> JSON:
         """Coverage, width and interval score of bands.
 
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
@@ -171,7 +172,7 @@ class JudgedNumbers(JudgedRows):
         values = {"coverage": bands.inside, "width": width, "interval_score": score}
         return {name: means(_by_coverage(of_rows), self.counts) for name, of_rows in values.items()}
 
-    def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
+    def in_full(self, schema: Schema, columns: Columns) -> JSON:
         """The report with more keys.
 
         Returns:
@@ -245,7 +246,7 @@ SHOWN = slice(4, None, 5)
 """Those of a reliability diagram: 5 %, 10 % and so on."""
 
 
-def reliability(pit: Doubles, rows: RowWeights | None = None) -> dict[str, Any]:
+def reliability(pit: Doubles, rows: RowWeights | None = None) -> JSON:
     """Calibration errors of quantiles and of central bands, and the shape of the PIT.
 
     Args:

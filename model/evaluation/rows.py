@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.arrays import Doubles, Ints, Places
+    from murho.model.files import JSON
 
 
 __all__ = [
@@ -168,7 +169,7 @@ class JudgedRows(RowArrays, ABC):
         return self.weights or RowWeights.of(len(self))
 
     @abstractmethod
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JSON:
         """The scores of all rows, as ``model.json`` keeps them: ``n``, and more by the kind of the target.
 
         What is served comes alone; ``raw`` and ``calibrated`` (None without calibration) tell the kinds of answers
@@ -176,7 +177,7 @@ class JudgedRows(RowArrays, ABC):
         """
 
     @abstractmethod
-    def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
+    def in_full(self, schema: Schema, columns: Columns) -> JSON:
         """The report with all that `murho evaluate` tells, also of parts of the rows.
 
         Args:
@@ -208,7 +209,7 @@ def equal_parts(values: Doubles) -> list[Places]:
     return np.array_split(np.argsort(values, kind="stable"), min(PARTS, len(values)))
 
 
-def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows: RowWeights) -> dict[str, Any]:
+def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows: RowWeights) -> JSON:
     """``rows``, the number of rows of a part, and the means of values.
 
     Args:
@@ -221,7 +222,7 @@ def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows:
 
 def scores_by_category(
     values: Mapping[str, NDArray[Any]], rows: RowWeights, schema: Schema, columns: Columns
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[JSON]]:
     """The scores of parts by category of each categorical and boolean feature.
 
     Args:
@@ -246,7 +247,7 @@ def category_features(schema: Schema) -> list[Feature]:
     return [feature for feature in schema.features if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)]
 
 
-def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], Places]]:
+def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[JSON, Places]]:
     """Rows of each category, the largest part first.
 
     Categories of fewer than 20 rows, unseen ones included, come last as one part if there are several, or one that the

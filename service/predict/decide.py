@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
+from murho.model.files import JSON
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
@@ -53,7 +54,7 @@ class Abstain(Strict):
     risk: float = Field(gt=0, lt=1, description="Largest share of wrong decisions among those that are taken.")
 
 
-EXAMPLE: dict[str, Any] = {
+EXAMPLE: JSON = {
     "contexts": [{"Weight_in_lbs": 3504, "Year": "1970-01-01"}],
     "actions": [
         {"id": "four", "inputs": {"Cylinders": 4, "Horsepower": 90.0}, "cost": 1.5},
@@ -168,7 +169,7 @@ class _Asked(Asked):
     actions: "Actions"
     set_by_actions: "dict[str, NDArray[Any]]"
     draws: "NDArray[np.int64]"
-    document: dict[str, Any]
+    document: JSON
     record: bool
 
 
@@ -183,7 +184,7 @@ class _Reader(JSONCodec):
 _READER = _Reader()
 
 
-def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _Asked:
+def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
     """Returns what a document asks for.
 
     Raises:
@@ -317,9 +318,7 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     return joined(found), listed[:MAX_WARNINGS]
 
 
-async def _recorded(
-    call: InFlight, asked: _Asked, decisions: "Decisions"
-) -> tuple[dict[str, Any], list[dict[str, str]]]:
+async def _recorded(call: InFlight, asked: _Asked, decisions: "Decisions") -> tuple[JSON, list[dict[str, str]]]:
     """Records the chosen actions as predictions; returns their ids, and warnings.
 
     Raises:
@@ -340,8 +339,8 @@ async def _recorded(
     cells = cells_of(schema, contexts) if call.parts.settings.record_inputs else None
     told = []
     for place, number in enumerate(made.tolist()):
-        said: dict[str, Any] = {"action": decisions.chosen[number], "propensity": float(decisions.propensity[number])}
-        how: dict[str, Any] = {"seed": decisions.seed, "samples": decisions.samples}
+        said: JSON = {"action": decisions.chosen[number], "propensity": float(decisions.propensity[number])}
+        how: JSON = {"seed": decisions.seed, "samples": decisions.samples}
         how |= {} if decisions.draw is None else {"draw": [int(decisions.draw[number])]}
         if cells is not None:
             said["request"] = asked.document | {"contexts": [orjson.loads(cells[place])]} | how

@@ -18,6 +18,7 @@ from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, poi
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from murho.model.files import JSON
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
 
@@ -55,7 +56,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 TRUTH = {"true": True, "false": False}
 
-EXAMPLE: dict[str, Any] = {
+EXAMPLE: JSON = {
     "inputs": [
         {
             "Cylinders": 8,
@@ -72,8 +73,8 @@ EXAMPLE: dict[str, Any] = {
     "thresholds": [20.0],
 }
 
-_CELL: dict[str, Any] = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
-_INPUTS: dict[str, Any] = {
+_CELL: JSON = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
+_INPUTS: JSON = {
     "anyOf": [
         {
             "title": "records",
@@ -292,5 +293,5 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
         raise BadInputError(problems)
     include = given.pop("include", ())
     lists = {name: tuple(value) for name, value in given.items() if name in LISTS}
-    included: dict[str, Any] = {name: name in include for name in get_args(Included)}
+    included: JSON = {name: name in include for name in get_args(Included)}
     return PredictOptions(**given | lists | included)

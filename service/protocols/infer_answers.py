@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.files import JSON
+
 
 __all__ = [
     "BYTES",
@@ -148,14 +150,14 @@ def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool],
         answered: The answer.
     """
     name, version = answered.model
-    head: dict[str, Any] = {"model_name": name, "model_version": version}
+    head: JSON = {"model_name": name, "model_version": version}
     if request_id is not None:
         head["id"] = request_id
     head["parameters"] = _facts(answered)
     described, blobs = [], []
     for output, binary in outputs:
         values = output.values(answered.prediction)
-        part: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
+        part: JSON = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
         if binary:
             blobs.append(packed(values))
             part["parameters"] = {"binary_data_size": len(blobs[-1])}
@@ -177,7 +179,7 @@ def packed(values: NDArray[Any]) -> bytes:
     return b"".join(part for text in texts for part in (len(text).to_bytes(LENGTH_BYTES, "little"), text))
 
 
-def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[bytes]:
+def _document(head: JSON, outputs: list[JSON]) -> Iterator[bytes]:
     before = orjson.dumps(head)[:-1] + b',"outputs":['
     for output in outputs:
         yield before
@@ -186,7 +188,7 @@ def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[b
     yield b"]}"
 
 
-def _facts(answered: Answered) -> dict[str, Any]:
+def _facts(answered: Answered) -> JSON:
     """Returns what belongs to the whole answer, in the types that parameters of the protocol can have."""
     facts = answer_facts(answered)
     del facts["model"]

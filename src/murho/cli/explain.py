@@ -6,7 +6,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.why import Explained
+    from murho.model.files import JSON
 
 __all__ = ["explain"]
 
@@ -66,7 +67,7 @@ def explain(
 
     options = PredictOptions(samples, percentiles=(), seed=seed, calibrated=not raw and label_next is None)
     posterior = load_posterior(directory, device)
-    facts: dict[str, Any] = {"model": {"name": posterior.name, "version": posterior.version}}
+    facts: JSON = {"model": {"name": posterior.name, "version": posterior.version}}
     facts["target"] = posterior.schema.target.name
     with naming(data):
         if label_next is not None:
@@ -82,7 +83,7 @@ def explain(
         say(f"note: the first {rows} of {table.num_rows} rows are explained; --rows N for more")
 
 
-def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[JSON, JSON]:
     """Columns with a line for each row's baseline and each of its features, and the same as JSON data."""
     import numpy as np
 
@@ -94,7 +95,7 @@ def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -
         found: Explained = explain(posterior, columns_from_table(table, posterior.schema), options, advance)
     why, count = found.why, table.num_rows
     falls = [{cell["feature"]: cell["fall"] for cell in of_row} for of_row in found.worth_asking]
-    columns: dict[str, Any] = {
+    columns: JSON = {
         "row": np.repeat(np.arange(1, count + 1), 1 + len(why.features)),
         "feature": ["(baseline)", *why.features] * count,
     }
@@ -106,9 +107,7 @@ def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -
     return columns, document | {"mean_absolute_shares": overall}
 
 
-def _to_label(
-    posterior: Posterior, table: pa.Table, options: PredictOptions, count: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _to_label(posterior: Posterior, table: pa.Table, options: PredictOptions, count: int) -> tuple[JSON, JSON]:
     """Columns with a line for each row to label, the best one first, and the same as JSON data."""
     from dataclasses import replace
 
