@@ -170,7 +170,7 @@ class _AlarmState(msgspec.Struct):
         raised: When the alarm was raised, by the outcome's prediction; None: it wasn't.
     """
 
-    test: JSON
+    test: dict[str, Any]
     marks: list[tuple[int, float]]
     raised: float | None = None
 
