@@ -10,8 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from murho.model.errors import Problem
-from murho.service.errors import BadInputError
+from murho.service.errors import wrong
 from murho.service.models.loader import MOST_LISTED, Change, LoadedModel, title_of
 from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
 from murho.service.predict.routes import MEDIA_TYPES
@@ -143,7 +142,7 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
     given = request.query_params.multi_items()
     if len(given) > 1 or any(key != "version" for key, _ in given):
         unknown = next((key for key, _ in given if key != "version"), "version")
-        raise BadInputError([Problem("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")])
+        raise wrong("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")
     parts.lifecycle.require_not_draining()
     before, after = await parts.watcher.apply(Change(name, given[0][1] if given else None))
     loaded, old = after.models[name], before.models.get(name)

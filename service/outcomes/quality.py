@@ -12,10 +12,9 @@ import msgspec
 import numpy as np
 from sqlalchemy import func, select
 
-from murho.model.errors import Problem
 from murho.model.evaluation.martingale import PitMartingale
 from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES, band_ends
-from murho.service.errors import BadInputError
+from murho.service.errors import wrong
 from murho.service.outcomes.schema import ROLLUPS, SPANS, SUMS, reading
 from murho.service.outcomes.store import HOUR, Store
 
@@ -54,11 +53,11 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     of_classes = any(each.classes is not None for each in facts.values())
     if of_classes and asked.coverage is not None:
         message = "Prediction sets are judged at the coverage that they were answered with; leave it out."
-        raise BadInputError([Problem("/coverage", message)])
+        raise wrong("/coverage", message)
     features = {feature.name for each in facts.values() for feature in each.features}
     if asked.by is not None and asked.by not in features:
         message = f"The model has no such feature; it has {', '.join(sorted(features))}."
-        raise BadInputError([Problem("/by", message)])
+        raise wrong("/by", message)
     span = SPANS[0] if asked.hours <= MOST_HOURS else SPANS[1]
     until = int(time.time() // HOUR) + 1
     since = max(0, until - asked.hours) // span * span

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
 from murho.model.files import JSON
-from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
+from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
@@ -205,7 +205,7 @@ def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
         how.check(schema.target, actions)
     except OptionError as error:
         option, _, message = str(error).partition(": ")
-        raise BadInputError([Problem(f"/{option}", f"{message[:1].upper()}{message[1:]}.")]) from None
+        raise wrong(f"/{option}", f"{message[:1].upper()}{message[1:]}.") from None
     contexts, columns = _cells(asked.contexts, actions, schema, settings.max_rows)
     if contexts.count * len(actions) > settings.max_rows:
         raise TooLargeError(
@@ -216,7 +216,7 @@ def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
     if asked.draw is None:
         draws = draw_numbers(contexts.count, samples)
     elif how.policy != "thompson" or len(asked.draw) != contexts.count:
-        raise BadInputError([Problem("/draw", f"Expected one for each of {contexts.count} contexts, of thompson.")])
+        raise wrong("/draw", f"Expected one for each of {contexts.count} contexts, of thompson.")
     elif wrong_draws := [place for place, draw in enumerate(asked.draw) if not 0 <= draw < samples]:
         places = wrong_draws[:MAX_LISTED]
         raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
@@ -259,7 +259,7 @@ def _cells(
         count = len(contexts) if isinstance(contexts, list) else 0
         if not count or any(each != {} for each in cast("list[Any]", contexts)):
             message = "The actions set all features: expected a list with an empty object for each context."
-            raise BadInputError([Problem("/contexts", message)])
+            raise wrong("/contexts", message)
         check_rows(count, max_rows)
         return Inputs(Form.RECORDS, {}, count, _of_context), columns
     for place, cells in enumerate(contexts if isinstance(contexts, list) else [contexts]):

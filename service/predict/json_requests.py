@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 import orjson
 
-from murho.model.errors import Problem
 from murho.model.tables.schema import FeatureKind, Schema
-from murho.service.errors import BadInputError, TooLargeError
+from murho.service.errors import BadInputError, TooLargeError, wrong
 from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, encode_answer
 from murho.service.predict.options import PredictRequest, options_of, predict_options
 from murho.service.predict.problems import JSON_NAMES, foreign_form, parsed, refuse_unknown
@@ -87,7 +86,7 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
     if len(body) > most:
         raise TooLargeError(f"The JSON of the request has {len(body)} bytes; at most {most} are read. {SEND_TABLES}")
     if not body.strip():
-        raise BadInputError([Problem("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')])
+        raise wrong("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')
     if (count := body.count(b"[") + body.count(b"{")) > MOST_CONTAINERS:
         raise TooLargeError(
             f"The JSON of the request has {count} lists and objects; at most {MOST_CONTAINERS} are read. {SEND_TABLES}"
@@ -99,9 +98,9 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
             text = STRINGS_AND_NAN.sub(lambda found: b"null" if found[0] == b"NaN" else found[0], body)
             return load_json(text, most + len(text) - len(body))
         fault = foreign_form(body) or _hint(error)
-        raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8. {fault}")]) from None
+        raise wrong("", f"The body isn't valid JSON in UTF-8. {fault}") from None
     if not isinstance(document, dict):
-        raise BadInputError([Problem("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")])
+        raise wrong("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")
     return document
 
 

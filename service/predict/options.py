@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.errors import BadInputError
+from murho.service.errors import BadInputError, wrong
 from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
@@ -225,16 +225,16 @@ def records(request: PredictRequest, options: PredictOptions, settings: Settings
         return settings.record == "all" and settings.store is not None and judged
     if request.record is False:
         if ids is not None:
-            raise BadInputError([Problem("/ids", "Ids are of recorded rows: leave them out, or record.")])
+            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
         return False
     if settings.store is None:
         message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise BadInputError([Problem("/record", message)])
+        raise wrong("/record", message)
     if not judged:
         message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
-        raise BadInputError([Problem("/record", message)])
+        raise wrong("/record", message)
     if ids is not None and len(ids) != rows:
-        raise BadInputError([Problem("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")])
+        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
     if ids is not None and len(set(ids)) != rows:
         first = {key: place for place, key in reversed(list(enumerate(ids)))}
         again = [place for place, key in enumerate(ids) if first[key] != place]

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from murho.model.errors import MurhoError, Problem, TableError
+from murho.model.errors import MurhoError, TableError
 from murho.model.evaluation.recorded import with_grid, without_grid
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
-from murho.service.errors import BadInputError, ClientGoneError, DeadlineError, TooLargeError
+from murho.service.errors import ClientGoneError, DeadlineError, TooLargeError, wrong
 from murho.service.predict.answers import (
     MAX_WARNINGS,
     Answered,
@@ -152,7 +152,7 @@ class TableCodec(Codec):
             rows, blocks = self.rows(body, terms)
         check_rows(rows, terms.settings.max_rows)
         if not rows:
-            raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
+            raise wrong("/inputs", "The table has no rows; at least one row is needed.")
         return AskedInBlocks(rows, self._checked(blocks, rows), options, request)
 
     def decode(self, body: bytes, terms: Terms) -> Asked:
@@ -180,12 +180,12 @@ class TableCodec(Codec):
         try:
             yield
         except TableError as error:
-            raise BadInputError([Problem("/inputs", _sentence(error))]) from None
+            raise wrong("/inputs", _sentence(error)) from None
         except (MurhoError, MemoryError):
             raise
         except (pa.ArrowException, OSError, ValueError, struct.error) as error:  # as libraries say it of a broken body
             message = f"The body is not {self.whole}: {shorten(str(error), 1000)}."
-            raise BadInputError([Problem("/inputs", message)]) from None
+            raise wrong("/inputs", message) from None
 
     def _checked(self, blocks: Iterable[Inputs], rows: int) -> Iterator[Inputs]:
         """Yields blocks, which should have so many rows together."""
