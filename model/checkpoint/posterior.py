@@ -116,19 +116,18 @@ class Posterior(Generic[Answer]):
         self._components = self.likelihood.means * (TORCH_COST if self.engine.name == TorchEngine.name else 1.0)
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu", *, room: DrawRoom | None = None, engine: str = "auto") -> Self:
+    def load(cls, directory: Path, device: str = "cpu", *, engine: str = "auto") -> Self:
         """Read a version from disk and check all of it.
 
         Args:
             directory: ``NAME/VERSION``, which give the posterior its name and version.
             device: The device to compute on: ``cpu``, ``cuda`` or ``cuda:1``.
-            room: Memory for its draws, which others may share; None: a room of its own.
             engine: One of `model.predictive.compiled_engine.ENGINES`.
 
         Raises:
             CheckpointError: See `of_stored`.
         """
-        return cls.of_stored(read_stored(directory), device, room=room, engine=engine)
+        return cls.of_stored(read_stored(directory), device, engine=engine)
 
     @classmethod
     def of_stored(
@@ -138,9 +137,9 @@ class Posterior(Generic[Answer]):
 
         Args:
             stored: The version.
-            device: See `load`, as the next ones.
-            room: Memory for draws.
-            engine: What computes.
+            device: See `load`.
+            room: Memory for its draws, which others may share; None: a room of its own.
+            engine: See `load`.
 
         Raises:
             CheckpointError: Something is missing, damaged or of a newer format, or the answers are not those that the

@@ -150,15 +150,12 @@ SHARED_ROWS, SHARED_CELLS, SHARED_PAIRS = 100, 150_000, 64
 """Rows, and cells of their sets, that shares are a mean over, and pairs of sets of a row: about a second."""
 
 
-def mean_shares(
-    posterior: Posterior, columns: Columns, *, seed: int = 0, samples: int = DEFAULT_SAMPLES
-) -> dict[str, Any] | None:
+def mean_shares(posterior: Posterior, columns: Columns, *, samples: int = DEFAULT_SAMPLES) -> dict[str, Any] | None:
     """Mean |share| of each feature in the answers for some rows (`model.evaluation.why`).
 
     Args:
         posterior: The posterior, as it is served.
         columns: Canonical columns of the rows, ``[n]`` each; up to 100 of them are used, the fewer the more features.
-        seed: Seed of their choice.
         samples: S, the draws behind each answer.
 
     Returns:
@@ -172,7 +169,7 @@ def mean_shares(
     except OptionError:
         return None
     most = min(SHARED_ROWS, SHARED_CELLS // (2 * len(features) * max(SHARED_PAIRS, 2 * len(features))))
-    chosen = choose_rows(len(next(iter(columns.values()))), most, np.random.default_rng(seed))
+    chosen = choose_rows(len(next(iter(columns.values()))), most, np.random.default_rng(0))
     if len(chosen) < 2:
         return None
     columns, options = select_rows(columns, chosen), PredictOptions(samples=samples, percentiles=())

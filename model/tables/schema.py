@@ -182,9 +182,12 @@ def with_unit(feature: Feature, value: float) -> str:
     return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
 
 
-def _listing(categories: tuple[str, ...], most: int = 10) -> str:
-    shown = ", ".join(repr(category) for category in categories[:most])
-    return f"{shown} and {len(categories) - most} more" if len(categories) > most else shown or "none was"
+MOST_LISTED = 10
+
+
+def _listing(categories: tuple[str, ...]) -> str:
+    shown, more = ", ".join(map(repr, categories[:MOST_LISTED])), len(categories) - MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown or "none was"
 
 
 FEWEST_CLASSES = 2

@@ -251,13 +251,9 @@ class LoopPauses:
     Each of PyTorch's and NumPy's functions gives that lock up. With hundreds of refusals a second the event loop takes
     it nearly every time, and the compute thread waits until the loop has nothing left to do. After a pause the loop
     finds several requests at once, so it asks for the lock less often.
-
-    Args:
-        seconds: Length of a pause.
     """
 
-    def __init__(self, seconds: float = PAUSE_SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._due = False
 
     def refused(self) -> None:
@@ -268,7 +264,7 @@ class LoopPauses:
 
     def _pause(self) -> None:
         self._due = False
-        time.sleep(self._seconds)
+        time.sleep(PAUSE_SECONDS)
 
 
 PARSED = frozenset(
