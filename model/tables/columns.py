@@ -50,6 +50,7 @@ __all__ = [
     "holds_durations",
     "holds_text",
     "integers",
+    "list_array",
     "number_array",
     "plain",
     "plain_numbers",
@@ -80,6 +81,18 @@ def number_array(numbers: npt.NDArray[Any], present: Bools | None = None) -> pa.
 def float_array(numbers: Doubles) -> pa.DoubleArray:
     """Numbers ``[B]`` as an Arrow array; NaN is a missing value."""
     return number_array(numbers, ~np.isnan(numbers))
+
+
+def list_array(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Numbers ``[B]`` as `float_array` has them; of ``[B, …]`` a list in each cell."""
+    if numbers.ndim == 1:
+        return float_array(numbers)
+    lists = number_array(numbers.ravel())
+    if not numbers.shape[1]:  # draws where there are none
+        return pa.ListArray.from_arrays(number_array(np.zeros(len(numbers) + 1, np.int32)), lists)
+    for length in reversed(numbers.shape[1:]):
+        lists = pa.FixedSizeListArray.from_arrays(lists, length)
+    return lists
 
 
 def _bitmap(present: Bools) -> pa.Buffer | None:

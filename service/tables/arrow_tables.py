@@ -31,7 +31,7 @@ import pyarrow.parquet
 from murho.model.errors import TableError
 from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
-from murho.model.tables.columns import float_array, holds_cells, holds_text, integers, number_array, text_array
+from murho.model.tables.columns import holds_cells, holds_text, integers, list_array, number_array, text_array
 from murho.service.errors import TooLargeError
 from murho.service.predict.answers import Answered, Terms, answer_facts
 from murho.service.predict.problems import Problems, pointer, shorten
@@ -113,14 +113,7 @@ def _column(column: Column, classes: tuple[str, ...]) -> pa.Array:
         return text_array(values.tolist())
     if column.unit is Unit.CLASS_SET:
         return _text_lists(values.tolist())
-    if values.ndim == 1:
-        return float_array(values)  # NaN, which stands for none, becomes null
-    lists = number_array(values.ravel())
-    if not values.shape[1]:  # draws where there are none
-        return pa.ListArray.from_arrays(number_array(np.zeros(len(values) + 1, np.int32)), lists)
-    for length in reversed(values.shape[1:]):
-        lists = pa.FixedSizeListArray.from_arrays(lists, length)
-    return lists
+    return list_array(values)  # NaN, which stands for none, becomes null
 
 
 def _text_lists(lists: list[list[str] | None]) -> pa.Array:
