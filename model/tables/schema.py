@@ -40,6 +40,7 @@ __all__ = [
     "Target",
     "UnfamiliarValue",
     "is_missing",
+    "json_cells",
     "select_rows",
     "with_unit",
     "written",
@@ -206,6 +207,21 @@ def is_missing(column: npt.NDArray[Any]) -> Bools:
 def select_rows(columns: Columns, rows: Ints) -> dict[str, npt.NDArray[Any]]:
     """The given rows of all canonical columns."""
     return {name: column[rows] for name, column in columns.items()}
+
+
+def json_cells(feature: Feature, column: npt.NDArray[Any]) -> list[Any]:
+    """The cells of a canonical column, ``[B]``, as JSON in a request has them; None where one is missing."""
+    cells: list[Any] = column.tolist()  # of which NaN alone differs from itself
+    match feature.kind:
+        case FeatureKind.CATEGORICAL:
+            return cells
+        case FeatureKind.BOOLEAN:
+            return [None if cell != cell else bool(cell) for cell in cells]
+        case FeatureKind.DATE:
+            return [None if cell != cell else format_date(cell) for cell in cells]
+        case _:
+            short = (int(cell) if cell.is_integer() and abs(cell) < 2.0**53 else cell for cell in cells)
+            return [None if cell != cell else cell for cell in short]
 
 
 @dataclass(frozen=True, slots=True)
