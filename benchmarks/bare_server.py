@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from benchmarks.requests import schema_of
-from murho.model.tables.schema import FeatureKind
-
-if TYPE_CHECKING:
-    from murho.model.tables.schema import Schema
+from murho.model.tables.schema import FeatureKind, Schema
 
 __all__ = ["application"]
 

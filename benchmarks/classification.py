@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.comparison import MURHO, Comparison, known_rows
-from benchmarks.datasets import CLASSES, read_set
-from benchmarks.runner import Task, fit_job, mean, values
+from benchmarks.datasets import CLASSES, Split, read_set
+from benchmarks.runner import Job, Task, fit_job, mean, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from benchmarks.comparison import Runs
-    from benchmarks.datasets import Split
-    from benchmarks.runner import Job
 
 __all__ = ["COMPARISON", "filled_in", "main", "task"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from benchmarks.peers import Benchmark
+    from murho.model.arrays import Bools, Doubles, Ints
 
     Runs: TypeAlias = Mapping[str, Sequence[Report]]
     """System → reports of its splits."""
@@ -314,7 +314,7 @@ def features_of(table: pa.Table, target: str) -> Features:
     )
 
 
-def inner_rows(labels: NDArray[np.int64], rows: int, split: int) -> NDArray[np.bool_]:
+def inner_rows(labels: Ints, rows: int, split: int) -> Bools:
     """Mask of the training rows that are held back, ``[N]``: 15 % of them, the same for every peer.
 
     One row of each class is never held back; without classes, labels are empty.
@@ -326,7 +326,7 @@ def inner_rows(labels: NDArray[np.int64], rows: int, split: int) -> NDArray[np.b
     return held_back
 
 
-def number_scores(answer: Answer, inner_truth: NDArray[np.float64], truth: NDArray[np.float64]) -> Report:
+def number_scores(answer: Answer, inner_truth: Doubles, truth: Doubles) -> Report:
     """Scores of an answer of numbers.
 
     Returns:

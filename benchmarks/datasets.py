@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from murho.model.arrays import Ints
 
 __all__ = ["CLASSES", "SETS", "TABULAR", "UCI", "DataSet", "Split", "add_data", "read_set", "split_task", "splits"]
 
@@ -70,8 +71,8 @@ class DataSet:
 class Split:
     """Row numbers of a table, ``[N]`` and ``[B]``."""
 
-    training: NDArray[np.int64]
-    test: NDArray[np.int64]
+    training: Ints
+    test: Ints
 
 
 def _by_name(*sets: DataSet) -> dict[str, DataSet]:

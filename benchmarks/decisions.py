@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from murho_client import Client
 
-from benchmarks.mushroom import PROBLEMS, murho, problem_of, uniform
+from benchmarks.mushroom import PROBLEMS, Problem, murho, problem_of, uniform
 from benchmarks.processes import ProcessError, train
 from benchmarks.results import ROOT, Report, add_counts, add_names, command, table
 from benchmarks.servers import murho as serving
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from murho.model.arrays import Ints
 
-    from benchmarks.mushroom import Problem
 
 __all__ = ["Rounds", "main"]
 
@@ -80,12 +79,12 @@ class Rounds:
         rows = self.problem.contexts[part].tolist()
         return [{name: row[int(name[1:])] for name in self._features} for row in rows]
 
-    def _labelled(self, part: slice, arms: NDArray[np.int64]) -> list[dict[str, Any]]:
+    def _labelled(self, part: slice, arms: Ints) -> list[dict[str, Any]]:
         rewards = self.problem.rewards[part][np.arange(len(arms)), arms].tolist()
         told = zip(self._contexts(part), arms.tolist(), rewards, strict=True)
         return [{**row, "arm": f"arm {arm}", "reward": reward} for row, arm, reward in told]
 
-    def in_process(self) -> NDArray[np.int64]:
+    def in_process(self) -> Ints:
         """The arms that the model chooses and learns from in this process, ``[T]``."""
         model, chosen, waiting = self._model, [self._random], list[dict[str, Any]]()
         for end, part in self._parts():
@@ -99,7 +98,7 @@ class Rounds:
             print(f"in process, {end}: {_said(facts)}", file=sys.stderr, flush=True)
         return np.concatenate(chosen)
 
-    def over_http(self) -> NDArray[np.int64]:
+    def over_http(self) -> Ints:
         """The same, by a service and its store, ``[T]``."""
         store, config = self._directory / "store.db", self._directory / "murho.toml"
         config.write_text(f'store = "{store}"\nrecord_inputs = true\nwatch_seconds = 0.2\n')

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints
+
 __all__ = ["TABLES", "main", "task"]
 
 FRESH = 2_000
@@ -54,13 +56,13 @@ class Made:
     ignored: tuple[str, ...] = ()
 
 
-def _friedman(features: NDArray[np.float64]) -> NDArray[np.float64]:
+def _friedman(features: Doubles) -> Doubles:
     """A smooth function of four features in [0, 1] with interactions, scaled to a standard deviation of about 2."""
     x = features.T
     return np.asarray(4.0 * np.sin(np.pi * x[0] * x[1]) + 8.0 * (x[2] - 0.5) ** 2 + 4.0 * x[3])
 
 
-def _table(features: NDArray[np.float64], target: NDArray[np.float64], **columns: Any) -> pa.Table:
+def _table(features: Doubles, target: Doubles, **columns: Any) -> pa.Table:
     named = {f"x{number}": column for number, column in enumerate(features.T)}
     return pa.table({**named, **columns, "y": target})
 
@@ -88,7 +90,7 @@ def _units(
     visits: int,
     effect: float,
     noise: float,
-    features: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    features: Callable[[Ints], Doubles],
 ) -> Made:
     """Groups of rows, each of which adds ``N(0, effect^2)`` to the target; asked for new groups."""
 
@@ -109,7 +111,7 @@ def _units(
 def _groups(generator: np.random.Generator) -> Made:
     """A group shifts its features too, so that they tell of it."""
 
-    def features(unit: NDArray[np.int64]) -> NDArray[np.float64]:
+    def features(unit: Ints) -> Doubles:
         centre = generator.random((unit.max() + 1, 4))[unit]
         return np.asarray(0.8 * centre + 0.2 * generator.random((len(unit), 4)))
 
@@ -119,7 +121,7 @@ def _groups(generator: np.random.Generator) -> Made:
 def _patients(generator: np.random.Generator) -> Made:
     """Three features are the patient's own, one is the visit's."""
 
-    def features(unit: NDArray[np.int64]) -> NDArray[np.float64]:
+    def features(unit: Ints) -> Doubles:
         return np.column_stack((generator.random((unit.max() + 1, 3))[unit], generator.random(len(unit))))
 
     return _units(generator, "patient", (60, 300), 10, 1.0, 0.4, features)
@@ -129,12 +131,12 @@ def _autoregressive(generator: np.random.Generator) -> Made:
     """1,000 days with AR(1) noise of correlation 0.98; asked for the next 100 days, in 20 futures."""
     correlation, days = 0.98, np.datetime64("2015-01-01") + np.arange(PAST + AHEAD)
 
-    def rows(noise: NDArray[np.float64], when: NDArray[np.datetime64]) -> pa.Table:
+    def rows(noise: Doubles, when: NDArray[np.datetime64]) -> pa.Table:
         features = generator.random((len(noise), 4))
         white = 0.3 * generator.standard_normal(len(noise))
         return _table(features, _friedman(features) + 1.5 * noise + white, day=pa.array(when))
 
-    def path(first: float, count: int) -> NDArray[np.float64]:
+    def path(first: float, count: int) -> Doubles:
         noise = np.empty(count + 1)
         noise[0] = first
         for day, shock in enumerate(generator.standard_normal(count)):
@@ -149,10 +151,10 @@ def _autoregressive(generator: np.random.Generator) -> Made:
 def _drift(generator: np.random.Generator) -> Made:
     """A coefficient rises and wanders; asked for the next 100 rows, in 20 futures."""
 
-    def path(first: float, count: int) -> NDArray[np.float64]:
+    def path(first: float, count: int) -> Doubles:
         return np.asarray(first + np.cumsum(0.006 + 0.05 * generator.standard_normal(count)))
 
-    def rows(coefficient: NDArray[np.float64]) -> pa.Table:
+    def rows(coefficient: Doubles) -> pa.Table:
         features = generator.random((len(coefficient), 4))
         noise = 0.5 * generator.standard_normal(len(coefficient))
         return _table(features, _friedman(features) + coefficient * features[:, 0] + noise)

@@ -17,14 +17,14 @@ import argparse
 import math
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks import mnist
-from benchmarks.datasets import UCI, add_data, read_set, splits
+from benchmarks.datasets import UCI, Split, add_data, read_set, splits
 from benchmarks.mnist_networks import VALIDATION, doubt, drawn_answers, noise_images, point_answers, scores
 from benchmarks.results import Report, add_counts, command, table
 from benchmarks.runner import grouped, mean
@@ -37,12 +37,8 @@ from murho.model.distributions.mixtures import Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     import pyarrow as pa
-    from torch import Tensor
-
-    from benchmarks.datasets import Split
 
     Answers: TypeAlias = Callable[[Tensor], Mixture]
     """Rows ``[B, D]``, standardised, to their predictive: one Gaussian for each draw."""

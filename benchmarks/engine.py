@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Floats
+
 __all__ = ["best_of", "deviations", "disagreement", "exact_answers", "main", "measure", "too_large"]
 
 PEERS = peers_of("engine")
@@ -102,9 +104,7 @@ def _judged(task: EngineTask, samples: int, batch: int, replies: Sequence[Report
     return report | ({"deviation": deviations(answers[-1], exact_answers(task, rows, samples))} if ours else {})
 
 
-def exact_answers(
-    task: EngineTask, rows: NDArray[np.float32], samples: int, seed: int = 0
-) -> Mapping[str, NDArray[Any]]:
+def exact_answers(task: EngineTask, rows: Floats, samples: int, seed: int = 0) -> Mapping[str, NDArray[Any]]:
     """Murho's answer for rows ``[B, D]`` from the draws of a seed, all in double precision."""
     posterior = posterior_of(task, engine="torch")
     draws = posterior.draws.first(samples, seed)
@@ -114,7 +114,7 @@ def exact_answers(
     return TorchEngine(posterior.target).answer(plan, outputs, draws.members, widening)
 
 
-def deviations(answer: Mapping[str, Any], exact: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+def deviations(answer: Mapping[str, Any], exact: Mapping[str, Doubles]) -> dict[str, float]:
     """Kind of answer → largest ``|answer - exact| / max(|exact|, std)``."""
     largest = {}
     for name in ("mean", "std", "percentiles"):

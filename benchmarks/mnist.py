@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.mnist_networks import (
     VALIDATION,
+    Images,
     PointRecipe,
     Recipe,
     doubt,
@@ -45,7 +46,6 @@ from murho.model.training.pruning import cut
 if TYPE_CHECKING:
     import argparse
 
-    from benchmarks.mnist_networks import Images
 
 __all__ = ["Run", "main"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.torch
 import torch
 from scipy import ndimage
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.scores import class_report
 from murho.model.bbb.free_energy import GradientStep, kl_weights
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from murho.model.bbb.priors import Prior
 

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from murho.model.arrays import Bools, Doubles, Floats, Ints
 
     Agent: TypeAlias = "Callable[[Problem, int], NDArray[np.int64]]"
     """From a problem and a seed to the chosen arms, ``[T]``."""
@@ -61,13 +62,13 @@ class Problem:
         reward_range: Limits of all rewards, which agents may know.
     """
 
-    contexts: NDArray[np.float32]
-    rewards: NDArray[np.float64]
-    expected: NDArray[np.float64]
+    contexts: Floats
+    rewards: Doubles
+    expected: Doubles
     context_length: float
     reward_range: tuple[float, float]
 
-    def regret(self, arms: NDArray[np.int64]) -> NDArray[np.float64]:
+    def regret(self, arms: Ints) -> Doubles:
         """Expected reward of the best arm minus that of the chosen one, for each decision, ``[T]``."""
         chosen = np.take_along_axis(self.expected, arms[:, None], axis=1)[:, 0]
         return np.asarray(self.expected.max(axis=1) - chosen)
@@ -78,7 +79,7 @@ class Problem:
         return BanditOptions(lowest_reward=low, highest_reward=high, context_length=self.context_length, seed=seed)
 
 
-def one_hot(read: pa.Table) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def one_hot(read: pa.Table) -> tuple[Floats, Bools]:
     """A column for each letter of each attribute, ``[N, 117]``, and whether each mushroom is poisonous, ``[N]``."""
     cells = {name: np.array([cell or "?" for cell in read[name].to_pylist()]) for name in read.column_names}
     poisonous = cells.pop("class") == "p"
@@ -86,7 +87,7 @@ def one_hot(read: pa.Table) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     return np.array(columns, dtype=np.float32).T, poisonous
 
 
-def mushrooms(features: NDArray[np.float32], poisonous: NDArray[np.bool_], decisions: int, seed: int) -> Problem:
+def mushrooms(features: Floats, poisonous: Bools, decisions: int, seed: int) -> Problem:
     """Leave (arm 0) or eat (arm 1) mushrooms drawn with replacement (Blundell et al. 2015, section 5.3).
 
     Eating an edible one gives 5, eating a poisonous one -35 or 5, each with probability one half, and leaving 0.
@@ -118,7 +119,7 @@ def wheel(delta: float, decisions: int, seed: int) -> Problem:
     return Problem(contexts.astype(np.float32), rewards, expected, context_length=0.5**0.5, reward_range=(0.0, 52.0))
 
 
-def murho(problem: Problem, seed: int, epsilon: float | None = None) -> NDArray[np.int64]:
+def murho(problem: Problem, seed: int, epsilon: float | None = None) -> Ints:
     """Decides in batches by a draw of Murho's posterior, and sees the rewards of the chosen arms alone after each.
 
     With ``epsilon`` it decides by the mu-only networks, or at random with this probability.
@@ -141,7 +142,7 @@ def murho(problem: Problem, seed: int, epsilon: float | None = None) -> NDArray[
     return np.concatenate(chosen)
 
 
-def linear_thompson(problem: Problem, seed: int, sigma: float | None = None) -> NDArray[np.int64]:
+def linear_thompson(problem: Problem, seed: int, sigma: float | None = None) -> Ints:
     """Thompson sampling by an exact Bayesian linear regression of each arm's rewards; learns after every decision.
 
     The function value of a context under a draw of the weights is Gaussian, ``N(x mu, s^2 x C x)`` with the posterior
@@ -179,7 +180,7 @@ def linear_thompson(problem: Problem, seed: int, sigma: float | None = None) -> 
     return chosen
 
 
-def uniform(problem: Problem, seed: int) -> NDArray[np.int64]:
+def uniform(problem: Problem, seed: int) -> Ints:
     """Chooses at random."""
     decisions, arms = problem.rewards.shape
     return np.asarray(np.random.default_rng([seed, 2]).integers(arms, size=decisions))
@@ -199,17 +200,17 @@ PEERS = peers_of("bandit")
 KNOWN = (*AGENTS, *PEERS)
 
 
-def played(name: str, problem: Problem, seed: int, cache: Path) -> NDArray[np.int64]:
+def played(name: str, problem: Problem, seed: int, cache: Path) -> Ints:
     """The arms that an agent or a peer chooses."""
     if name in AGENTS:
         with at_most_threads(1):
             return AGENTS[name][1](problem, seed)
     with SystemProcess(PEERS[name], None, cache=cache) as process:
-        arms: NDArray[np.int64] = process.ask((problem.contexts, problem.rewards, problem.reward_range, seed))
+        arms: Ints = process.ask((problem.contexts, problem.rewards, problem.reward_range, seed))
     return arms
 
 
-def curve_of(regret: NDArray[np.float64]) -> NDArray[np.float64]:
+def curve_of(regret: Doubles) -> Doubles:
     """Cumulative regret after evenly spaced numbers of decisions, at most `CURVE_POINTS`, the last one included."""
     points = min(CURVE_POINTS, len(regret))
     ends = np.round(np.linspace(0, len(regret), points + 1)[1:]).astype(int) - 1

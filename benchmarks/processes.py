@@ -16,7 +16,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -27,7 +27,6 @@ from scripts.install import torch_sources
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Container, Mapping, Sequence
-    from typing import Self
 
     from benchmarks.peers import Peer
 

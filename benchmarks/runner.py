@@ -29,7 +29,7 @@ from murho.model.runtime import at_most_threads
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
-from murho.model.training.train import train
+from murho.model.training.train import Trained, train
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.training.train import Trained
 
 __all__ = [
     "COVERAGE_CELLS",

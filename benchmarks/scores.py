@@ -15,9 +15,8 @@ import numpy as np
 from murho.model.evaluation.classes import class_scores
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from benchmarks.results import Report
+    from murho.model.arrays import Doubles, Ints
 
 __all__ = [
     "COVERAGES",
@@ -36,7 +35,7 @@ LEVELS = tuple(sorted({*map(float, range(1, 100)), 2.5, 97.5}))
 OF_CRPS = [place for place, level in enumerate(LEVELS) if level == int(level)]
 
 
-def quantile_scores(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> Report:
+def quantile_scores(quantiles: Doubles, target: Doubles) -> Report:
     """Mean CRPS by pinball loss with its standard error, and coverage and mean width of central bands.
 
     The error is that of a mean over B independent rows; it knows nothing of another split or another fit.
@@ -65,14 +64,14 @@ def quantile_scores(quantiles: NDArray[np.float64], target: NDArray[np.float64])
     return report
 
 
-def class_report(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> Report:
+def class_report(probabilities: Doubles, labels: Ints) -> Report:
     """Scores of class probabilities ``[B, C]``, with ``log_loss_error`` and ``brier_error``."""
     scores = class_scores(probabilities, labels)
     errors = {f"{name}_error": scores["standard_errors"][name] for name in ("log_loss", "brier")}
     return {name: scores[name] for name in ("log_loss", "brier", "ece", "classwise_ece", "auc", "accuracy")} | errors
 
 
-def crps_of_normals(mean: NDArray[np.float64], std: NDArray[np.float64], target: NDArray[np.float64]) -> float:
+def crps_of_normals(mean: Doubles, std: Doubles, target: Doubles) -> float:
     """Mean CRPS of Normals in closed form (Gneiting & Raftery 2007, eq. 5); arguments ``[B]``, the target's unit."""
     z = (target - mean) / std
     density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
@@ -80,15 +79,13 @@ def crps_of_normals(mean: NDArray[np.float64], std: NDArray[np.float64], target:
     return float(np.mean(std * (z * above + 2.0 * density - 1.0 / math.sqrt(math.pi))))
 
 
-def normal_quantiles(mean: NDArray[np.float64], std: NDArray[np.float64]) -> NDArray[np.float64]:
+def normal_quantiles(mean: Doubles, std: Doubles) -> Doubles:
     """Quantiles ``[B, K]`` at `LEVELS` of Normals with means and standard deviations ``[B]``."""
     scores = np.array([NormalDist().inv_cdf(level / 100.0) for level in LEVELS])
     return np.asarray(mean[:, None] + std[:, None] * scores)
 
 
-def conformal_quantiles(
-    errors: NDArray[np.float64], base: NDArray[np.float64], scale: NDArray[np.float64] | float = 1.0
-) -> NDArray[np.float64]:
+def conformal_quantiles(errors: Doubles, base: Doubles, scale: Doubles | float = 1.0) -> Doubles:
     """Quantiles corrected at each level by held-back rows (one-sided conformalised quantiles, Romano et al. 2019).
 
     To ``base`` it adds ``scale`` times the conformal quantile of the errors at each level: below the median the

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 import orjson
 
 from benchmarks.processes import ProcessError, environment
-from benchmarks.results import ROOT
+from benchmarks.results import ROOT, Report
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.results import Report
 
 __all__ = ["PEERS", "Server", "free_port", "load", "murho", "peer", "running"]
 

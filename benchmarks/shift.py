@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from murho.model.arrays import Doubles, Ints
 
 __all__ = ["SHIFTS", "main", "render_beside", "shifted_splits", "splits_of"]
 
@@ -49,7 +50,7 @@ COLUMNS: dict[str, Cell] = {
 }
 
 
-def shifted_splits(feature: NDArray[np.float64], rows: NDArray[np.int64]) -> dict[str, Split]:
+def shifted_splits(feature: Doubles, rows: Ints) -> dict[str, Split]:
     """The two splits along a feature.
 
     Args:
@@ -90,7 +91,7 @@ def splits_of(name: str, read: pa.Table, most: int | None = None, most_rows: int
     }
 
 
-def _numbers(cells: Sequence[str | None]) -> NDArray[np.float64]:
+def _numbers(cells: Sequence[str | None]) -> Doubles:
     """A column as numbers, NaN for missing cells; all NaN if it holds texts."""
     try:
         return np.array([np.nan if cell in (None, "") else float(cell) for cell in cells], dtype=np.float64)

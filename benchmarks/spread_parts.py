@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from murho.model.arrays import Doubles
     from murho.model.training.train import Trained
 
 __all__ = ["FUNCTIONS", "friedman", "main", "sinusoids", "task"]
@@ -40,19 +41,19 @@ COLUMNS = {
 }
 
 
-def friedman(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def friedman(x: Doubles) -> Doubles:
     """Friedman's function (1991, "Multivariate adaptive regression") of the first five columns of ``[N, D]``."""
     waves = 10.0 * np.sin(np.pi * x[:, 0] * x[:, 1])
     return np.asarray(waves + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3] + 5.0 * x[:, 4])
 
 
-def sinusoids(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def sinusoids(x: Doubles) -> Doubles:
     """A sum of sines of the first five columns of ``[N, D]``, ``[N]``."""
     slow = 4.0 * np.sin(np.pi * x[:, 0]) + 3.0 * np.sin(2.0 * np.pi * x[:, 1])
     return np.asarray(slow + 2.0 * np.sin(np.pi * (x[:, 2] + x[:, 3])) + np.sin(3.0 * np.pi * x[:, 4]))
 
 
-FUNCTIONS: Mapping[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int]] = {
+FUNCTIONS: Mapping[str, tuple[Callable[[Doubles], Doubles], int]] = {
     "Friedman": (friedman, 10),
     "sinusoids": (sinusoids, 6),
 }

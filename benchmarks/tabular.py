@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.comparison import MURHO, Comparison, standing
-from benchmarks.datasets import TABULAR, split_task
-from benchmarks.runner import fit_job, mean, values
+from benchmarks.datasets import TABULAR, Split, split_task
+from benchmarks.runner import Job, fit_job, mean, values
 from benchmarks.scores import COVERAGES
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.comparison import Runs
-    from benchmarks.datasets import Split
-    from benchmarks.runner import Job
 
 __all__ = ["COMPARISON", "main"]
 

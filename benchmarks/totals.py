@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from benchmarks.datasets import SETS, TABULAR, UCI, add_data, read_set, split_task, splits
+from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task, splits
 from benchmarks.dependent import AHEAD, WITH
 from benchmarks.dependent import task as dependent_task
 from benchmarks.results import Report, add_counts, command
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from benchmarks.datasets import Split
+    from murho.model.arrays import Doubles, Places
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained
 
@@ -56,7 +54,7 @@ KNOWN = {"patients": "patient", "groups": "plot", "AR(1)": None}
 """Made-up table → the column whose rows are added up; None: futures of 100 days."""
 
 
-def _blocks(columns: Columns, predicted: NDArray[np.float64], seed: int) -> Iterator[tuple[str, NDArray[np.intp]]]:
+def _blocks(columns: Columns, predicted: Doubles, seed: int) -> Iterator[tuple[str, Places]]:
     """Kind and rows of each block."""
     rng, count = np.random.default_rng(seed), len(predicted)
     orders = [("random", rng.permutation(count)), ("decile", np.argsort(predicted, kind="stable"))]
@@ -73,7 +71,7 @@ def _blocks(columns: Columns, predicted: NDArray[np.float64], seed: int) -> Iter
 class _Trees:
     """Boosted trees of all training rows, of bootstrapped ones, and of four fifths with the errors on the rest."""
 
-    def __init__(self, training: Columns, targets: NDArray[np.float64], test: Columns) -> None:
+    def __init__(self, training: Columns, targets: Doubles, test: Columns) -> None:
         x, new = (_numbers(columns, training) for columns in (training, test))
         rng, count = np.random.default_rng(0), len(targets)
         order = rng.permutation(count)
@@ -86,7 +84,7 @@ class _Trees:
             drawn.append(HistGradientBoostingRegressor(random_state=number).fit(x[again], targets[again]).predict(new))
         self.drawn = np.array(drawn)
 
-    def bands(self, block: NDArray[np.intp]) -> dict[str, tuple[float, float]]:
+    def bands(self, block: Places) -> dict[str, tuple[float, float]]:
         """The bands of a total: from bootstraps and independent noise; from errors of random held-out totals."""
         drawn, size = self.drawn[:, block].sum(axis=1), len(block)
         half = SCORE * float(np.sqrt(drawn.var(ddof=1) + size * np.mean(self.errors**2)))
@@ -96,7 +94,7 @@ class _Trees:
         return {"bootstrap": (middle - half, middle + half), "conformal": (centre - wide, centre + wide)}
 
 
-def _numbers(columns: Columns, known: Columns) -> NDArray[np.float64]:
+def _numbers(columns: Columns, known: Columns) -> Doubles:
     """Columns as numbers, ``[B, D]``; a category is its place among those known."""
     found = []
     for name, column in columns.items():
@@ -108,7 +106,7 @@ def _numbers(columns: Columns, known: Columns) -> NDArray[np.float64]:
     return np.column_stack(found)
 
 
-def _judged(trained: Trained, test: Task, blocks: list[tuple[str, NDArray[np.intp]]] | None = None) -> Report:
+def _judged(trained: Trained, test: Task, blocks: list[tuple[str, Places]] | None = None) -> Report:
     """Coverage and mean width of the 90 % bands of totals, for each size and kind of block."""
     posterior = trained.posterior
     columns = columns_from_table(test.test, posterior.schema)
@@ -169,7 +167,7 @@ def linear_task(seed: int) -> Task:
 
     training, test = rows(400), rows(1_000)
 
-    def design(table: pa.Table) -> NDArray[np.float64]:
+    def design(table: pa.Table) -> Doubles:
         return np.column_stack([np.ones(len(table)), *(table.column(f"x{number}").to_numpy() for number in range(4))])
 
     def judged(trained: Trained) -> Report:

@@ -26,7 +26,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.counterfactual import Goal, counterfactuals
 from murho.model.evaluation.why import PAIRS, Why, answered, draws_and_noise, explain, rows_to_label, why, worth_asking
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.columns import select_rows
+from murho.model.tables.schema import Columns, select_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
+    from murho.model.arrays import Bools, Doubles, Ints
+
 
 __all__ = ["main"]
 
@@ -52,7 +53,7 @@ PLAIN = {"hidden": (50,), "epochs": 200, "temperature": 0.3, "encoding": "standa
 LEARNED = 2_000
 
 
-def made_up(rows: int, features: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def made_up(rows: int, features: int, seed: int) -> tuple[Doubles, Doubles]:
     """Features ``[N, F]`` and target: x0 adds, x1 x2 interact, x3 drives the noise, x4 and x5 are twins, x6… idle."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, features))
@@ -67,7 +68,7 @@ def _fitted(rows: pa.Table, target: str = "y", seed: int = 0, **options: object)
     return Posterior(posterior.spec, posterior.tensors)
 
 
-def _table(x: NDArray[np.float64], y: NDArray[np.float64]) -> pa.Table:
+def _table(x: Doubles, y: Doubles) -> pa.Table:
     return pa.table({**{f"x{place}": column for place, column in enumerate(x.T)}, "y": y})
 
 
@@ -170,7 +171,7 @@ def cells(options: argparse.Namespace) -> Report:
     return found
 
 
-def _with(columns: Columns, gone: dict[str, NDArray[np.bool_]]) -> dict[str, NDArray[Any]]:
+def _with(columns: Columns, gone: dict[str, Bools]) -> dict[str, NDArray[Any]]:
     """Columns without some cells."""
     nothing = {name: np.array(None if of.dtype == object else np.nan) for name, of in columns.items()}
     return {name: np.where(gone[name], nothing[name], of) for name, of in columns.items()}
@@ -208,7 +209,7 @@ def labels(options: argparse.Namespace) -> Report:
     return {"curves": found}
 
 
-def _chosen(how: str, posterior: Posterior, rows: pa.Table, generator: np.random.Generator) -> NDArray[np.int64]:
+def _chosen(how: str, posterior: Posterior, rows: pa.Table, generator: np.random.Generator) -> Ints:
     options = PredictOptions(percentiles=(), calibrated=False, draws=True)
     told: Any = posterior.predict(columns_from_table(rows, posterior.schema), options)
     if how == "named":

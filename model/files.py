@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import orjson
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "JSON",
     "MOST_FACTS_BYTES",
     "MOST_VALUES",
     "parse_json",
@@ -28,6 +29,9 @@ __all__ = [
     "write_durably",
     "written_whole",
 ]
+
+JSON: TypeAlias = dict[str, Any]
+"""A JSON object as Python data."""
 
 
 @contextmanager

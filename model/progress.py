@@ -26,25 +26,24 @@ def ignore_rows(rows: int) -> None:
 
 
 @contextmanager
-def advancing(title: str, total: int, of: str = "rows") -> Iterator[Advance]:
+def advancing(title: str, total: int) -> Iterator[Advance]:
     """Show the progress of work on rows. Without a terminal, the first line comes after two seconds.
 
     Args:
         title: Name of the work.
         total: Total number of rows.
-        of: What is counted, if it is not rows.
 
     Yields:
         The function to call with the number of rows just finished.
     """
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield _Lines(title, total, of)
+        yield _Lines(title, total)
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn(f"{{task.completed:,}} of {{task.total:,}} {of}"),
+        TextColumn("{task.completed:,} of {task.total:,} rows"),
         TimeElapsedColumn(),
         TextColumn("ETA"),
         TimeRemainingColumn(),
@@ -58,8 +57,8 @@ def advancing(title: str, total: int, of: str = "rows") -> Iterator[Advance]:
 class _Lines:
     """Print a line at most every two seconds."""
 
-    def __init__(self, title: str, total: int, of: str) -> None:
-        self._title, self._total, self._of, self._done = title, total, of, 0
+    def __init__(self, title: str, total: int) -> None:
+        self._title, self._total, self._done = title, total, 0
         self._began = self._printed_at = time.monotonic()
 
     def __call__(self, rows: int) -> None:
@@ -71,7 +70,6 @@ class _Lines:
         elapsed = now - self._began
         remaining = elapsed / self._done * (self._total - self._done)
         sys.stderr.write(
-            f"{self._title}: {self._done:,} of {self._total:,} {self._of}, {elapsed:.0f} s, "
-            f"about {remaining:.0f} s more\n"
+            f"{self._title}: {self._done:,} of {self._total:,} rows, {elapsed:.0f} s, about {remaining:.0f} s more\n"
         )
         sys.stderr.flush()

@@ -24,8 +24,8 @@ from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import handle_error
 from murho.service.http.middleware import FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
-from murho.service.models.loader import Loader, Registry
-from murho.service.models.watcher import Watcher, seconds_between_looks, source_of
+from murho.service.models.loader import Loader, Registry, Snapshot, Swap
+from murho.service.models.watcher import CheckpointSource, Watcher, seconds_between_looks, source_of
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from murho.service.models.loader import Snapshot, Swap
-    from murho.service.models.watcher import CheckpointSource
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.records import Follower, Scored

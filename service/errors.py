@@ -53,6 +53,7 @@ __all__ = [
     "is_inference_path",
     "problem_details",
     "problem_response",
+    "wrong",
 ]
 
 
@@ -221,6 +222,11 @@ class BadInputError(InputError):
     def __init__(self, problems: Iterable[Problem], total: int | None = None) -> None:
         super().__init__(problems)
         self.total = len(self.problems) if total is None else total
+
+
+def wrong(where: str, message: str) -> BadInputError:
+    """Returns the error of one thing that can't be used, by the JSON pointer to it."""
+    return BadInputError([Problem(where, message)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
 from murho.service.predict.options import EXAMPLE
 from murho.service.predict.problems import InferenceError
-from murho.service.predict.routes import REFERENCE
+from murho.service.predict.routes import REFERENCE, Door
 from murho.service.predict.rows import example_row
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from murho.model.files import JSON
     from murho.service.parts import Parts
-    from murho.service.predict.routes import Door
 
 __all__ = ["DESCRIPTION", "install_openapi"]
 
@@ -84,9 +84,9 @@ class ProblemDocument(BaseModel):
 
 def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     """Installs the complete description, with an example request that works for the first model."""
-    described: dict[str, Any] = {}
+    described: JSON = {}
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> JSON:
         if not described:
             described.update(_describe(app, parts, doors))
         first = next(iter(parts.registry.snapshot.models.values()), None)
@@ -97,7 +97,7 @@ def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # so FastAPI says to extend it
 
 
-def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, Any]:
+def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> JSON:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -133,7 +133,7 @@ def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> dict[str, An
     return document
 
 
-def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inference: bool) -> None:
+def _complete(method: str, operation: JSON, *, guarded: bool, inference: bool) -> None:
     """Adds the possible problems to one operation.
 
     Args:

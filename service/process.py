@@ -23,8 +23,8 @@ from murho.service.app import create_app
 from murho.service.errors import ServiceError
 from murho.service.http.connection import NEW_SECONDS, Connection
 from murho.service.http.limits import ConnectionLimits, is_out_of_files
-from murho.service.models.loader import Change
-from murho.service.parts import Lifecycle
+from murho.service.models.loader import Change, Snapshot
+from murho.service.parts import Lifecycle, Parts
 from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from murho.service.models.loader import Snapshot
-    from murho.service.parts import Parts
     from murho.service.settings import Settings
     from murho.service.worker import Worker
 

@@ -5,7 +5,7 @@ choose, because those can be guessed; nobody guesses random bits, and a slow has
 a presented key that is too short to be random is refused whatever is stored. A stored key is one line:
 ``NAME:sha256:HEX``, with ``:admin``, ``:requests=N`` and ``:cost=N`` after it, if wanted.
 
-It knows no framework. `http.middleware.admitted` asks it for every request, the predict routes once more for the cost.
+It knows no framework. `http.middleware.Paths` asks it for every request, the predict routes once more for the cost.
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
 
 Limits are token buckets. A bucket holds `burst` tokens at most and gains `rate` tokens a second; what is taken leaves
@@ -190,6 +190,20 @@ class Security:
         self._cost = settings.row_draws_per_second
         self._burst = settings.burst_seconds
         self._buckets = buckets or Buckets(clock=clock)
+
+    def admitted(self, path: str, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
+        """Returns who sent a request to a path, which counts for their limit; see `caller_of`.
+
+        Raises:
+            UnauthorizedError, RateLimitError: The request has no key, or the caller asks too much.
+        """
+        if always_open(path):
+            return Caller(client)
+        # On a path that is open by a setting nobody is asked who they are.
+        open_by_setting = self.enabled and path in self._open
+        caller = Caller(client) if open_by_setting else self.caller_of(headers, client)
+        self.admit(caller)
+        return caller
 
     def caller_of(self, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
         """Returns who sent a request.

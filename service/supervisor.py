@@ -38,7 +38,7 @@ import structlog
 from prometheus_client import Counter, multiprocess, values
 
 from murho.model.runtime import available_processors
-from murho.service.models.loader import Change
+from murho.service.models.loader import Change, Snapshot
 from murho.service.models.watcher import LOOK, seconds_between_looks
 from murho.service.process import (
     CLOSING_SECONDS,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from types import FrameType
 
-    from murho.service.models.loader import Snapshot
     from murho.service.settings import Settings
 
 __all__ = ["Supervisor", "count_of"]

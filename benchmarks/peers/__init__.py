@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     Benchmark: TypeAlias = Literal["step", "engine", "table", "classes", "bandit"]
     """`benchmarks.steps`, `.engine`, `.tabular`, `.classification` or `.mushroom`."""
 

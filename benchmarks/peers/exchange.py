@@ -12,11 +12,10 @@ import os
 import pickle
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     Session: TypeAlias = Callable[[Any], tuple[Any, Callable[[Any], Any]]]
     """From the task to what is said when all is ready, and to what answers a request."""

@@ -15,17 +15,15 @@ import torch
 
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.networks import DRAWS, LEARNING_RATE, NOISE, PRIOR_SIGMA, StepTask, step_session
-from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.fit import Epoch, Fit, FitOptions, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import GaussianPrior
 from murho.model.bbb.rows import Rows
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from murho.model.arrays import Floats
 
-    from murho.model.bbb.fit import Epoch, Fit
 
 EPOCHS = 1_000_000
 """More epochs than any turn has; the learning rate falls over all of them, so it hardly changes in a turn."""
@@ -64,7 +62,7 @@ class Murho:
         self._fit = fit(network, noise, prior, self._training, self._validation, self._options, progress=progress)
         return {"steps": (len(ends) - 1) * self._minibatches, "wall": ends[-1] - ends[0]}
 
-    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, rows: Floats) -> Floats:
         """Mean of the function values of `DRAWS` draws, ``[B]``."""
         if self._fit is None:
             raise AssertionError("it has taken steps")
@@ -75,7 +73,7 @@ class Murho:
         )
         with torch.no_grad():  # draw by draw, as in the peers, so that it does not set the peak of memory
             draws = [network(inputs, generator)[..., 0].mean(dim=0) for _ in range(DRAWS)]
-        mean: NDArray[np.float32] = torch.stack(draws).mean(dim=0).numpy()
+        mean: Floats = torch.stack(draws).mean(dim=0).numpy()
         return mean
 
 

@@ -12,17 +12,17 @@ import statistics
 import time
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from benchmarks.peers.exchange import Session
+    from murho.model.arrays import Floats, Places
 
     Call: TypeAlias = Callable[[NDArray[np.float32], int], Mapping[str, NDArray[Any]]]
     """Predicts rows ``[B, D]`` with S draws; gives at least ``mean`` and ``epistemic_std``, ``[B]`` each."""
@@ -114,7 +114,7 @@ class StepTask(NetworkTask):
     members: int = 1
     rows: int = 1280
 
-    def data(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def data(self) -> tuple[Floats, Floats]:
         """Rows ``[N, D]`` and targets ``[N]``, both standardised: a smooth function with noise of `NOISE`."""
         generator = np.random.default_rng(self.seed)
         rows = generator.normal(size=(self.rows, self.inputs))
@@ -123,7 +123,7 @@ class StepTask(NetworkTask):
         targets = clean - clean.mean() + NOISE * generator.normal(size=self.rows)
         return rows.astype(np.float32), targets.astype(np.float32)
 
-    def minibatches(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    def minibatches(self) -> list[tuple[Floats, Floats]]:
         """Minibatches of rows ``[B, D]`` and targets ``[B]``; rows that do not fill a minibatch are left out."""
         rows, targets = self.data()
         firsts = range(0, len(rows) - self.batch + 1, self.batch)
@@ -137,7 +137,7 @@ class System(Protocol):
         """Takes steps, so many or for about so long; gives their number and ``wall`` seconds."""
         ...
 
-    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, rows: Floats) -> Floats:
         """Mean of the function values of `DRAWS` draws, ``[B]``."""
         ...
 
@@ -149,7 +149,7 @@ class Steps:
         self,
         minibatches: int,
         step: Callable[[int], object],
-        draw: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+        draw: Callable[[Floats], Floats],
         finish: Callable[[], object] = lambda: None,
     ) -> None:
         """Makes a system of a peer's functions.
@@ -174,7 +174,7 @@ class Steps:
         self._finish()
         return {"steps": self._taken - before, "wall": time.perf_counter() - wall}
 
-    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, rows: Floats) -> Floats:
         """Mean of the function values of `DRAWS` draws, ``[B]``."""
         draws = [np.asarray(self._draw(rows)).reshape(len(rows)) for _ in range(DRAWS)]
         return np.asarray(np.mean(draws, axis=0, dtype=np.float32))
@@ -200,10 +200,10 @@ def step_session(prepare: Callable[[StepTask], System]) -> Session:
 class Layer(NamedTuple):
     """Variational parameters of a layer, float32: weights ``[inputs, outputs]`` and biases ``[outputs]``."""
 
-    weight_mu: NDArray[np.float32]
-    weight_sigma: NDArray[np.float32]
-    bias_mu: NDArray[np.float32]
-    bias_sigma: NDArray[np.float32]
+    weight_mu: Floats
+    weight_sigma: Floats
+    bias_mu: Floats
+    bias_sigma: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class EngineTask(NetworkTask):
             layers.append(Layer(*(part.astype(np.float32) for part in parts)))
         return layers
 
-    def rows_of(self, batch: int) -> NDArray[np.float32]:
+    def rows_of(self, batch: int) -> Floats:
         """Encoded rows within the training range, ``[B, D]``."""
         generator = np.random.default_rng([self.seed, batch])
         rows = np.zeros((batch, self.inputs), dtype=np.float32)
@@ -255,17 +255,17 @@ class EngineTask(NetworkTask):
         return rows
 
 
-def shown_rows(batch: int) -> NDArray[np.intp]:
+def shown_rows(batch: int) -> Places:
     """Indices of the rows whose answers are compared: at most 64, evenly spaced."""
     return np.unique(np.linspace(0, batch - 1, min(batch, 64)).astype(np.intp))
 
 
-def inverse_softplus(sigma: NDArray[np.float32]) -> NDArray[np.float32]:
+def inverse_softplus(sigma: Floats) -> Floats:
     """The rho with ``log(1 + exp(rho)) = sigma``."""
     return np.asarray(np.log(np.expm1(sigma.astype(np.float64))).astype(np.float32))
 
 
-def percentiles_of(observations: NDArray[np.float32]) -> NDArray[np.float32]:
+def percentiles_of(observations: Floats) -> Floats:
     """Percentiles of draws of an observation: the values of `numpy.percentile`, by a sort, which is faster.
 
     Args:
@@ -322,7 +322,7 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
     return session
 
 
-def _timed(call: Call, rows: NDArray[np.float32], samples: int) -> tuple[float, Mapping[str, NDArray[Any]]]:
+def _timed(call: Call, rows: Floats, samples: int) -> tuple[float, Mapping[str, NDArray[Any]]]:
     began = time.perf_counter()
     answer = call(rows, samples)
     return time.perf_counter() - began, answer

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.peers.networks import Call
+    from murho.model.arrays import Floats
 
 
 INITIAL_SIGMA = 0.02
@@ -88,7 +89,7 @@ def steps(task: StepTask) -> Steps:
         nonlocal state
         state, _ = update(state, *minibatches[number])
 
-    def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def draw(rows: Floats) -> Floats:
         nonlocal key
         key, this = jax.random.split(key)
         weights = guide.sample_posterior(this, svi.get_params(state))
@@ -140,11 +141,11 @@ def calls(task: EngineTask) -> dict[str, Call]:
 
         return jax.jit(predict)
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+    def call(rows: Floats, samples: int) -> Mapping[str, NDArray[Any]]:
         mean, std = compiled(samples, observations=False)(new_key(), jnp.asarray(rows))
         return {"mean": np.asarray(mean), "epistemic_std": np.asarray(std)}
 
-    def percentiles(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+    def percentiles(rows: Floats, samples: int) -> Mapping[str, NDArray[Any]]:
         mean, std, targets = compiled(samples, observations=True)(new_key(), jnp.asarray(rows))
         moments = {"mean": np.asarray(mean), "epistemic_std": np.asarray(std)}
         return {**moments, "percentiles": percentiles_of(np.asarray(targets))}

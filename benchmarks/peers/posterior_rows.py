@@ -21,12 +21,11 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import use_threads_for_answering
 from murho.model.tables.cells import parse_date
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from murho.model.tables.schema import Columns, Schema
 
 __all__ = ["ANSWERED", "canonical", "load"]
 

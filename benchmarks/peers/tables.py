@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.peers.exchange import Session
+    from murho.model.arrays import Bools, Doubles, Ints
 
 __all__ = ["FITTED_LEVELS", "REFIT_UP_TO", "Answer", "Features", "Predictive", "TableTask", "spread", "table_session"]
 
@@ -45,22 +46,22 @@ class Features:
             unseen in training are above all seen ones.
     """
 
-    numbers: NDArray[np.float64]
-    categories: NDArray[np.int64]
+    numbers: Doubles
+    categories: Ints
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Features:
+    def take(self, rows: Bools | Ints) -> Features:
         """The rows of a mask ``[B]``, or of row numbers."""
         return Features(self.numbers[rows], self.categories[rows])
 
-    def joined(self) -> NDArray[np.float64]:
+    def joined(self) -> Doubles:
         """Numbers, then codes, ``[B, D]``; missing codes as NaN."""
         codes = np.where(self.categories < 0, np.nan, self.categories.astype(np.float64))
         return np.hstack([self.numbers, codes])
 
-    def one_hot(self, training: Features) -> NDArray[np.float64]:
+    def one_hot(self, training: Features) -> Doubles:
         """One column per code of each feature in the training rows; missing and unseen codes are zeros."""
         known = training.categories.max(axis=0, initial=-1) + 1
         columns = [self.categories[:, [place]] == np.arange(count) for place, count in enumerate(known)]
@@ -83,12 +84,12 @@ class TableTask:
 
     training: Features
     target: NDArray[Any]
-    inner: NDArray[np.bool_]
+    inner: Bools
     test: Features
-    levels: NDArray[np.float64]
+    levels: Doubles
     seed: int
 
-    def standardised(self, *, indicators: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def standardised(self, *, indicators: bool) -> tuple[Doubles, Doubles]:
         """Inputs of training and test rows: numbers and one-hot categories of mean 0 and variance 1, 0 where missing.
 
         Args:
@@ -115,12 +116,12 @@ class Predictive:
             correction is additive.
     """
 
-    mean: NDArray[np.float64]
-    quantiles: NDArray[np.float64] | None = None
-    std: NDArray[np.float64] | None = None
+    mean: Doubles
+    quantiles: Doubles | None = None
+    std: Doubles | None = None
 
     @classmethod
-    def of_fitted(cls, values: NDArray[np.float64], levels: NDArray[np.float64]) -> Predictive:
+    def of_fitted(cls, values: Doubles, levels: Doubles) -> Predictive:
         """Distributions from quantiles at `FITTED_LEVELS`, ``[B, L]``; the mean is the mean of the K quantiles."""
         quantiles = spread(FITTED_LEVELS, values, levels)
         return cls(mean=quantiles.mean(axis=1), quantiles=quantiles)
@@ -160,9 +161,7 @@ def table_session(answer: Callable[..., Any]) -> Session:
     return session
 
 
-def spread(
-    fitted: NDArray[np.float64], values: NDArray[np.float64], levels: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def spread(fitted: Doubles, values: Doubles, levels: Doubles) -> Doubles:
     """Quantiles at K levels, interpolated linearly between L fitted ones on the scale of Normal scores.
 
     Args:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.peers.networks import Call
+    from murho.model.arrays import Floats
 
 PARAMETERS = {
     "prior_mu": 0.0,
@@ -76,11 +77,11 @@ def minibatches(task: StepTask) -> list[tuple[Tensor, Tensor]]:
     return [(torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1)) for rows, targets in task.minibatches()]
 
 
-def drawing(forward: Callable[[Tensor], Tensor]) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+def drawing(forward: Callable[[Tensor], Tensor]) -> Callable[[Floats], Floats]:
     """The argument `draw` of `Steps`, from a forward pass under one draw."""
 
     @torch.no_grad()
-    def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def draw(rows: Floats) -> Floats:
         return np.asarray(forward(torch.from_numpy(rows)))
 
     return draw
@@ -169,7 +170,7 @@ def calls_of(draw: Callable[[Tensor, int], Tensor]) -> dict[str, Call]:
     """
 
     @torch.no_grad()
-    def call(rows: NDArray[np.float32], samples: int, *, percentiles: bool = False) -> Mapping[str, NDArray[Any]]:
+    def call(rows: Floats, samples: int, *, percentiles: bool = False) -> Mapping[str, NDArray[Any]]:
         draws = draw(torch.from_numpy(rows), samples)[..., 0]
         found = {"mean": draws.mean(dim=0).numpy(), "epistemic_std": draws.std(dim=0, correction=0).numpy()}
         if percentiles:

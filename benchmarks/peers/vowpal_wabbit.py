@@ -17,7 +17,8 @@ from benchmarks.peers.exchange import drive
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from murho.model.arrays import Doubles, Floats, Ints
+
 
 OPTIONS = "--cb_explore_adf --squarecb --quiet -q ::"
 
@@ -38,11 +39,11 @@ def example(context: str, arms: int, label: str = "", arm: int = -1) -> list[str
 
 
 def play(
-    contexts: NDArray[np.float32],
-    rewards: NDArray[np.float64],
+    contexts: Floats,
+    rewards: Doubles,
     reward_range: Sequence[float],
     seed: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Plays a problem.
 
     Args:
@@ -71,7 +72,7 @@ def play(
     return chosen
 
 
-def bandit_session(_: object) -> tuple[None, Callable[[Any], NDArray[np.int64]]]:
+def bandit_session(_: object) -> tuple[None, Callable[[Any], Ints]]:
     """Each request has contexts, rewards, their range and a seed, see `play`."""
     return None, lambda request: play(*request)
 

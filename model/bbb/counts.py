@@ -26,9 +26,9 @@ from torch.nn import functional
 
 from murho.model.bbb.likelihood import NumericLikelihood
 from murho.model.bbb.network import inverse_softplus
-from murho.model.distributions.mixtures import Mixture, normal_cdf, score_of_tails
+from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import Predictive, split
-from murho.model.distributions.transforms import Logarithm, Standardisation
+from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.distributions.mixtures import WideRule
-    from murho.model.distributions.transforms import Limits
 
 __all__ = ["CountPredictive", "NegativeBinomial"]
 

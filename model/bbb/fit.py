@@ -23,7 +23,7 @@ import torch
 
 from murho.model.bbb.free_energy import kl_weights, require_finite
 from murho.model.bbb.optimisers import Schedule
-from murho.model.bbb.rows import mixture_nll
+from murho.model.bbb.rows import Rows, mixture_nll
 from murho.model.bbb.steps import PlainSteps, StepOptions, steps_of
 from murho.model.runtime import interrupts_held_back
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.network import Architecture, BayesianNetwork
     from murho.model.bbb.priors import Prior
-    from murho.model.bbb.rows import Rows
 
 __all__ = ["Epoch", "Fit", "FitOptions", "Progress", "WorkModel", "default_batch_size", "fit"]
 

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from murho.model.bbb.network import learned_tensors
+from murho.model.bbb.network import BayesianNetwork, learned_tensors
 from murho.model.errors import FitError
 
 if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.network import BayesianNetwork
     from murho.model.bbb.priors import Prior
 
 __all__ = ["FreeEnergy", "GradientStep", "kl_weights", "require_finite"]

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from murho.model.errors import OptionError, TableError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.predictive import Predictive

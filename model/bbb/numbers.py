@@ -16,14 +16,13 @@ from torch.nn import functional
 
 from murho.model.bbb.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikelihood
 from murho.model.bbb.network import inverse_softplus
-from murho.model.distributions.mixtures import LOG_SQRT_2PI
+from murho.model.distributions.mixtures import LOG_SQRT_2PI, WideRule
 from murho.model.distributions.predictive import Predictive
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.transforms import Standardisation
 
 __all__ = [

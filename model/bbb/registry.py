@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from murho.model.bbb.counts import NegativeBinomial
-from murho.model.bbb.likelihood import Bernoulli, Categorical, ClassLikelihood
+from murho.model.bbb.likelihood import Bernoulli, Categorical, ClassLikelihood, Likelihood
 from murho.model.bbb.numbers import (
     FixedNoise,
     HeteroscedasticNoise,
@@ -13,9 +11,6 @@ from murho.model.bbb.numbers import (
     MixtureNoise,
 )
 from murho.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from murho.model.bbb.likelihood import Likelihood
 
 __all__ = ["CLASS_KINDS", "KINDS", "LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
 

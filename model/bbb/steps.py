@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from murho.model.bbb.free_energy import GradientStep
-from murho.model.bbb.network import ACTIVATIONS
+from murho.model.bbb.network import ACTIVATIONS, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.runtime import in_parts, interrupts_held_back, load_compiled, threads_for
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.network import BayesianNetwork
-    from murho.model.bbb.priors import Prior
     from murho.model.bbb.rows import Rows, SeenRows
 
 __all__ = ["KINDS", "CompiledSteps", "Kernels", "PlainSteps", "StepOptions", "Steps", "kernels", "steps_of"]

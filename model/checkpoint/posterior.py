@@ -11,6 +11,7 @@ options as far apart as a hundred levels, a hundred thresholds and new draws (a 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
@@ -20,17 +21,17 @@ import numpy as np
 import torch
 
 from murho.model.bbb.network import load_tensors, noise_tensors
-from murho.model.checkpoint.checkpoint import FACTS_FILE, read_stored
+from murho.model.checkpoint.checkpoint import FACTS_FILE, StoredCheckpoint, read_stored
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
-from murho.model.predictive.draws import BLOCK, DrawCache
-from murho.model.predictive.forward import NetworkOutputs, TorchEngine
-from murho.model.predictive.plans import KEPT_PLANS
+from murho.model.predictive.draws import BLOCK, DrawCache, Draws
+from murho.model.predictive.forward import DrawnRows, NetworkOutputs, TorchEngine
+from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, Engine
 from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
 from murho.model.runtime import threads_for
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,14 +40,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles, Places
     from murho.model.calibration.classes import Calibration
-    from murho.model.checkpoint.checkpoint import StoredCheckpoint
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
-    from murho.model.predictive.draws import Draws
-    from murho.model.predictive.forward import DrawnRows
-    from murho.model.predictive.plans import AnyPlan, Engine
-    from murho.model.tables.schema import Columns, Feature, Schema, UnfamiliarValue
 
 __all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
 
@@ -119,19 +116,18 @@ class Posterior(Generic[Answer]):
         self._components = self.likelihood.means * (TORCH_COST if self.engine.name == TorchEngine.name else 1.0)
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu", *, room: DrawRoom | None = None, engine: str = "auto") -> Self:
+    def load(cls, directory: Path, device: str = "cpu", *, engine: str = "auto") -> Self:
         """Read a version from disk and check all of it.
 
         Args:
             directory: ``NAME/VERSION``, which give the posterior its name and version.
             device: The device to compute on: ``cpu``, ``cuda`` or ``cuda:1``.
-            room: Memory for its draws, which others may share; None: a room of its own.
             engine: One of `model.predictive.compiled_engine.ENGINES`.
 
         Raises:
             CheckpointError: See `of_stored`.
         """
-        return cls.of_stored(read_stored(directory), device, room=room, engine=engine)
+        return cls.of_stored(read_stored(directory), device, engine=engine)
 
     @classmethod
     def of_stored(
@@ -141,9 +137,9 @@ class Posterior(Generic[Answer]):
 
         Args:
             stored: The version.
-            device: See `load`, as the next ones.
-            room: Memory for draws.
-            engine: What computes.
+            device: See `load`.
+            room: Memory for its draws, which others may share; None: a room of its own.
+            engine: See `load`.
 
         Raises:
             CheckpointError: Something is missing, damaged or of a newer format, or the answers are not those that the
@@ -232,29 +228,32 @@ class Posterior(Generic[Answer]):
     @torch.inference_mode()
     def _answer(
         self,
-        pieces: Iterable[tuple[NDArray[np.intp], Encoded]],
+        pieces: Iterable[tuple[Places, Encoded]],
         questions: Sequence[Question],
     ) -> list[Answer]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
         kinds: dict[PredictOptions, int] = {}
-        kind_of_row, shared, stop = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set(), 0
+        kind_of_row, shared = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set()
+        stop, calibrated = 0, False
         for question in questions:
             options = question.options
             if question.rows.start != stop:
                 raise ValueError("the rows of questions about one batch follow each other")
-            stop = question.rows.stop
+            stop, calibrated = question.rows.stop, calibrated or options.calibrated
             shared.add((options.samples, self.seed if options.seed is None else options.seed))
             kind_of_row[question.rows] = kinds.setdefault(options, len(kinds))
         if len(shared) != 1:
             raise ValueError("questions about one batch share samples and seed")
         ((samples, seed),) = shared
-        parts: list[list[tuple[NDArray[np.intp], Answer]]] = [[] for _ in kinds]
+        parts: defaultdict[int, list[tuple[Places, Answer]]] = defaultdict(list)
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._weights):
                 for start in range(0, max(len(numbers), 1), per_tile):
-                    tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
-                    drawn = self._drawn(tile, samples, seed, calibrated=any(of.calibrated for of in kinds))
+                    tile, chosen = encoded, numbers
+                    if len(numbers) > per_tile:
+                        tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
+                    drawn = self._drawn(tile, samples, seed, calibrated=calibrated)
                     if len(kinds) == 1:
                         parts[0].append((chosen, self._prediction(drawn, tile, questions[0].options, seed)))
                         continue
@@ -264,10 +263,10 @@ class Posterior(Generic[Answer]):
                             of_kind = drawn.of_rows(torch.from_numpy(own).to(self.device))
                             parts[kind].append((chosen[own], self._prediction(of_kind, tile[own], options, seed)))
         whole = []
-        for some in parts:
-            (_, answer), *further = some
+        for kind in range(len(kinds)):
+            (_, answer), *further = parts[kind]
             if further:
-                answer = in_one([part for _, part in some], np.concatenate([own for own, _ in some]))
+                answer = in_one([part for _, part in parts[kind]], np.concatenate([own for own, _ in parts[kind]]))
             whole.append(answer)
         if len(questions) == len(kinds):
             return whole
@@ -369,7 +368,7 @@ class Posterior(Generic[Answer]):
         time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies
         return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
 
-    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
+    def input_warnings(self, columns: Columns, *, told: Bools | None = None) -> list[UnfamiliarValue]:
         """Warnings of values unlike the training rows, see `model.encoding.encoder.Encoder.unlike_values`."""
         return self.encoder.unlike_values(columns, told)
 
@@ -417,7 +416,7 @@ def _cells(feature: Feature) -> NDArray[Any]:
     return np.round(values) if feature.kind is FeatureKind.BOOLEAN else values
 
 
-def proof_of(posterior: Posterior) -> dict[str, NDArray[np.float64]]:
+def proof_of(posterior: Posterior) -> dict[str, Doubles]:
     """The proof of a checkpoint: the writer's answers for typical rows, by name, which every reader must get again.
 
     Hashes tell whether a file was changed. The proof tells whether this code on this machine makes of the files what
@@ -471,7 +470,7 @@ def check_proof(posterior: Posterior, proof: object) -> None:
             )
 
 
-def _answers(posterior: Posterior) -> dict[str, NDArray[np.float64]]:
+def _answers(posterior: Posterior) -> dict[str, Doubles]:
     columns = typical_rows(posterior.schema)
     with np.errstate(all="ignore"):  # what overflows is found in the answers
         drawn = posterior.predict(columns, PredictOptions(samples=PROOF_SAMPLES))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import Field, TypeAdapter
 
-from murho.model.bbb.likelihood import ClassLikelihood
+from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
 from murho.model.bbb.network import Architecture, noise_tensors
 from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
@@ -24,15 +24,14 @@ from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
 from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
-from murho.model.predictive.plans import ClassTargetModel, TargetModel
+from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel, TargetModel
 from murho.model.tables.schema import Name, Schema
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
-    from murho.model.predictive.plans import AnyTargetModel
+    from murho.model.arrays import Doubles
+
 
 __all__ = ["FILE_FIELDS", "ClassShares", "LikelihoodSpec", "ModelSpec"]
 
@@ -64,7 +63,7 @@ class ClassShares(Stored):
         return cls((1.0 / classes,) * classes, 0.0)
 
     @classmethod
-    def of(cls, codes: NDArray[np.float64], classes: int, weights: NDArray[np.float64] | None = None) -> Self:
+    def of(cls, codes: Doubles, classes: int, weights: Doubles | None = None) -> Self:
         """The shares of training rows, as if there were one more row of each class: none is 0.
 
         Args:
@@ -75,7 +74,7 @@ class ClassShares(Stored):
         counts = np.bincount(codes.astype(np.int64), weights, minlength=classes) + 1.0
         return cls(tuple((counts / counts.sum()).tolist()), ROWS_OF_SHARES / (len(codes) + 1.0))
 
-    def after(self, rows_before: int, codes: NDArray[np.float64]) -> Self:
+    def after(self, rows_before: int, codes: Doubles) -> Self:
         """The shares after an update.
 
         Args:

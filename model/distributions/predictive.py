@@ -13,18 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from murho.model.distributions.mixtures import Mixture, normal_cdf
-from murho.model.distributions.transforms import Identity, Limits
-
-if TYPE_CHECKING:
-    from murho.model.distributions.mixtures import WideRule
-    from murho.model.distributions.transforms import Transform
+from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf
+from murho.model.distributions.transforms import Identity, Limits, Transform
 
 __all__ = [
     "Predictive",

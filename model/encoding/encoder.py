@@ -9,7 +9,7 @@ A new encoding needs a file with one class, a `model.encoding.transforms.Feature
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
@@ -33,15 +33,13 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import FeatureKind, Schema
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, select_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Columns, UnfamiliarValue
+    from murho.model.arrays import Bools, Floats, Places
+
 
 __all__ = ["ENCODINGS", "MIXED", "PIECEWISE", "Encoded", "Encoder", "InputChoice", "with_schema"]
 
@@ -101,13 +99,13 @@ class Encoded:
             imputed cells, or a category that is unseen though it counts as one of the rare ones of training.
     """
 
-    inputs: npt.NDArray[np.float32]
-    beyond: npt.NDArray[np.bool_]
-    unlike: npt.NDArray[np.bool_]
-    told: npt.NDArray[np.bool_]
+    inputs: Floats
+    beyond: Bools
+    unlike: Bools
+    told: Bools
 
     @classmethod
-    def like(cls, inputs: npt.NDArray[np.float32]) -> Self:
+    def like(cls, inputs: Floats) -> Self:
         """Inputs ``[B, D]`` of rows that are like the training rows."""
         return cls(inputs, *np.zeros((3, len(inputs)), dtype=np.bool_))
 
@@ -255,7 +253,7 @@ class Encoder(Stored):
         return {self.columns_of[part.feature.name].start + part.others: part for part in categories}
 
     @cached_property
-    def training_range(self) -> npt.NDArray[np.float32]:
+    def training_range(self) -> Floats:
         """Smallest and largest value of each encoded column over the training rows, ``[2, D]``.
 
         A row outside has a value beyond the training range of a feature, or a category unseen in training. The bounds
@@ -277,7 +275,7 @@ class Encoder(Stored):
         return tuple(np.flatnonzero((self.training_range == 0.0).all(axis=0)).tolist())
 
     @cached_property
-    def _doubted(self) -> npt.NDArray[np.intp]:
+    def _doubted(self) -> Places:
         """Places of the numbers with an input for their distance, in the ranges and the distribution, ``[2, n]``."""
         numbers = () if self.distribution is None else tuple(self.distribution.numbers)
         both = [name for name in self._ranges.features if name in numbers]
@@ -292,6 +290,9 @@ class Encoder(Stored):
         """
         rows = len(columns[self.schema.features[0].name])
         encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((3, rows), dtype=np.bool_))
+        if rows <= _TILE:
+            self._encode(columns, encoded)
+            return encoded
         for start in range(0, rows, _TILE):
             tile = slice(start, start + _TILE)
             self._encode({feature.name: columns[feature.name][tile] for feature in self.schema.features}, encoded[tile])
@@ -350,7 +351,7 @@ class Encoder(Stored):
         unlike = np.asarray(every.unlike.reshape(shape).all(axis=0))
         return Encoded(every.inputs.reshape(*shape, -1), every.beyond.reshape(shape), unlike, np.ones_like(unlike))
 
-    def encode_pieces(self, columns: Columns) -> Iterator[tuple[npt.NDArray[np.intp], Encoded]]:
+    def encode_pieces(self, columns: Columns) -> Iterator[tuple[Places, Encoded]]:
         """Encode the complete rows, and then pieces of those with cells to impute.
 
         Args:
@@ -370,7 +371,7 @@ class Encoder(Stored):
             if rows.size:
                 yield rows, encode({name: column[rows] for name, column in columns.items()})
 
-    def unlike_values(self, columns: Columns, told: npt.NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
+    def unlike_values(self, columns: Columns, told: Bools | None = None) -> list[UnfamiliarValue]:
         """List what is unlike the training rows, see `model.encoding.unlike.unlike_values`.
 
         Args:
@@ -379,7 +380,11 @@ class Encoder(Stored):
         """
         count = len(columns[self.schema.features[0].name])
         rows = np.arange(count) if told is None else np.flatnonzero(told)
-        return unlike_values(self.distribution, self.schema, columns, rows) if rows.size else []
+        if not rows.size:
+            return []
+        if told is not None:
+            columns = select_rows(columns, rows)
+        return unlike_values(self.distribution, self.schema, columns, rows)
 
 
 def with_schema(data: Any, schema: Any) -> Any:

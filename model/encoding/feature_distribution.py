@@ -9,9 +9,9 @@ A checkpoint stores these and the landmarks, of which one may be a training row 
 
 The distance is the larger one of two. One is the Mahalanobis distance of the scores of numbers and dates, given the
 row's levels: ``d^2 = r' P r`` with ``r = z - E[z given levels]`` and P the inverse of the covariance of z given the
-levels. The other one is that to the nearest training rows (`model.encoding.landmarks`). A level is never far by itself:
-an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes from rows that
-the distribution was not fitted to.
+levels. The other one is that to the nearest training rows (`model.encoding.unlike.Landmarks`). A level is never far by
+itself: an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes from rows
+that the distribution was not fitted to.
 
 A row counts as unlike the training rows if its distance is beyond the reach. Of fresh rows from where the training
 rows come from, 1 % at most shall be. For each of five folds the distribution is fitted to the other four, and the
@@ -32,23 +32,20 @@ to the landmarks is scaled so that both are one number.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from murho.model.encoding.feature_scores import LevelShares, QuantileScores, levels_of
-from murho.model.encoding.landmarks import Landmarks
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.unlike import Distances, Landmarks
 from murho.model.json_validation import Matrix, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import numpy.typing as npt
-
+    from murho.model.arrays import Bools, Doubles, Ints, Places
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
@@ -87,7 +84,7 @@ class FeatureDistribution(Stored):
     landmarks: Landmarks | None = None
 
     @cached_property
-    def indicated(self) -> tuple[tuple[str, npt.NDArray[np.intp]], ...]:
+    def indicated(self) -> tuple[tuple[str, Places], ...]:
         """Features with indicators among the columns, and their indicated levels."""
         indicated, room = [], MOST_COLUMNS - len(self.numbers)
         for name, shares in self.levels.items():
@@ -103,23 +100,23 @@ class FeatureDistribution(Stored):
         return (*self.numbers, *(name for name, levels in self.indicated for _ in levels))
 
     @cached_property
-    def joint(self) -> npt.NDArray[np.float64]:
+    def joint(self) -> Doubles:
         """The correlation, ``[Q, Q]``; the identity for independent columns."""
         return np.eye(len(self.owners)) if self.correlation is None else self.correlation
 
-    def values(self, columns: Columns) -> npt.NDArray[np.float64]:
+    def values(self, columns: Columns) -> Doubles:
         """Return the numbers of rows, ``[B, F]``; NaN for a missing cell."""
         if not self.numbers:
             return np.zeros((len(next(iter(columns.values()))), 0))
         return np.stack([*map(columns.__getitem__, self.numbers)], axis=1)
 
     @cached_property
-    def ends(self) -> npt.NDArray[np.float64]:
+    def ends(self) -> Doubles:
         """Smallest and largest training value of each number, and its distance for a score of 1, ``[3, F]``."""
         ends = [(each.values[0], each.values[-1], each.std * each.spread) for each in self.numbers.values()]
         return np.array(ends, dtype=np.float64).reshape(-1, 3).T
 
-    def scores(self, columns: Columns) -> npt.NDArray[np.float64]:
+    def scores(self, columns: Columns) -> Doubles:
         """Return scores and indicators of rows with every number clipped to its training range, ``[B, Q]``.
 
         NaN stands for a missing cell, and for the indicators of an unseen category.
@@ -130,11 +127,12 @@ class FeatureDistribution(Stored):
         place = len(self.numbers)
         for name, levels in self.indicated:
             shares = self.levels[name]
-            scores[:, place : place + len(levels)] = shares.indicators(shares.codes(columns[name]), levels)
+            codes = np.fromiter(map(shares.places.get, columns[name].tolist(), repeat(-1)), np.int64, len(scores))
+            scores[:, place : place + len(levels)] = shares.indicators(codes, levels)  # -1: missing, or unseen
             place += len(levels)
         return scores
 
-    def completed(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def completed(self, scores: Doubles) -> Doubles:
         """Return scores ``[B, Q]`` with the conditional mean, given the others of the row, in the place of NaN.
 
         With these the distance of a row is that of its known cells alone.
@@ -148,9 +146,7 @@ class FeatureDistribution(Stored):
             completed[np.ix_(rows, missing)] = scores[np.ix_(rows, ~missing)] @ weights
         return completed
 
-    def conditional(
-        self, known: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def conditional(self, known: Bools, wanted: Bools) -> tuple[Doubles, Doubles]:
         """Return the distribution of wanted columns given known ones.
 
         Args:
@@ -164,18 +160,18 @@ class FeatureDistribution(Stored):
         weights = np.asarray(np.linalg.solve(self.joint[np.ix_(known, known)], together), dtype=np.float64)
         return weights, self.joint[np.ix_(wanted, wanted)] - together.T @ weights
 
-    def mahalanobis(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def mahalanobis(self, scores: Doubles) -> Doubles:
         """Return the Mahalanobis distance of rows, ``[B]``, from complete scores ``[B, Q]``."""
         whitened = scores @ self._whitening
         return np.asarray(np.sqrt(np.einsum("bf,bf->b", whitened, whitened)))
 
     @cached_property
-    def precision(self) -> npt.NDArray[np.float64]:
+    def precision(self) -> Doubles:
         """The inverse of the correlation, ``[Q, Q]``; its first F rows and columns are P."""
         return np.asarray(np.linalg.inv(self.joint), dtype=np.float64)
 
     @cached_property
-    def _whitening(self) -> npt.NDArray[np.float64]:
+    def _whitening(self) -> Doubles:
         """Weights of the columns in F independent numbers of unit variance, ``[Q, F]``.
 
         With P = L L': P z + P_zc c = P (z - E[z given c]), so they are the transpose of ``L^-1 [P, P_zc]``.
@@ -184,7 +180,7 @@ class FeatureDistribution(Stored):
         return np.linalg.solve(np.linalg.cholesky(of_numbers[:, : len(self.numbers)]), of_numbers).T
 
 
-def alike(masks: npt.NDArray[np.bool_]) -> Iterator[tuple[npt.NDArray[np.bool_], npt.NDArray[np.intp]]]:
+def alike(masks: Bools) -> Iterator[tuple[Bools, Places]]:
     """Yield each row that occurs among masks ``[B, Q]``, and the numbers of the rows that are like it."""
     packed = np.packbits(masks, axis=1)  # sorting rows of many columns takes ten times as long
     _, firsts, of_row = np.unique(packed.view(f"S{packed.shape[1]}")[:, 0], return_index=True, return_inverse=True)
@@ -211,9 +207,9 @@ TAIL_SHARE = 0.2
 def fit_feature_distribution(
     schema: Schema,
     columns: Columns,
-    folds: npt.NDArray[np.int64] | None = None,
+    folds: Ints | None = None,
     *,
-    units: npt.NDArray[np.int64] | None = None,
+    units: Ints | None = None,
     forward: bool = False,
 ) -> FeatureDistribution | None:
     """Fit the distribution of the features to the training rows.
@@ -257,7 +253,7 @@ def fit_feature_distribution(
     return replace(fitted, reach=max(ordinary, min(furthest * (1.0 + 1e-9), STRETCH * ordinary)))
 
 
-def _parts(folds: npt.NDArray[np.int64], *, forward: bool) -> list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
+def _parts(folds: Ints, *, forward: bool) -> list[tuple[Bools, Bools]]:
     """Return for each fold which rows are fitted to and which are measured, ``[n]`` each; none of both is empty."""
     parts = []
     for number in range(int(folds.max()) + 1):
@@ -268,7 +264,7 @@ def _parts(folds: npt.NDArray[np.int64], *, forward: bool) -> list[tuple[npt.NDA
     return parts
 
 
-def reach_of(distances: npt.NDArray[np.float64], rate: float = ALARM_RATE) -> float:
+def reach_of(distances: Doubles, rate: float = ALARM_RATE) -> float:
     """Return the distance that at most so many of fresh rows exceed, from the distances of held-out rows ``[n]``.
 
     Where the rank is beyond n, the tail goes on like that of an exponential distribution. With k excesses over a
@@ -306,7 +302,7 @@ def _unshrunk(schema: Schema, columns: Columns, sample: Columns) -> FeatureDistr
     return replace(fitted, correlation=correlation, landmarks=landmarks)
 
 
-def sample_correlation(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def sample_correlation(scores: Doubles) -> Doubles:
     """Return the mean products of standardised scores ``[N, Q]``, ``[Q, Q]``, with 1 on the diagonal.
 
     NaN stands for a missing cell: each entry is a mean over the rows that have both cells.
@@ -321,7 +317,7 @@ def sample_correlation(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float6
     return _scaled((vectors * np.maximum(variances, 0.0)) @ vectors.T)
 
 
-def _scaled(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _scaled(products: Doubles) -> Doubles:
     """Return mean products ``[Q, Q]`` scaled to 1 on the diagonal."""
     variances = np.diagonal(products)
     scale = 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0))
@@ -330,7 +326,7 @@ def _scaled(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return scaled
 
 
-def best_shrinkage(folds: Iterable[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> float:
+def best_shrinkage(folds: Iterable[tuple[Doubles, Doubles]]) -> float:
     """Return the one of `SHRINKAGES` with the largest Gaussian likelihood of held-out rows.
 
     Args:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,12 +18,13 @@ import torch
 
 from murho.model.encoding.transforms import Scale
 from murho.model.json_validation import Counts, Positive, Stored, Vector
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Feature, FeatureKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Feature
+    from murho.model.arrays import Doubles, Ints, Places
+
 
 __all__ = [
     "MOST_KNOTS",
@@ -42,12 +42,12 @@ OUTERMOST = 2.8
 """Normal score of the outermost knots but the extremes."""
 
 
-def normal_quantile(probabilities: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def normal_quantile(probabilities: Doubles) -> Doubles:
     """Return standard normal quantiles."""
     return np.asarray(torch.special.ndtri(torch.from_numpy(probabilities)))
 
 
-def normal_cdf(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def normal_cdf(scores: Doubles) -> Doubles:
     """Return standard normal probabilities."""
     return np.asarray(torch.special.ndtr(torch.from_numpy(scores)))
 
@@ -73,7 +73,7 @@ class QuantileScores(Stored):
     spread: Positive = 1.0
 
     @classmethod
-    def fit(cls, column: npt.NDArray[np.float64]) -> Self | None:
+    def fit(cls, column: Doubles) -> Self | None:
         """Fit to the column ``[N]`` of the training rows; NaN is ignored. None if there is no value."""
         present = np.sort(column[~np.isnan(column)])
         if not present.size:
@@ -89,7 +89,7 @@ class QuantileScores(Stored):
         return replace(raw, centre=float(scores.mean()), spread=float(scores.std()) or 1.0)
 
     @cached_property
-    def knot_scores(self) -> npt.NDArray[np.float64]:
+    def knot_scores(self) -> Doubles:
         """Standardised normal scores of the knots, ``[K]``: of the middle rank where several rows share a value.
 
         The scores of other values are a polygon through these.
@@ -97,12 +97,12 @@ class QuantileScores(Stored):
         middle = normal_quantile((self.below + self.upto) / (2.0 * self.upto[-1]))
         return np.asarray((middle - self.centre) / self.spread)
 
-    def at(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def at(self, scores: Doubles) -> Doubles:
         """Return the values with given normal scores of unit variance, any shape, within the training range."""
         return np.interp(normal_cdf(scores), self._probabilities, np.repeat(self.values, 2))
 
     @cached_property
-    def _probabilities(self) -> npt.NDArray[np.float64]:
+    def _probabilities(self) -> Doubles:
         """Probabilities of a value below, and up to, each knot, ``[2 K]``."""
         return np.asarray(np.stack([self.below, self.upto], axis=1).ravel() / self.upto[-1])
 
@@ -137,22 +137,18 @@ class LevelShares(Stored):
         counts = np.array([rows[level] for level in levels], dtype=np.int64)
         return cls(levels, counts) if counts.any() else None
 
-    def codes(self, column: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the level of each cell of ``[B]``, -1 for missing cells and unseen categories."""
-        return np.fromiter(map(self._places.get, column.tolist(), repeat(-1)), dtype=np.int64, count=len(column))
-
     @cached_property
-    def shares(self) -> npt.NDArray[np.float64]:
+    def shares(self) -> Doubles:
         """Share of each level among the training rows with a value, ``[L]``."""
         return np.asarray(self.counts / self.counts.sum())
 
     @cached_property
-    def indicated(self) -> npt.NDArray[np.intp]:
+    def indicated(self) -> Places:
         """The levels with an indicator, the most frequent first: all with `LEAST_SHARE` but the most frequent one."""
         order = np.argsort(-self.counts, kind="stable")[1:]
         return order[self.shares[order] >= LEAST_SHARE]
 
-    def indicators(self, codes: npt.NDArray[np.int64], levels: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+    def indicators(self, codes: Ints, levels: Places) -> Doubles:
         """Return standardised indicators of some levels, ``[..., len(levels)]``; NaN where the code is -1.
 
         Args:
@@ -163,10 +159,11 @@ class LevelShares(Stored):
         standardised = ((codes[..., None] == levels) - shares) / np.sqrt(shares * (1.0 - shares))
         return np.where(codes[..., None] < 0, np.nan, standardised)
 
-    def column(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def column(self, codes: Ints) -> npt.NDArray[Any]:
         """Return the canonical column of levels, in the shape of the codes."""
         return np.array(self.levels, dtype=object if isinstance(self.levels[0], str) else np.float64)[codes]
 
     @cached_property
-    def _places(self) -> dict[Any, int]:
+    def places(self) -> dict[Any, int]:
+        """Number of each level."""
         return {level: place for place, level in enumerate(self.levels)}

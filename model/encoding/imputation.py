@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.encoding.feature_scores import normal_quantile
-from murho.model.tables.columns import is_missing
+from murho.model.encoding.feature_scores import LevelShares, normal_quantile
+from murho.model.tables.schema import Columns, Schema, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
+    from murho.model.arrays import Bools, Doubles, Places
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.encoding.feature_scores import LevelShares
-    from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
     "IMPUTATIONS",
@@ -76,8 +75,8 @@ def imputed_columns(
 
 def _filled(
     distribution: FeatureDistribution,
-    missing: Mapping[str, npt.NDArray[np.bool_]],
-    scores: npt.NDArray[np.float64],
+    missing: Mapping[str, Bools],
+    scores: Doubles,
     places: Mapping[str, int],
 ) -> dict[str, npt.NDArray[Any]]:
     """Return values for the missing cells of B rows, ``[n, R]`` for the n rows that lack a feature.
@@ -125,19 +124,19 @@ def _filled(
     return filled
 
 
-def _among(masks: npt.NDArray[np.bool_], matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _among(masks: Bools, matrix: Doubles) -> Doubles:
     """Return a matrix ``[Q, Q]``, or one for each mask, among the columns of masks ``[P, Q]``; else the identity."""
     return np.where(masks[:, :, None] & masks[:, None], matrix, np.eye(masks.shape[1]))
 
 
 def _probabilities(
     distribution: FeatureDistribution,
-    scores: npt.NDArray[np.float64],
-    known: npt.NDArray[np.bool_],
+    scores: Doubles,
+    known: Bools,
     shares: LevelShares,
-    levels: npt.NDArray[np.intp],
-    own: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
+    levels: Places,
+    own: Bools,
+) -> Doubles:
     """Return probabilities of the levels of a feature, given the known columns of rows, ``[n, R, L]``.
 
     Given the level, the known columns are Gaussian with one covariance, so Bayes' rule gives the probabilities: linear
@@ -175,7 +174,7 @@ def _probabilities(
 
 
 @lru_cache(maxsize=4096)
-def _uniforms(place: int) -> npt.NDArray[np.float64]:
+def _uniforms(place: int) -> Doubles:
     """Return R uniform numbers: stratified, in an order of their own for each place."""
     keys = np.random.Philox(key=np.array([IMPUTATIONS, place], dtype=np.uint64)).random_raw(IMPUTATIONS)
     return (np.argsort(keys) + 0.5) / IMPUTATIONS

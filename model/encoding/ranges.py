@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import Scaled, Standard
+from murho.model.encoding.transforms import FeatureEncoding, Scaled, Standard
 from murho.model.json_validation import NotNegative, Share, Stored, null_for
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
+    from murho.model.arrays import Doubles
 
-    from murho.model.encoding.transforms import FeatureEncoding
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "Continuation",
@@ -76,11 +74,11 @@ class Ranges:
     """
 
     features: tuple[str, ...]
-    minima: npt.NDArray[np.float64]
-    maxima: npt.NDArray[np.float64]
-    stds: npt.NDArray[np.float64]
-    rules: npt.NDArray[np.float64]
-    furthest: npt.NDArray[np.float64]
+    minima: Doubles
+    maxima: Doubles
+    stds: Doubles
+    rules: Doubles
+    furthest: Doubles
 
     @classmethod
     def of(cls, parts: Sequence[FeatureEncoding], continuations: Mapping[str, Continuation]) -> Self:
@@ -99,7 +97,7 @@ class Ranges:
         minima, maxima, stds, *rules, furthest = np.array(rows, dtype=np.float64).reshape(-1, 7).T
         return cls(tuple(names), minima, maxima, stds, np.array(rules), furthest)
 
-    def measure(self, columns: Columns) -> tuple[npt.NDArray[np.float64], Columns]:
+    def measure(self, columns: Columns) -> tuple[Doubles, Columns]:
         """Return the distances beyond the ranges, and the columns as the network sees them.
 
         Args:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from murho.model.arrays import Doubles, Floats, Ints
+
 __all__ = [
     "FURTHEST",
     "LARGEST",
@@ -79,7 +81,7 @@ class Scale(Stored):
     limit: Unlimited = math.inf
 
     @classmethod
-    def fit(cls, column: npt.NDArray[np.float64]) -> Self:
+    def fit(cls, column: Doubles) -> Self:
         """Fit to the cells of ``[N]`` other than NaN; std is 1 if they are all equal, or if there are none."""
         present = column[~np.isnan(column)]
         if present.size == 0:
@@ -94,7 +96,7 @@ class Scale(Stored):
         outliers = bool(np.abs(scale.apply(present)).max() > FURTHEST)
         return replace(scale, limit=FURTHEST) if outliers else scale
 
-    def apply(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def apply(self, column: Doubles) -> Doubles:
         """Return the standardised numbers ``[B]``, clipped to ±limit. NaN stays NaN, and overflow is infinite."""
         with np.errstate(over="ignore"):
             standardised = (column - self.mean) / self.std
@@ -135,7 +137,7 @@ class FeatureEncoding(Stored):
         """How many of the first columns increase with the number; the others are bounded by construction."""
         return len(self.cell_names)
 
-    def training_range(self) -> npt.NDArray[np.float32]:
+    def training_range(self) -> Floats:
         """Smallest and largest value of each encoded column over the training rows, ``[2, len(names)]``.
 
         The bounds are infinite for columns that are bounded by construction, such as sines, and without a range.
@@ -148,7 +150,7 @@ class FeatureEncoding(Stored):
             bounds[:, : self.increasing] = ends[:, : self.increasing]
         return bounds
 
-    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
         """Write the columns of `cell_names`, the first ones of ``out``; of a missing cell anything.
 
         Args:
@@ -193,7 +195,7 @@ class Standard(Scaled):
         """The feature's name."""
         return (self.feature.name,)
 
-    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
         """Write the standardised numbers."""
         out[:, 0] = self.scale.apply(column)
 
@@ -216,7 +218,7 @@ class Unread(FeatureEncoding):
         """There is nothing to fit."""
         return cls(feature)
 
-    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
         """Write nothing: ``out`` is ``[B, 0]``."""
 
 
@@ -267,14 +269,14 @@ class OneHot(FeatureEncoding):
         name = self.feature.name
         return (*(f"{name}={category}" for category in self.codes if category is not None), f"{name} is unseen")
 
-    def training_range(self) -> npt.NDArray[np.float32]:
+    def training_range(self) -> Floats:
         """0 and 1 for every column, and 0 for the unseen column unless categories are rare, ``[2, len(names)]``."""
         bounds = np.zeros((2, len(self.names)), dtype=np.float32)
         bounds[1] = 1.0
         bounds[1, self.others] = float(self.rare)
         return bounds
 
-    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
         """Write 1 into the column of each cell's category, 0 into the others."""
         codes = np.fromiter(map(self.codes.get, column, repeat(self.others)), dtype=np.intp, count=len(column))
         out[:] = 0.0
@@ -313,7 +315,7 @@ class Calendar(Scaled):
         name = self.feature.name
         return (name, *(f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine")))
 
-    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
         """Write standardised days, and sines and cosines."""
         out[:, 0] = self.scale.apply(column)
         if self.parts:
@@ -322,7 +324,7 @@ class Calendar(Scaled):
                 out[:, 1 + 2 * position : 3 + 2 * position] = _SINES_COSINES[part][calendar[part]]
 
 
-def _calendar(days: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.int64]]:
+def _calendar(days: Doubles) -> dict[str, Ints]:
     """Return month (0 to 11), day of the month (0 to 30), weekday (Monday is 0) and hour; arbitrary for NaN."""
     # Round to whole seconds first: 13 hours as a fraction of a day may lie just below 13. Years end at ±270,000.
     seconds = np.rint(np.clip(np.nan_to_num(days), -1e8, 1e8) * 86_400).astype(np.int64)
@@ -345,7 +347,7 @@ LEAST_ROWS = 30
 """Rows of a bin beside shared values. Where these leave fewer, there are as many bins as plain quantiles would make."""
 
 
-def bin_edges(numbers: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.float64]:
+def bin_edges(numbers: Doubles, most: int) -> Doubles:
     """Return the edges of at most `most` bins, ascending; the first is the smallest number and the last the largest.
 
     But for gaps, and for columns of which most rows share a value, they are the quantiles at 0, 1/`most`, …, 1.
@@ -370,7 +372,7 @@ def bin_edges(numbers: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.flo
     return np.unique(np.concatenate([values[[0, -1]], values[shared], _quantiles(others, bins)]))
 
 
-def _across_gaps(edges: npt.NDArray[np.float64], numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _across_gaps(edges: Doubles, numbers: Doubles) -> Doubles:
     """The edges without those at the ends of gaps; the outermost stay."""
     values, widths = np.unique(numbers), np.diff(edges)
     rowless = np.searchsorted(values, edges[:-1], "right") == np.searchsorted(values, edges[1:], "left")
@@ -381,7 +383,7 @@ def _across_gaps(edges: npt.NDArray[np.float64], numbers: npt.NDArray[np.float64
     return np.asarray(edges[~at_gap])
 
 
-def _quantiles(numbers: npt.NDArray[np.float64], bins: int) -> npt.NDArray[np.float64]:
+def _quantiles(numbers: Doubles, bins: int) -> Doubles:
     # "lower" returns values of training rows, so that no bin is empty.
     return np.unique(np.quantile(numbers, np.linspace(0, 1, bins + 1), method="lower"))
 
@@ -435,7 +437,7 @@ class PiecewiseLinear(Scaled):
         return (name, *(f"{name} bin {number}" for number in range(1, len(self.columns) + 1)))
 
     @cached_property
-    def _lines(self) -> tuple[npt.NDArray[np.float64], ...]:
+    def _lines(self) -> tuple[Doubles, ...]:
         """Floors, ceilings, offsets and slopes of the columns, each ``[1 + T]``; first those of the number itself.
 
         A standardised column is the number clipped to its bin, minus an offset, times a slope.
@@ -450,7 +452,7 @@ class PiecewiseLinear(Scaled):
         slopes = np.concatenate([[1.0], 1 / (widths * stds)])
         return floors, ceilings, offsets, slopes
 
-    def write(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
         """Write the standardised number and its bins."""
         floors, ceilings, offsets, slopes = self._lines
         columns = np.maximum(self.scale.apply(column)[:, None], floors)

@@ -12,23 +12,19 @@ range, zero within it, like the inputs of `model.encoding.ranges`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import FURTHEST, LARGEST, Scale, Scaled
+from murho.model.encoding.transforms import FURTHEST, LARGEST, FeatureEncoding, Scale, Scaled
 from murho.model.json_validation import Matrix, Stored, Vector
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from murho.model.arrays import Doubles
 
-    import numpy.typing as npt
-
-    from murho.model.encoding.transforms import FeatureEncoding
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "Whitening",
@@ -91,7 +87,7 @@ class Whitening(Stored):
         return cls(scales, axes, directions.min(axis=0), directions.max(axis=0))
 
     @property
-    def variances(self) -> npt.NDArray[np.float64]:
+    def variances(self) -> Doubles:
         """Variances of the directions before scaling, ``[K]``; a standardised number has variance 1."""
         return np.asarray(1.0 / np.square(self.axes).sum(axis=0))
 
@@ -100,13 +96,13 @@ class Whitening(Stored):
         """Names of the directions, such as ``hidden direction 1``."""
         return tuple(f"hidden direction {number}" for number in range(1, len(self.minima) + 1))
 
-    def training_range(self) -> npt.NDArray[np.float64]:
+    def training_range(self) -> Doubles:
         """Return the smallest and largest values of both outputs of `apply` over the training rows, ``[2, 2, K]``."""
         ends = np.stack([self.minima, self.maxima])
         clipped = self._clipped(ends)
         return np.stack([clipped, ends - clipped])
 
-    def apply(self, columns: Columns) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def apply(self, columns: Columns) -> tuple[Doubles, Doubles]:
         """Whiten rows, each independently of the others.
 
         Args:
@@ -120,18 +116,18 @@ class Whitening(Stored):
         clipped = self._clipped(directions)
         return clipped, directions - clipped
 
-    def _clipped(self, directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _clipped(self, directions: Doubles) -> Doubles:
         """Return the directions clipped to their range."""
         return np.clip(directions, np.maximum(self.minima, -FURTHEST), np.minimum(self.maxima, FURTHEST))
 
 
-def _standardised(scales: Mapping[str, Scale], columns: Columns) -> npt.NDArray[np.float64]:
+def _standardised(scales: Mapping[str, Scale], columns: Columns) -> Doubles:
     """Return the standardised numbers, ``[B, F]``; 0 for a missing cell."""
     numbers = np.stack([scale.apply(columns[name]) for name, scale in scales.items()], axis=1)
     return np.clip(np.nan_to_num(numbers), -LARGEST, LARGEST)
 
 
-def _directions(numbers: npt.NDArray[np.float64], axes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _directions(numbers: Doubles, axes: Doubles) -> Doubles:
     """Return the directions of standardised numbers ``[B, F]``, ``[B, K]``, not clipped.
 
     The sum runs feature by feature: a matrix product would round a row differently in another batch, and a training row

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import torch
 
-from murho.model.distributions.classes import entropy, share_of_entropy
+from murho.model.distributions.classes import ClassPredictive, entropy, share_of_entropy
 from murho.model.evaluation.numbers import numbers_of
 from murho.model.evaluation.rows import (
     BAND,
@@ -30,11 +30,10 @@ from murho.model.predictive.prediction import PredictOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles, Ints
     from murho.model.calibration.classes import ClassCalibration
-    from murho.model.distributions.classes import ClassPredictive
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
@@ -66,15 +65,15 @@ class JudgedClasses(JudgedRows):
         sets: By kind and nominal coverage, per cent: whether each class is in the row's prediction set, ``[n, C]``.
     """
 
-    probabilities: dict[str, NDArray[np.float64]]
-    sets: dict[str, dict[int, NDArray[np.bool_]]]
+    probabilities: dict[str, Doubles]
+    sets: dict[str, dict[int, Bools]]
 
     @classmethod
     def of(
         cls,
         drawn: DrawnRows,
-        rows: NDArray[np.int64],
-        targets: NDArray[np.float64],
+        rows: Ints,
+        targets: Doubles,
         calibration: ClassCalibration | None,
     ) -> Self:
         """Judge B rows under their draws; takes the arguments of `model.evaluation.numbers.JudgedNumbers.of`."""
@@ -94,17 +93,17 @@ class JudgedClasses(JudgedRows):
         )
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Ints:
         """Number of the class of each row, ``[n]``."""
         return self.targets.astype(np.int64)
 
     @property
-    def served(self) -> NDArray[np.float64]:
+    def served(self) -> Doubles:
         """The probabilities that answers give, ``[n, C]``."""
         return self.probabilities.get("calibrated", self.probabilities["raw"])
 
     @property
-    def entropy(self) -> NDArray[np.float64]:
+    def entropy(self) -> Doubles:
         """Entropy of the served probabilities, nats, ``[n]``."""
         return numbers_of(entropy(torch.from_numpy(self.served), dim=1))
 
@@ -183,9 +182,7 @@ def _plan(calibration: ClassCalibration | None, coverage: float, device: torch.d
     return ClassPlan.of(PredictOptions(coverage=coverage), calibration, device, ())
 
 
-def prediction_sets(
-    probabilities: Tensor, calibration: ClassCalibration | None, outside: Tensor
-) -> dict[int, NDArray[np.bool_]]:
+def prediction_sets(probabilities: Tensor, calibration: ClassCalibration | None, outside: Tensor) -> dict[int, Bools]:
     """Prediction sets by nominal coverage, per cent: whether each class is in each row's set, ``[B, C]``.
 
     Args:
@@ -199,9 +196,7 @@ def prediction_sets(
     }
 
 
-def set_scores(
-    sets: Mapping[int, NDArray[np.bool_]], labels: NDArray[np.int64], rows: RowWeights
-) -> dict[str, dict[str, float]]:
+def set_scores(sets: Mapping[int, Bools], labels: Ints, rows: RowWeights) -> dict[str, dict[str, float]]:
     """Coverage and mean size of prediction sets.
 
     Args:
@@ -219,9 +214,7 @@ def set_scores(
     }
 
 
-def class_scores(
-    probabilities: NDArray[np.float64], labels: NDArray[np.int64], rows: RowWeights | None = None
-) -> dict[str, Any]:
+def class_scores(probabilities: Doubles, labels: Ints, rows: RowWeights | None = None) -> dict[str, Any]:
     """All metrics of the probabilities.
 
     Args:
@@ -256,7 +249,7 @@ def class_scores(
     }
 
 
-def constant_scores(labels: NDArray[np.int64], classes: int, rows: RowWeights) -> dict[str, float]:
+def constant_scores(labels: Ints, classes: int, rows: RowWeights) -> dict[str, float]:
     """``accuracy`` and ``log_loss`` (nats) of one answer for all rows.
 
     For each row it is the class shares of the others, as if there were one more row of each class.
@@ -276,21 +269,21 @@ LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
 """Probabilities of the true class below it count as it, as in scikit-learn: no log loss is infinite."""
 
 
-def row_log_loss(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def row_log_loss(probabilities: Doubles, labels: Ints) -> Doubles:
     """Log loss of each row, ``-log p`` of its own class, ``[N]``, nats."""
     own = probabilities[np.arange(len(labels)), labels]
-    losses: NDArray[np.float64] = -np.log(np.maximum(own, LEAST_PROBABILITY))
+    losses: Doubles = -np.log(np.maximum(own, LEAST_PROBABILITY))
     return losses
 
 
-def row_brier(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def row_brier(probabilities: Doubles, labels: Ints) -> Doubles:
     """Brier score of each row, ``[N]``.
 
     It is ``sum over c of (p_c - [c is the row's class])^2`` (Brier 1950), from 0 to 2. With two classes it is half of
     that, the squared error of one probability, from 0 to 1: as scikit-learn has it.
     """
     classes = probabilities.shape[1]
-    squares: NDArray[np.float64] = np.square(probabilities - np.eye(classes)[labels]).sum(axis=1)
+    squares: Doubles = np.square(probabilities - np.eye(classes)[labels]).sum(axis=1)
     return squares / 2.0 if classes == 2 else squares
 
 
@@ -298,7 +291,7 @@ BINS = 15
 """Bins of equal width from 0 to 1; a bin holds its upper end."""
 
 
-def calibration_error(stated: NDArray[np.float64], happened: NDArray[np.bool_], rows: RowWeights) -> float:
+def calibration_error(stated: Doubles, happened: Bools, rows: RowWeights) -> float:
     """Mean over rows of the distance of stated probability and observed share in their bin.
 
     Args:
@@ -310,7 +303,7 @@ def calibration_error(stated: NDArray[np.float64], happened: NDArray[np.bool_], 
     return float(np.abs(np.bincount(bins, rows.shares * (stated - happened))).sum())
 
 
-def roc_auc(probabilities: NDArray[np.float64], labels: NDArray[np.int64], rows: RowWeights) -> float | None:
+def roc_auc(probabilities: Doubles, labels: Ints, rows: RowWeights) -> float | None:
     """Area under the ROC curve: of two rows of different classes, how often the right one has the higher probability.
 
     With two classes it is that of the second one's probability. With more it is the mean over classes of each against
@@ -331,9 +324,7 @@ SHARES_KEPT = (50, 80, 90, 95, 100)
 """Shares of the rows that are kept, per cent."""
 
 
-def accuracy_of_kept(
-    correct: NDArray[np.bool_], uncertainty: NDArray[np.float64], rows: RowWeights
-) -> dict[str, float]:
+def accuracy_of_kept(correct: Bools, uncertainty: Doubles, rows: RowWeights) -> dict[str, float]:
     """Accuracy of the rows of least uncertainty (Geifman & El-Yaniv 2017, "Selective classification").
 
     Among rows of equal uncertainty those that are kept are drawn by lot: the result is the expectation.

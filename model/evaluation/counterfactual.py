@@ -18,20 +18,17 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.why import plain
-from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.columns import is_missing, select_rows
-from murho.model.tables.schema import FeatureKind
+from murho.model.evaluation.why import Asking, plain
+from murho.model.predictive.prediction import AnyPrediction, PredictOptions
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints
     from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.evaluation.why import Asking
-    from murho.model.predictive.prediction import AnyPrediction
-    from murho.model.tables.schema import Columns, Feature, Schema
 
 __all__ = ["MOST_ROWS", "Counterfactual", "Goal", "counterfactuals"]
 
@@ -115,7 +112,7 @@ class Goal(_Strict):
         thresholds = () if self.exceedance is None else (self.exceedance.threshold,)
         return replace(plain(of), thresholds=thresholds)
 
-    def shortfall(self, prediction: AnyPrediction, unit: float) -> NDArray[np.float64]:
+    def shortfall(self, prediction: AnyPrediction, unit: float) -> Doubles:
         """How much each answer lacks, ``[B]``: 0 where the goal is reached.
 
         Probabilities count by their normal scores. Where these end, the mean still tells rows apart.
@@ -143,7 +140,7 @@ class Goal(_Strict):
         return np.asarray(np.sum(lacks, axis=0), dtype=np.float64)
 
 
-def _lack(probabilities: NDArray[np.float64], at_least: float) -> NDArray[np.float64]:
+def _lack(probabilities: Doubles, at_least: float) -> Doubles:
     """How far normal scores of probabilities are below that of the wanted one, ``[B]``."""
     from murho.model.encoding.feature_scores import normal_quantile  # here: it imports torch
 
@@ -163,7 +160,7 @@ class Counterfactual:
     """
 
     columns: dict[str, NDArray[Any]]
-    distances: NDArray[np.float64]
+    distances: Doubles
     prediction: AnyPrediction | None
     reached: bool = False
 
@@ -291,7 +288,7 @@ class _Found:
                     parts[name].append(moved)
         return {name: np.concatenate(of) if of else self.columns[name][:0] for name, of in parts.items()}
 
-    def diverse(self, count: int) -> NDArray[np.int64]:
+    def diverse(self, count: int) -> Ints:
         """The nearest rows that reach the goal, at most one for each set of changed cells, by their places."""
         reaching = np.flatnonzero(self.lacks == 0.0)
         nearest: dict[bytes, int] = {}
@@ -304,7 +301,7 @@ def _whole(*values: float) -> bool:
     return all(value == round(value) for value in values)
 
 
-def _gap(feature: Feature, given: Any, cells: NDArray[Any]) -> NDArray[np.float64]:
+def _gap(feature: Feature, given: Any, cells: NDArray[Any]) -> Doubles:
     """Gower's distance of cells ``[n]`` from a given one."""
     if cells.dtype == object:
         return np.asarray(cells != given, dtype=np.float64)

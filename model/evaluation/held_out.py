@@ -24,14 +24,21 @@ import torch
 
 from murho.model.bbb.rows import ensemble_score
 from murho.model.calibration.abstention import HeldOutClasses
-from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
-from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
+from murho.model.calibration.classes import (
+    Calibration,
+    ClassCalibration,
+    ClassMap,
+    PredictionSets,
+    fit_class_map,
+    fit_prediction_sets,
+)
+from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, ConformalMap, fit_conformal_map
 from murho.model.distributions.mixtures import normal_cdf
 from murho.model.evaluation.classes import SET_COVERAGES, JudgedClasses, prediction_sets
 from murho.model.evaluation.judging import in_passes
 from murho.model.evaluation.numbers import BAND_LEVELS, Bands, JudgedNumbers, numbers_of, row_scores
-from murho.model.evaluation.rows import RowArrays, RowWeights
-from murho.model.predictive.plans import served_probabilities
+from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
+from murho.model.predictive.plans import TargetModel, served_probabilities
 from murho.model.runtime import give_back
 
 if TYPE_CHECKING:
@@ -40,14 +47,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.calibration.classes import Calibration, ClassMap, PredictionSets
-    from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.distributions.classes import ClassPredictive
     from murho.model.encoding.encoder import Encoded
-    from murho.model.evaluation.rows import JudgedRows
     from murho.model.predictive.forward import DrawnRows
-    from murho.model.predictive.plans import TargetModel
     from murho.model.tables.splits import HeldOut
 
 __all__ = [

@@ -11,17 +11,14 @@ from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.why import answered, rows_to_ask, why
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
-from murho.model.progress import ignore_rows
-from murho.model.tables.columns import select_rows
+from murho.model.progress import Advance, ignore_rows
+from murho.model.tables.schema import Columns, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Doubles, Ints
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.progress import Advance
-    from murho.model.tables.schema import Columns
 
 __all__ = [
     "DEFAULT_REPEATS",
@@ -43,7 +40,7 @@ CELLS_OF_A_PASS = 500_000
 """Cells of the shuffled rows that go through the networks together: some megabytes, however many features there are."""
 
 
-def choose_rows(count: int, most: int, generator: np.random.Generator) -> NDArray[np.int64]:
+def choose_rows(count: int, most: int, generator: np.random.Generator) -> Ints:
     """Indices of the rows that are shuffled: all, or so many of ``count`` by chance; ascending."""
     if count <= most:
         return np.arange(count)
@@ -53,7 +50,7 @@ def choose_rows(count: int, most: int, generator: np.random.Generator) -> NDArra
 def permutation_importance(
     posterior: Posterior,
     columns: Columns,
-    targets: NDArray[np.float64] | None = None,
+    targets: Doubles | None = None,
     *,
     repeats: int = DEFAULT_REPEATS,
     most_rows: int = MOST_ROWS,
@@ -98,7 +95,7 @@ def permutation_importance(
     plain = _measure(posterior, columns, truth, samples)
     judged = [feature for feature in posterior.schema.features if features is None or feature.name in features]
     shuffles = [feature.name for feature in judged for _ in range(repeats)]
-    moved: dict[str, list[NDArray[np.float64]]] = {name: [] for name in plain}
+    moved: dict[str, list[Doubles]] = {name: [] for name in plain}
     # Answers of draws depend on their batch in the last digits: without a change of a cell they must not change either.
     in_a_pass = 1 if samples else max(1, CELLS_OF_A_PASS // (count * len(columns)))
     for start in range(0, len(shuffles), in_a_pass):
@@ -119,9 +116,7 @@ def permutation_importance(
     return {"rows": count, "repeats": repeats, "measures": list(plain), "features": found}
 
 
-def _measure(
-    posterior: Posterior, columns: Columns, targets: NDArray[np.float64] | None, samples: int
-) -> dict[str, NDArray[np.float64]]:
+def _measure(posterior: Posterior, columns: Columns, targets: Doubles | None, samples: int) -> dict[str, Doubles]:
     """Measure → a value of each row, ``[N]`` or ``[N, C]``, in the order in which they are shown."""
     answer: Any = posterior.predict(columns, PredictOptions(samples=samples, percentiles=()))
     if posterior.schema.target.classes is not None:
@@ -138,7 +133,7 @@ def _measure(
     return measured | (doubt if samples else {})
 
 
-def _estimate(name: str, moved: NDArray[np.float64]) -> dict[str, float]:
+def _estimate(name: str, moved: Doubles) -> dict[str, float]:
     """The importance by a measure, and its standard error, from what shuffles add to the average of each row."""
     mean = _mean(moved)
     if name in SCORES:
@@ -147,7 +142,7 @@ def _estimate(name: str, moved: NDArray[np.float64]) -> dict[str, float]:
     return {"value": root, "standard_error": mean["standard_error"] / max(2.0 * root, 1e-300)}
 
 
-def _mean(of_rows: NDArray[np.float64]) -> dict[str, float]:
+def _mean(of_rows: Doubles) -> dict[str, float]:
     return {"value": float(of_rows.mean()), "standard_error": float(of_rows.std(ddof=1)) / len(of_rows) ** 0.5}
 
 
@@ -155,15 +150,12 @@ SHARED_ROWS, SHARED_CELLS, SHARED_PAIRS = 100, 150_000, 64
 """Rows, and cells of their sets, that shares are a mean over, and pairs of sets of a row: about a second."""
 
 
-def mean_shares(
-    posterior: Posterior, columns: Columns, *, seed: int = 0, samples: int = DEFAULT_SAMPLES
-) -> dict[str, Any] | None:
+def mean_shares(posterior: Posterior, columns: Columns, *, samples: int = DEFAULT_SAMPLES) -> dict[str, Any] | None:
     """Mean |share| of each feature in the answers for some rows (`model.evaluation.why`).
 
     Args:
         posterior: The posterior, as it is served.
         columns: Canonical columns of the rows, ``[n]`` each; up to 100 of them are used, the fewer the more features.
-        seed: Seed of their choice.
         samples: S, the draws behind each answer.
 
     Returns:
@@ -177,7 +169,7 @@ def mean_shares(
     except OptionError:
         return None
     most = min(SHARED_ROWS, SHARED_CELLS // (2 * len(features) * max(SHARED_PAIRS, 2 * len(features))))
-    chosen = choose_rows(len(next(iter(columns.values()))), most, np.random.default_rng(seed))
+    chosen = choose_rows(len(next(iter(columns.values()))), most, np.random.default_rng(0))
     if len(chosen) < 2:
         return None
     columns, options = select_rows(columns, chosen), PredictOptions(samples=samples, percentiles=())

@@ -17,7 +17,7 @@ from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
-from murho.model.progress import ignore_rows
+from murho.model.progress import Advance, ignore_rows
 from murho.model.tables.schema_inference import (
     UNKNOWN,
     class_codes,
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
     from murho.model.predictive.forward import DrawnRows
-    from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 
 __all__ = [
@@ -88,9 +87,9 @@ def in_passes(
 def judge_encoded(
     posterior: Posterior,
     encoded: Encoded,
-    targets: NDArray[np.float64],
+    targets: Doubles,
     samples: int = DEFAULT_SAMPLES,
-    rows: NDArray[np.int64] | None = None,
+    rows: Ints | None = None,
 ) -> JudgedRows:
     """Judge the answers of a posterior for encoded rows.
 
@@ -112,7 +111,7 @@ def judge_encoded(
 
 
 def judge_columns(
-    posterior: Posterior, columns: Columns, targets: NDArray[np.float64], samples: int = DEFAULT_SAMPLES
+    posterior: Posterior, columns: Columns, targets: Doubles, samples: int = DEFAULT_SAMPLES
 ) -> JudgedRows:
     """Judge the answers for labelled rows; those with missing cells that the training rows did not have are imputed.
 

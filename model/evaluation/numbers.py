@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles, Floats, Ints
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
+    from murho.model.files import JSON
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
@@ -61,10 +63,10 @@ class Bands(RowArrays):
         ends: Percentiles at `BAND_LEVELS` minus the mean, ``[n, 8]``; float32, as these are most of the memory.
     """
 
-    std: NDArray[np.float64]
-    pit: NDArray[np.float64]
-    inside: NDArray[np.bool_]
-    ends: NDArray[np.float32]
+    std: Doubles
+    pit: Doubles
+    inside: Bools
+    ends: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +79,16 @@ class JudgedNumbers(JudgedRows):
         bands: The raw answers, and the calibrated ones if there is a calibration: ``raw``, ``calibrated``.
     """
 
-    mean: NDArray[np.float64]
-    values: dict[str, NDArray[np.float64]]
+    mean: Doubles
+    values: dict[str, Doubles]
     bands: dict[str, Bands]
 
     @classmethod
     def of(
         cls,
         drawn: DrawnRows,
-        rows: NDArray[np.int64],
-        targets: NDArray[np.float64],
+        rows: Ints,
+        targets: Doubles,
         calibration: ConformalMap | None,
     ) -> Self:
         """Judge B rows under their draws.
@@ -124,7 +126,7 @@ class JudgedNumbers(JudgedRows):
         """The answers that are given: calibrated ones, if there is a calibration."""
         return self.bands.get("calibrated", self.bands["raw"])
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JSON:
         """The scores of all rows.
 
         Returns:
@@ -156,7 +158,7 @@ class JudgedNumbers(JudgedRows):
             "standard_errors": errors | covered,
         }
 
-    def _of_bands(self, bands: Bands) -> dict[str, Any]:
+    def _of_bands(self, bands: Bands) -> JSON:
         """Coverage, width and interval score of bands.
 
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
@@ -170,7 +172,7 @@ class JudgedNumbers(JudgedRows):
         values = {"coverage": bands.inside, "width": width, "interval_score": score}
         return {name: means(_by_coverage(of_rows), self.counts) for name, of_rows in values.items()}
 
-    def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
+    def in_full(self, schema: Schema, columns: Columns) -> JSON:
         """The report with more keys.
 
         Returns:
@@ -219,7 +221,7 @@ FURTHEST_SCORE = 3.0
 """Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
 
 
-def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, NDArray[np.float64]]:
+def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, Doubles]:
     """Scores of each row, ``[B]``, for targets ``[B]``.
 
     Returns:
@@ -244,7 +246,7 @@ SHOWN = slice(4, None, 5)
 """Those of a reliability diagram: 5 %, 10 % and so on."""
 
 
-def reliability(pit: NDArray[np.float64], rows: RowWeights | None = None) -> dict[str, Any]:
+def reliability(pit: Doubles, rows: RowWeights | None = None) -> JSON:
     """Calibration errors of quantiles and of central bands, and the shape of the PIT.
 
     Args:
@@ -280,7 +282,7 @@ def reliability(pit: NDArray[np.float64], rows: RowWeights | None = None) -> dic
     }
 
 
-def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+def spearman(first: Doubles, second: Doubles) -> float | None:
     """Spearman's rank correlation of two arrays ``[N]``, with mean ranks for ties; None if one array is constant."""
     ranks = []
     for values in (first, second):
@@ -291,7 +293,7 @@ def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float |
     return float(np.corrcoef(ranks)[0, 1])
 
 
-def crps_of_constant(targets: NDArray[np.float64], rows: RowWeights) -> float | None:
+def crps_of_constant(targets: Doubles, rows: RowWeights) -> float | None:
     """The mean CRPS of one answer for all rows: for each the empirical distribution of the other rows' targets.
 
     With the mean difference g of two targets, of n different rows, it is ``g n / (2 (n - 1))``.

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from murho.model.predictive.prediction import Prediction
+from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
     from murho.model.tables.schema import Target
 
     Doubles: TypeAlias = NDArray[np.float64]

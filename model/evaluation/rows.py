@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns, Feature, Schema
+    from murho.model.arrays import Doubles, Ints, Places
+    from murho.model.files import JSON
+
 
 __all__ = [
     "BAND",
@@ -79,15 +81,13 @@ class RowWeights:
         grouped: Whether rows share units.
     """
 
-    amounts: NDArray[np.float64]
-    units: NDArray[np.int64]
+    amounts: Doubles
+    units: Ints
     weighted: bool
     grouped: bool
 
     @classmethod
-    def of(
-        cls, rows: int, weights: NDArray[np.float64] | None = None, units: NDArray[np.generic] | None = None
-    ) -> Self:
+    def of(cls, rows: int, weights: Doubles | None = None, units: NDArray[np.generic] | None = None) -> Self:
         """Weights of n rows.
 
         Args:
@@ -105,9 +105,9 @@ class RowWeights:
         return RowWeights.of(len(amounts), amounts if self.weighted else None, units if self.grouped else None)
 
     @property
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> Doubles:
         """The weights, ``[n]``, made to sum to 1."""
-        shares: NDArray[np.float64] = self.amounts / self.amounts.sum()
+        shares: Doubles = self.amounts / self.amounts.sum()
         return shares
 
     @property
@@ -120,12 +120,12 @@ class RowWeights:
         """As how many independent rows of equal weight these count: the effective number of units (Kish 1965)."""
         return float(1.0 / np.square(np.bincount(self.units, self.shares)).sum())
 
-    def mean(self, values: NDArray[Any]) -> NDArray[np.float64]:
+    def mean(self, values: NDArray[Any]) -> Doubles:
         """Means over rows of values ``[n, ...]``."""
-        means: NDArray[np.float64] = np.average(values, axis=0, weights=self.amounts)
+        means: Doubles = np.average(values, axis=0, weights=self.amounts)
         return means
 
-    def standard_error(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def standard_error(self, values: Doubles) -> Doubles:
         """Standard errors of `mean`, by the spread of the units' parts in it (Huber 1967; Liang and Zeger 1986).
 
         With a unit a row and equal weights this is the standard deviation over ``sqrt(n)``. With one unit nothing is
@@ -140,7 +140,7 @@ class RowWeights:
         deviations = (values - self.mean(values)) * self.shares.reshape(-1, *[1] * (values.ndim - 1))
         parts = np.zeros((count, *values.shape[1:]))
         np.add.at(parts, self.units, deviations)
-        errors: NDArray[np.float64] = np.sqrt(np.square(parts).sum(axis=0) * count / (count - 1))
+        errors: Doubles = np.sqrt(np.square(parts).sum(axis=0) * count / (count - 1))
         return errors
 
 
@@ -155,9 +155,9 @@ class JudgedRows(RowArrays, ABC):
         weights: What each row counts; None: all count alike.
     """
 
-    rows: NDArray[np.int64]
-    targets: NDArray[np.float64]
-    doubt: NDArray[np.float64]
+    rows: Ints
+    targets: Doubles
+    doubt: Doubles
     weights: RowWeights | None = None
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class JudgedRows(RowArrays, ABC):
         return self.weights or RowWeights.of(len(self))
 
     @abstractmethod
-    def report(self) -> dict[str, Any]:
+    def report(self) -> JSON:
         """The scores of all rows, as ``model.json`` keeps them: ``n``, and more by the kind of the target.
 
         What is served comes alone; ``raw`` and ``calibrated`` (None without calibration) tell the kinds of answers
@@ -177,7 +177,7 @@ class JudgedRows(RowArrays, ABC):
         """
 
     @abstractmethod
-    def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
+    def in_full(self, schema: Schema, columns: Columns) -> JSON:
         """The report with all that `murho evaluate` tells, also of parts of the rows.
 
         Args:
@@ -204,12 +204,12 @@ FEW_ROWS = 20
 """With fewer rows, the standard error of the coverage of a 90 % band exceeds 6.7 points."""
 
 
-def equal_parts(values: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+def equal_parts(values: Doubles) -> list[Places]:
     """Row numbers of ten parts of equal size, in ascending order of the values ``[N]``; fewer parts of fewer rows."""
     return np.array_split(np.argsort(values, kind="stable"), min(PARTS, len(values)))
 
 
-def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows: RowWeights) -> dict[str, Any]:
+def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows: RowWeights) -> JSON:
     """``rows``, the number of rows of a part, and the means of values.
 
     Args:
@@ -222,7 +222,7 @@ def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows:
 
 def scores_by_category(
     values: Mapping[str, NDArray[Any]], rows: RowWeights, schema: Schema, columns: Columns
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[JSON]]:
     """The scores of parts by category of each categorical and boolean feature.
 
     Args:
@@ -247,7 +247,7 @@ def category_features(schema: Schema) -> list[Feature]:
     return [feature for feature in schema.features if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)]
 
 
-def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.intp]]]:
+def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[JSON, Places]]:
     """Rows of each category, the largest part first.
 
     Categories of fewer than 20 rows, unseen ones included, come last as one part if there are several, or one that the

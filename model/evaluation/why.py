@@ -32,19 +32,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from murho.model.errors import OptionError
-from murho.model.progress import ignore_rows
-from murho.model.tables.columns import is_missing, select_rows
+from murho.model.progress import Advance, ignore_rows
+from murho.model.tables.schema import Columns, Schema, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Bools, Doubles, Ints, Places
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
-    from murho.model.progress import Advance
-    from murho.model.tables.schema import Columns, Schema
 
     Cell = tuple[int, str]
 
@@ -93,9 +92,9 @@ class Why:
     """
 
     features: tuple[str, ...]
-    baseline: dict[str, NDArray[np.float64]]
-    shares: dict[str, NDArray[np.float64]]
-    errors: dict[str, NDArray[np.float64]] | None
+    baseline: dict[str, Doubles]
+    shares: dict[str, Doubles]
+    errors: dict[str, Doubles] | None
 
     def document(self) -> dict[str, Any]:
         """The shares as JSON data with arrays, in the form of the HTTP contract."""
@@ -128,7 +127,7 @@ def plain(options: PredictOptions) -> PredictOptions:
     )
 
 
-def measures_of(prediction: AnyPrediction, classes: NDArray[np.int64] | None = None) -> dict[str, NDArray[np.float64]]:
+def measures_of(prediction: AnyPrediction, classes: Ints | None = None) -> dict[str, Doubles]:
     """What is shared out, by name, ``[B]`` each; without draws the first alone.
 
     Args:
@@ -224,7 +223,7 @@ def why(
     return Why(names, baseline, shares, errors if sampled else None)
 
 
-def _without(columns: Columns, rows: NDArray[np.intp], absent: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+def _without(columns: Columns, rows: Places, absent: Bools) -> dict[str, NDArray[Any]]:
     """Rows, each as often as there are sets, without the cells that are absent from each set, ``[sets, F]``."""
     copies = {}
     for (name, column), gone in zip(columns.items(), absent.T, strict=True):
@@ -244,15 +243,15 @@ class _Sets:
         leaving_out: The same without one group of sampled pairs each; None: all sets are there.
     """
 
-    masks: NDArray[np.bool_]
-    weights: tuple[NDArray[np.float64], NDArray[np.float64]]
-    leaving_out: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...] | None
+    masks: Bools
+    weights: tuple[Doubles, Doubles]
+    leaving_out: tuple[tuple[Doubles, Doubles], ...] | None
 
-    def shares(self, changes: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:
+    def shares(self, changes: Doubles, total: Doubles) -> Doubles:
         """Shares ``[B, K]`` of what each set ``[B, P]``, and all cells together ``[B]``, add to the baseline."""
         return _applied(self.weights, changes, total)
 
-    def errors(self, changes: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:
+    def errors(self, changes: Doubles, total: Doubles) -> Doubles:
         """Their standard errors, ``[B, K]``."""
         if self.leaving_out is None:
             return np.zeros((len(total), self.masks.shape[1]))
@@ -261,10 +260,10 @@ class _Sets:
 
 
 def _applied(
-    weights: tuple[NDArray[np.float64], NDArray[np.float64]],
-    changes: NDArray[np.float64],
-    total: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    weights: tuple[Doubles, Doubles],
+    changes: Doubles,
+    total: Doubles,
+) -> Doubles:
     return np.asarray(changes @ weights[0].T + total[:, None] * weights[1])
 
 
@@ -298,7 +297,7 @@ def _sets(cells: int, pairs: int) -> _Sets:
     return _Sets(np.concatenate([sets, ~sets]), _solved(sets, weights), leaving_out)
 
 
-def _subsets(cells: int, size: int, wanted: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+def _subsets(cells: int, size: int, wanted: int, generator: np.random.Generator) -> Bools:
     """Different sets of so many cells, ``[wanted, cells]``; of two that are complements at most one."""
     paired = 2 * size == cells
     if comb(cells, size) <= 20 * wanted:
@@ -318,13 +317,13 @@ def _subsets(cells: int, size: int, wanted: int, generator: np.random.Generator)
     return masks
 
 
-def _without_group(weights: NDArray[np.float64], groups: NDArray[np.int64], group: int) -> NDArray[np.float64]:
+def _without_group(weights: Doubles, groups: Ints, group: int) -> Doubles:
     """Weights of the pairs of one size without those of a group; the others have the whole weight of the size."""
     left = weights * (groups != group)
     return np.asarray(left * (weights.sum() / left.sum()) if left.any() else left)
 
 
-def _solved(sets: NDArray[np.bool_], weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _solved(sets: Bools, weights: Doubles) -> tuple[Doubles, Doubles]:
     """Weights of the worth of sets and their complements in the shares, and of the worth of all cells.
 
     With Z the masks and W the weights, least squares with the sum of the shares held is
@@ -438,7 +437,7 @@ def explain(
     return Explained(answer, shares, answered(cells, posterior))
 
 
-def draws_and_noise(answer: AnyPrediction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def draws_and_noise(answer: AnyPrediction) -> tuple[Doubles, Doubles]:
     """What `rows_to_label` takes, of a raw answer with draws."""
     told: Any = answer
     if told.classes is None:
@@ -446,7 +445,7 @@ def draws_and_noise(answer: AnyPrediction) -> tuple[NDArray[np.float64], NDArray
     return told.draws, (told.draws * (1.0 - told.draws)).mean(axis=1)
 
 
-def rows_to_label(draws: NDArray[np.float64], noise: NDArray[np.float64], count: int) -> tuple[list[int], list[float]]:
+def rows_to_label(draws: Doubles, noise: Doubles, count: int) -> tuple[list[int], list[float]]:
     """Choose the rows to label next: those of the largest predictive variance, given the labels of those before.
 
     Under q the function values of all rows are jointly distributed as the draws are. If they were Gaussian, a label of

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from murho.model.predictive.prediction import Axis, Place, Unit
+from murho.model.predictive.prediction import AnswerField, AnyPrediction, Axis, Place, PredictOptions, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, AnyPrediction, PredictOptions
 
 __all__ = [
     "Column",

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from murho.model.calibration.abstention import least_confidence
-from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.abstention import HeldOutClasses, least_confidence
+from murho.model.calibration.classes import Calibration, ClassCalibration
 from murho.model.errors import InputError, OptionError, Problem
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction, PredictOptions
 
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.calibration.abstention import HeldOutClasses
-    from murho.model.calibration.classes import Calibration
+    from murho.model.arrays import Bools, Doubles, Ints
     from murho.model.tables.schema import Columns, Schema, Target
-
-    Doubles = NDArray[np.float64]
 
 __all__ = [
     "GOALS",
@@ -299,9 +296,9 @@ class Decisions:
     samples: int
     seed: int
     calibrated: bool
-    choice: NDArray[np.int64]
+    choice: Ints
     propensity: Doubles
-    draw: NDArray[np.int64] | None
+    draw: Ints | None
     mean: Doubles
     std: Doubles
     epistemic_std: Doubles
@@ -340,7 +337,7 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
     return replace(first, **changes)
 
 
-def draw_numbers(contexts: int, samples: int, seed: int | None = None) -> NDArray[np.int64]:
+def draw_numbers(contexts: int, samples: int, seed: int | None = None) -> Ints:
     """A draw for each of N contexts, each of the S draws alike; ``seed`` None: another at every call."""
     return np.random.default_rng(seed).integers(samples, size=contexts, dtype=np.int64)
 
@@ -349,10 +346,10 @@ def choose(
     policy: str,
     drawn: Doubles,
     mean: Doubles,
-    draws: NDArray[np.int64],
+    draws: Ints,
     bonus: Doubles | None = None,
-    allowed: NDArray[np.bool_] | None = None,
-) -> tuple[NDArray[np.int64], Doubles, Doubles]:
+    allowed: Bools | None = None,
+) -> tuple[Ints, Doubles, Doubles]:
     """Choose an action for each of N contexts from values that are to be large: the policies of all agents.
 
     Args:
@@ -387,7 +384,7 @@ def decide(
     answer: AnyPrediction,
     actions: Actions,
     options: DecideOptions,
-    draws: NDArray[np.int64],
+    draws: Ints,
     calibration: Calibration | None = None,
 ) -> Decisions:
     """Choose an action for each of N contexts.
@@ -464,8 +461,8 @@ def _beyond(answer: AnyPrediction, actions: Actions, options: DecideOptions, con
 
 
 def _sure_enough(
-    answer: ClassPrediction, actions: Actions, risk: float, choice: NDArray[np.int64], evidence: HeldOutClasses | None
-) -> NDArray[np.bool_]:
+    answer: ClassPrediction, actions: Actions, risk: float, choice: Ints, evidence: HeldOutClasses | None
+) -> Bools:
     """Whether the error of each decision is controlled, ``[N]``; never of a row unlike the training rows."""
     if evidence is None or answer.unlike is None or actions.features:
         return np.zeros(len(choice), dtype=np.bool_)
@@ -473,7 +470,7 @@ def _sure_enough(
     net = utilities - actions.costs[:, None]
     right = net >= net.max(axis=0)  # of a class: no other action is better
 
-    def confidence(probabilities: Doubles, chosen: NDArray[np.int64]) -> Doubles:
+    def confidence(probabilities: Doubles, chosen: Ints) -> Doubles:
         return np.asarray((probabilities * right[chosen]).sum(axis=1))
 
     known = evidence.probabilities

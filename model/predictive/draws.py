@@ -44,7 +44,6 @@ __all__ = [
     "DrawMaker",
     "Draws",
     "coupled_normals",
-    "make_draws",
     "mean_network",
 ]
 
@@ -244,13 +243,6 @@ class DrawMaker:
         return Draws(placed, members.to(self._device), means.activation, means.skip)
 
 
-def make_draws(
-    tensors: Mapping[str, Tensor], architecture: Architecture, *, seed: int, samples: int, start: int = 0
-) -> Draws:
-    """Make draws once; takes the arguments of `DrawMaker` and `DrawMaker.make`."""
-    return DrawMaker(tensors, architecture).make(seed, samples, start)
-
-
 class DrawCache:
     """The draws of one posterior on one device, with those of recent seeds in memory.
 
@@ -316,7 +308,8 @@ class DrawCache:
             seed: Seed of the draws.
         """
         draws = self._room.find(self._owner, seed)
-        if draws is None or len(draws) < samples:
-            draws = self._maker.make(seed, samples)
+        kept = 0 if draws is None else len(draws)
+        if draws is None or kept < samples:
+            draws, kept = self._maker.make(seed, samples), samples
             self._room.keep(self._owner, seed, draws)
-        return draws if len(draws) == samples else draws.some(slice(samples))
+        return draws if kept == samples else draws.some(slice(samples))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 import numpy as np
 import torch
 
-from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread
+from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread, ConformalMap
 from murho.model.distributions.classes import ClassPredictive, entropy
-from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
-from murho.model.distributions.predictive import function_exceedance, function_quantiles
+from murho.model.distributions.mixtures import FURTHEST_SCORE, WideRule, normal_cdf, score_of_tails
+from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 
 if TYPE_CHECKING:
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
     from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
-    from murho.model.calibration.conformal import ConformalMap
-    from murho.model.distributions.mixtures import WideRule
-    from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Standardisation
     from murho.model.predictive.draws import Draws
 
@@ -134,11 +132,11 @@ class PredictionPlan:
 
     def of_quantiles(
         self,
-        mean: NDArray[np.float64],
-        epistemic: NDArray[np.float64],
-        aleatoric: NDArray[np.float64],
-        quantiles: NDArray[np.float64],
-        widening: NDArray[np.bool_],
+        mean: Doubles,
+        epistemic: Doubles,
+        aleatoric: Doubles,
+        quantiles: Doubles,
+        widening: Bools,
     ) -> Arrays:
         """Percentiles, mean, and the three standard deviations of B rows, which calibration multiplies by one ratio.
 
@@ -173,7 +171,7 @@ class PredictionPlan:
             answer["exceedance"] = _array(function_exceedance(means, self.thresholds))
         return answer
 
-    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> NDArray[np.float64]:
+    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> Doubles:
         """The probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:

@@ -7,7 +7,7 @@ does not know whether the target is a number or a class.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -16,9 +16,9 @@ from typing_extensions import TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Bools, Doubles, Ints, Places
     from murho.model.calibration.conformal import ConformalMap
 
 __all__ = [
@@ -301,55 +301,65 @@ class MonteCarloError:
         probabilities: Of the probabilities, ``[B, C]``; None for numbers.
     """
 
-    mean: NDArray[np.float64] | None = None
-    std: NDArray[np.float64] | None = None
-    percentiles: NDArray[np.float64] | None = None
-    probabilities: NDArray[np.float64] | None = None
+    mean: Doubles | None = None
+    std: Doubles | None = None
+    percentiles: Doubles | None = None
+    probabilities: Doubles | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """An answer; every number in the target's own unit, float64.
+class Predicted:
+    """What answers about numbers and about classes have alike.
 
     Attributes:
         samples: S.
         seed: Seed of the draws.
-        calibrated: Whether std, its parts, percentiles and exceedance are calibrated, or all raw.
-        mean: ``[B]``.
-        std: Standard deviation, ``[B]``: the root of ``epistemic_std^2 + aleatoric_std^2``. None if S is 0, as are the
-            next four.
-        epistemic_std: Spread of the function values over draws, ``[B]``.
-        aleatoric_std: Spread of the observation noise, ``[B]``.
-        percentiles: ``[B, K]``.
-        exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
-        draws: Function values, ``[B, S]``; None unless requested.
+        calibrated: Whether all that describes the distribution is calibrated, or all raw.
+        percentiles: ``[B, K]``, or of a class's probability over draws ``[B, C, K]``; None if S is 0.
+        draws: Function values, ``[B, S]``, or probabilities under each draw, ``[B, S, C]``; None unless requested.
         mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
-        variances: Raw variance of the noise under each draw, without the wide component, ``[B, S]``; None unless
-            requested.
-        third: Mean over draws of the third central moment of this noise, ``[B]``; None unless requested.
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
         told: Whether there is something to tell of each row, ``[B]``, likewise.
     """
 
-    answer_fields: ClassVar[tuple[AnswerField, ...]] = NUMBER_FIELDS
-    classes: ClassVar[tuple[str, ...] | None] = None
-
     samples: int
     seed: int
     calibrated: bool
-    mean: NDArray[np.float64]
-    std: NDArray[np.float64] | None = None
-    epistemic_std: NDArray[np.float64] | None = None
-    aleatoric_std: NDArray[np.float64] | None = None
-    percentiles: NDArray[np.float64] | None = None
-    exceedance: NDArray[np.float64] | None = None
-    draws: NDArray[np.float64] | None = None
+    _: KW_ONLY
+    percentiles: Doubles | None = None
+    draws: Doubles | None = None
     mc_error: MonteCarloError | None = None
-    variances: NDArray[np.float64] | None = None
-    third: NDArray[np.float64] | None = None
-    unlike: NDArray[np.bool_] | None = None
-    told: NDArray[np.bool_] | None = None
+    unlike: Bools | None = None
+    told: Bools | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction(Predicted):
+    """An answer; every number in the target's own unit, float64.
+
+    Attributes:
+        mean: ``[B]``.
+        std: Standard deviation, ``[B]``: the root of ``epistemic_std^2 + aleatoric_std^2``. None if S is 0, as are the
+            next three.
+        epistemic_std: Spread of the function values over draws, ``[B]``.
+        aleatoric_std: Spread of the observation noise, ``[B]``.
+        exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
+        variances: Raw variance of the noise under each draw, without the wide component, ``[B, S]``; None unless
+            requested.
+        third: Mean over draws of the third central moment of this noise, ``[B]``; None unless requested.
+    """
+
+    answer_fields: ClassVar[tuple[AnswerField, ...]] = NUMBER_FIELDS
+    classes: ClassVar[tuple[str, ...] | None] = None
+
+    mean: Doubles
+    std: Doubles | None = None
+    epistemic_std: Doubles | None = None
+    aleatoric_std: Doubles | None = None
+    exceedance: Doubles | None = None
+    variances: Doubles | None = None
+    third: Doubles | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -425,13 +435,10 @@ CLASS_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ClassPrediction:
+class ClassPrediction(Predicted):
     """An answer; float64 unless noted otherwise.
 
     Attributes:
-        samples: S.
-        seed: Seed of the draws.
-        calibrated: Whether everything in the answer is calibrated, or all raw.
         classes: Names of the C classes, sorted.
         prediction: Index of the likeliest class, ``[B]``, integer.
         probabilities: ``[B, C]``, sums of 1.
@@ -439,31 +446,18 @@ class ClassPrediction:
             the following.
         entropy: Entropy of the probabilities, nats, ``[B]``.
         epistemic_entropy: Mutual information of class and weights, nats, ``[B]``.
-        percentiles: Percentiles of a class's probability over draws, ``[B, C, K]``.
         prediction_set: Whether each class is in the row's prediction set, ``[B, C]``, bool.
-        draws: Probabilities under each draw, ``[B, S, C]``; None unless requested.
-        mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
-        unlike: Whether each row is unlike the training rows, ``[B]``; None: not known.
-        told: See `model.predictive.prediction.Prediction`.
     """
 
     answer_fields: ClassVar[tuple[AnswerField, ...]] = CLASS_FIELDS
 
-    samples: int
-    seed: int
-    calibrated: bool
     classes: tuple[str, ...]
-    prediction: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
-    epistemic_std: NDArray[np.float64] | None = None
-    entropy: NDArray[np.float64] | None = None
-    epistemic_entropy: NDArray[np.float64] | None = None
-    percentiles: NDArray[np.float64] | None = None
-    prediction_set: NDArray[np.bool_] | None = None
-    draws: NDArray[np.float64] | None = None
-    mc_error: MonteCarloError | None = None
-    unlike: NDArray[np.bool_] | None = None
-    told: NDArray[np.bool_] | None = None
+    prediction: Ints
+    probabilities: Doubles
+    epistemic_std: Doubles | None = None
+    entropy: Doubles | None = None
+    epistemic_entropy: Doubles | None = None
+    prediction_set: Bools | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -476,7 +470,7 @@ Answer = TypeVar("Answer", bound=AnyPrediction, default=Any)
 """What a posterior answers: about numbers or about classes, where that is known."""
 
 
-def in_one(parts: Sequence[Answer], numbers: NDArray[np.intp] | None = None) -> Answer:
+def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
     """Join the predictions of groups of rows.
 
     Args:

@@ -32,15 +32,12 @@ from murho.model.distributions.sums import LEAST, SumMixture, convolved, count_a
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from murho.model.tables.schema import Columns, Schema
 
     Doubles: TypeAlias = NDArray[np.float64]
     Label: TypeAlias = tuple[str | float | bool | None, ...]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 import numpy as np
 
 from murho.model.errors import OptionError, TableError
-from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction
+from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
+    from murho.model.arrays import Bools, Doubles, Places
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import UnfamiliarValue
 
 __all__ = [
@@ -177,7 +177,7 @@ class Distribution(Generic[Answer]):
         return tuple(self._posterior.input_warnings(self._columns, told=self._plain.told))
 
     @property
-    def unlike(self) -> NDArray[np.bool_] | None:
+    def unlike(self) -> Bools | None:
         """Whether each row is unlike the training rows, ``[B]``; None: not known."""
         return self._plain.unlike
 
@@ -197,7 +197,7 @@ class Distribution(Generic[Answer]):
         return values
 
 
-def probability_levels(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def probability_levels(values: ArrayLike, name: str) -> Doubles:
     """Levels as numbers, after a check that each lies strictly between 0 and 1.
 
     Raises:
@@ -239,7 +239,7 @@ class NumberDistribution(Distribution[Prediction]):
         return [f"{mean:.4g}{spread}" for mean, spread in zip(answer.mean, spreads, strict=True)]
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Doubles:
         """``[B]``."""
         return self._plain.mean
 
@@ -260,30 +260,30 @@ class NumberDistribution(Distribution[Prediction]):
             (band + chart.mark_point(filled=True).encode(y="mean:Q")).resolve_scale(y="shared").properties(title=title)
         )
 
-    def median(self) -> NDArray[np.float64]:
+    def median(self) -> Doubles:
         """``[B]``."""
         return self.ppf(0.5)
 
     @property
-    def std(self) -> NDArray[np.float64]:
+    def std(self) -> Doubles:
         """Standard deviation ``[B]``: the root of ``epistemic_std**2 + aleatoric_std**2``."""
         return self._drawn("std")
 
-    def var(self) -> NDArray[np.float64]:
+    def var(self) -> Doubles:
         """Variance ``[B]``."""
         return self.std**2
 
     @property
-    def epistemic_std(self) -> NDArray[np.float64]:
+    def epistemic_std(self) -> Doubles:
         """Standard deviation of the doubt about the function, which more training rows reduce, ``[B]``."""
         return self._drawn("epistemic_std")
 
     @property
-    def aleatoric_std(self) -> NDArray[np.float64]:
+    def aleatoric_std(self) -> Doubles:
         """Standard deviation of the observation noise, which no training row reduces, ``[B]``."""
         return self._drawn("aleatoric_std")
 
-    def ppf(self, q: ArrayLike) -> NDArray[np.float64]:
+    def ppf(self, q: ArrayLike) -> Doubles:
         """Quantiles, the inverse of `cdf`.
 
         Args:
@@ -297,7 +297,7 @@ class NumberDistribution(Distribution[Prediction]):
         """
         return self._at_values(100.0 * probability_levels(self._for_every_row(q, "q"), "q"), "percentiles")
 
-    def interval(self, coverage: ArrayLike = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, coverage: ArrayLike = 0.9) -> tuple[Doubles, Doubles]:
         """Lower and upper end of the central interval that holds the target with a probability.
 
         Args:
@@ -313,7 +313,7 @@ class NumberDistribution(Distribution[Prediction]):
         lower, upper = self.ppf(np.stack((0.5 * (1.0 - share), 0.5 * (1.0 + share))))
         return lower, upper
 
-    def sf(self, x: ArrayLike) -> NDArray[np.float64]:
+    def sf(self, x: ArrayLike) -> Doubles:
         """Probability that the target exceeds a value.
 
         Args:
@@ -331,11 +331,11 @@ class NumberDistribution(Distribution[Prediction]):
         ends = np.where(np.isnan(values), np.nan, (values < 0.0).astype(np.float64))
         return np.where(finite, result, ends)
 
-    def cdf(self, x: ArrayLike) -> NDArray[np.float64]:
+    def cdf(self, x: ArrayLike) -> Doubles:
         """Probability that the target is at most a value: one minus `sf`."""
         return 1.0 - self.sf(x)
 
-    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> NDArray[np.float64]:
+    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> Doubles:
         """Observations drawn from the distribution of each row, independent between rows.
 
         The n observations of a row are stratified: one in each n-th of its probability, in random order (Latin
@@ -359,7 +359,7 @@ class NumberDistribution(Distribution[Prediction]):
         orders = generator.permuted(np.tile(np.arange(n), (len(self), 1)), axis=1).T
         return self.ppf(levels[orders])
 
-    def functions(self) -> NDArray[np.float64]:
+    def functions(self) -> Doubles:
         """Function values of the posterior's draws, without observation noise and not calibrated.
 
         Returns:
@@ -371,9 +371,7 @@ class NumberDistribution(Distribution[Prediction]):
         """
         return self._drawn("draws", noise=False, draws=True)
 
-    def _at_values(
-        self, values: NDArray[np.float64], name: Literal["percentiles", "exceedance"]
-    ) -> NDArray[np.float64]:
+    def _at_values(self, values: Doubles, name: Literal["percentiles", "exceedance"]) -> Doubles:
         """Percentiles, or probabilities of exceedance, at values of their own for every row.
 
         Args:
@@ -397,7 +395,7 @@ class NumberDistribution(Distribution[Prediction]):
             result[:, rows] = table[np.arange(len(table)), places.reshape(len(flat), -1)]
         return result.reshape(values.shape)
 
-    def _for_every_row(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
+    def _for_every_row(self, values: ArrayLike, name: str) -> Doubles:
         """Values as ``[..., B]``, by NumPy's rules of broadcasting.
 
         Args:
@@ -430,7 +428,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         table: pa.Table,
         options: PredictOptions,
         classes: NDArray[Any] | None = None,
-        places: NDArray[np.intp] | None = None,
+        places: Places | None = None,
     ) -> None:
         """Read the rows of a table; see `Distribution`.
 
@@ -470,11 +468,11 @@ class ClassDistribution(Distribution[ClassPrediction]):
         )
 
     @property
-    def probabilities(self) -> NDArray[np.float64]:
+    def probabilities(self) -> Doubles:
         """Probabilities of the classes, ``[B, C]``, of sum 1."""
         return self._by_class(self._plain.probabilities)
 
-    def probability(self, label: Any) -> NDArray[np.float64]:
+    def probability(self, label: Any) -> Doubles:
         """Probability of one class, ``[B]``.
 
         Raises:
@@ -493,17 +491,17 @@ class ClassDistribution(Distribution[ClassPrediction]):
         return likeliest
 
     @property
-    def epistemic_std(self) -> NDArray[np.float64]:
+    def epistemic_std(self) -> Doubles:
         """Standard deviation of each class's probability over draws, which more training rows reduce, ``[B, C]``."""
         return self._by_class(self._drawn("epistemic_std"))
 
     @property
-    def entropy(self) -> NDArray[np.float64]:
+    def entropy(self) -> Doubles:
         """Entropy of the probabilities in nats, ``[B]``: 0 for a certain class, ``log(C)`` where nothing is known."""
         return self._drawn("entropy")
 
     @property
-    def epistemic_entropy(self) -> NDArray[np.float64]:
+    def epistemic_entropy(self) -> Doubles:
         """The part of the entropy that more training rows reduce, in nats, ``[B]``.
 
         It is the mutual information of class and weights (Houlsby et al. 2011, arXiv:1112.5745).
@@ -511,11 +509,11 @@ class ClassDistribution(Distribution[ClassPrediction]):
         return self._drawn("epistemic_entropy")
 
     @property
-    def aleatoric_entropy(self) -> NDArray[np.float64]:
+    def aleatoric_entropy(self) -> Doubles:
         """The rest of the entropy, ``[B]``: that which is expected of a draw, in nats."""
         return self.entropy - self.epistemic_entropy
 
-    def interval(self, coverage: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, coverage: float = 0.9) -> tuple[Doubles, Doubles]:
         """Lower and upper end of the central interval of each class's probability over draws.
 
         Args:
@@ -532,7 +530,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         lower, upper = (self._by_class(ends[:, :, side]) for side in (0, 1))
         return lower, upper
 
-    def prediction_set(self, coverage: float = 0.9) -> NDArray[np.bool_]:
+    def prediction_set(self, coverage: float = 0.9) -> Bools:
         """Whether each class is in the set that holds the class with a probability, ``[B, C]``, bool; never empty.
 
         Args:
@@ -564,7 +562,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         drawn: NDArray[Any] = self.classes[np.minimum(codes.T, len(self.classes) - 1)]
         return drawn
 
-    def functions(self) -> NDArray[np.float64]:
+    def functions(self) -> Doubles:
         """Probabilities of the classes under each of the posterior's draws, ``[B, S, C]``.
 
         Draw k is the same function for all rows and calls, so that differences between rows mean something.
@@ -574,6 +572,6 @@ class ClassDistribution(Distribution[ClassPrediction]):
         """
         return self._by_class(self._drawn("draws", draws=True))
 
-    def _by_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _by_class(self, values: Doubles) -> Doubles:
         """Values ``[..., C]`` in the order of `classes`."""
         return values[..., self._places]

@@ -46,6 +46,8 @@ from murho.model.predictive.forward import forward
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Floats, Ints
+
 __all__ = [
     "BanditOptions",
     "BoundedReward",
@@ -390,7 +392,7 @@ class ThompsonSampling:
         # Draws of decisions are apart from those of the updates.
         self._generator = torch.Generator().manual_seed((options.seed + 2**62) % 2**63)
 
-    def choose(self, contexts: NDArray[np.floating], policy: str = "thompson") -> NDArray[np.int64]:
+    def choose(self, contexts: NDArray[np.floating], policy: str = "thompson") -> Ints:
         """Choose an arm for each context, each by a draw of its own; see `model.predictive.decisions.choose`.
 
         Args:
@@ -440,7 +442,7 @@ class ThompsonSampling:
                 rows, torch.from_numpy(arms.astype(np.int64)), torch.from_numpy(rewards.astype(np.float32))
             )
 
-    def expected_rewards(self, contexts: NDArray[np.floating]) -> NDArray[np.float32]:
+    def expected_rewards(self, contexts: NDArray[np.floating]) -> Floats:
         """Expected reward of every arm by the mu-only networks, ``[B, A]``.
 
         Args:
@@ -449,7 +451,7 @@ class ThompsonSampling:
         Raises:
             OptionError: The contexts have another shape, or are not finite.
         """
-        expected: NDArray[np.float32] = self.posterior.mean(self._contexts(contexts)).numpy()
+        expected: Floats = self.posterior.mean(self._contexts(contexts)).numpy()
         return expected
 
     def _contexts(self, contexts: NDArray[np.floating]) -> torch.Tensor:

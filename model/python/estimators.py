@@ -48,7 +48,7 @@ from murho.model.tables.cells import canonical_category
 from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
-from murho.model.training.options import TrainOptions, make_options, option_texts
+from murho.model.training.options import OptionText, TrainOptions, make_options, option_texts
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from murho.model.training.options import OptionText
+    from murho.model.arrays import Bools, Doubles
+
 
 __all__ = [
     "BBBClassifier",
@@ -365,7 +366,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
             parts.append(np.empty((len(answer), 0)) if answer.percentiles is None else answer.percentiles)
         return parts[0] if len(parts) == 1 else tuple(parts)
 
-    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Doubles:
         """Quantiles of the predictive; calibrated if the training table had enough rows (50).
 
         Args:
@@ -378,7 +379,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X or a level can't be used.
         """
-        values: NDArray[np.float64] = self.predict(X, quantiles=quantiles)[1]
+        values: Doubles = self.predict(X, quantiles=quantiles)[1]
         return values
 
     def predict_dist(self, X: Any) -> NumberDistribution:
@@ -392,7 +393,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         """
         return self._asked(X, NumberDistribution, least=0)
 
-    def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
+    def sample_functions(self, X: Any, samples: int | None = None) -> Doubles:
         """Function values of draws from the posterior.
 
         Column k is one function, the same for all rows and calls, so differences between rows are meaningful.
@@ -477,7 +478,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self.predict_dist(X).prediction
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Doubles:
         """Probabilities of the classes; calibrated if the training table had enough rows (50).
 
         Args:
@@ -491,12 +492,12 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self.predict_dist(X).probabilities
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Doubles:
         """Logarithm of `predict_proba`, ``[B, C]``."""
-        logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
+        logarithms: Doubles = np.log(self.predict_proba(X))
         return logarithms
 
-    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Bools:
         """Prediction sets, which hold the class of a new row with a probability; never empty.
 
         Args:
@@ -522,7 +523,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self._distribution(X, least=0)
 
-    def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
+    def sample_functions(self, X: Any, samples: int | None = None) -> Doubles:
         """Probabilities of the classes under draws from the posterior.
 
         Draw k is one function, the same for all rows and calls, so differences between rows are meaningful.

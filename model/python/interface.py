@@ -15,10 +15,10 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import directory_at, is_url, store_at
 from murho.model.errors import CheckpointError, InputError, OptionError
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.evaluation.why import explain
-from murho.model.predictive.decisions import Actions, DecideOptions, crossed, decide, draw_numbers, joined
+from murho.model.evaluation.why import Explained, explain
+from murho.model.predictive.decisions import Actions, DecideOptions, Decisions, crossed, decide, draw_numbers, joined
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
-from murho.model.predictive.totals import TotalsOptions, default_statistic
+from murho.model.predictive.totals import TotalsAnswer, TotalsOptions, default_statistic
 from murho.model.python.answers import (
     ClassDistribution,
     DataError,
@@ -32,7 +32,7 @@ from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device
 from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
 from murho.model.tables.overrides import ColumnOverride
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, Schema
 from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options
@@ -41,10 +41,6 @@ from murho.model.training.train import train as train_on_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from murho.model.evaluation.why import Explained
-    from murho.model.predictive.decisions import Decisions
-    from murho.model.predictive.totals import TotalsAnswer
-    from murho.model.tables.schema import Schema
 
 __all__ = [
     "TrainedModel",

@@ -7,19 +7,16 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from murho.model.training.candidates import Reporter
+from murho.model.training.candidates import Attempt, Reporter, Stage
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderResult
-
     from murho.model.bbb.fit import Epoch
-    from murho.model.training.candidates import Attempt, Stage
 
 __all__ = [
     "TerminalReporter",

@@ -16,8 +16,8 @@ import pyarrow as pa
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.answer_columns import answer_columns
-from murho.model.predictive.prediction import Place
-from murho.model.tables.columns import float_array
+from murho.model.predictive.prediction import AnyPrediction, Place, PredictOptions
+from murho.model.tables.columns import list_array
 from murho.model.tables.schema import Schema
 from murho.model.tables.schema_inference import columns_from_table, labels_from_table, target_from_table
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 
 __all__ = [
     "FIRST_ROWS",
@@ -160,14 +159,7 @@ def answer_table(columns: Mapping[str, Any]) -> pa.Table:
 def _column(values: NDArray[Any] | list[Any]) -> pa.Array:
     if isinstance(values, list) or values.dtype == object:
         return pa.array(values, from_pandas=True)
-    if values.ndim == 1:
-        return float_array(values)
-    if not values.size:
-        return pa.array(values.tolist(), pa.list_(pa.float64()))
-    lists = pa.array(values.ravel())
-    for length in reversed(values.shape[1:]):
-        lists = pa.FixedSizeListArray.from_arrays(lists, length)
-    return lists
+    return list_array(values)
 
 
 def beside(inputs: pa.Table, answers: pa.Table) -> pa.Table:

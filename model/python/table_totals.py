@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from murho.model.errors import TableError
-from murho.model.predictive.totals import Totals
-from murho.model.tables.columns import canonical_column, plain
-from murho.model.tables.schema import FeatureKind
-from murho.model.tables.schema_inference import GROUPS, columns_from_table
+from murho.model.predictive.totals import Totals, TotalsAnswer, TotalsOptions
+from murho.model.tables.columns import plain
+from murho.model.tables.schema_inference import GROUPS, columns_from_table, weights_from_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.totals import TotalsAnswer, TotalsOptions
 
 __all__ = ["added_up", "answer_of"]
 
@@ -30,7 +25,6 @@ def added_up(
     options: TotalsOptions,
     by: Sequence[str] = (),
     weights: str | None = None,
-    advance: Callable[[int], None] = lambda _: None,
 ) -> Totals:
     """The totals of the rows of a table.
 
@@ -41,7 +35,6 @@ def added_up(
         by: Columns whose cells say which rows belong together; they need not be features. Where the table has the
             columns of ``--group``, the noise of rows of one group is correlated as held-out rows told.
         weights: The column of the weights; None: all rows count alike.
-        advance: Called with the number of rows after each block.
 
     Raises:
         TableError: A column is missing, or a cell or weight can't be used.
@@ -58,12 +51,11 @@ def added_up(
         block = table.slice(start, totals.rows_at_a_time)
         try:
             columns = columns_from_table(block, posterior.schema)
-            amounts = None if weights is None else _weights(block, weights)
+            amounts = None if weights is None else weights_from_table(block, weights)
         except TableError as error:
             raise error.moved(start) from error
         of_units = _labels(block, units) if correlated else None
         totals.add(posterior.predict(columns, totals.asked), columns, _labels(block, by), amounts, of_units)
-        advance(block.num_rows)
     return totals
 
 
@@ -71,16 +63,6 @@ def _labels(block: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """The cells of each row in some columns; None where one is missing."""
     cells = [plain(block.column(name), name).to_pylist() for name in names]
     return list(zip(*cells, strict=True)) if names else [()] * block.num_rows
-
-
-def _weights(block: pa.Table, name: str) -> NDArray[np.float64]:
-    """The cells of a column of finite numbers that are not negative."""
-    weights: NDArray[np.float64] = canonical_column(block.column(name), FeatureKind.NUMERIC, name)
-    usable = np.isfinite(weights) & (weights >= 0.0)
-    if not usable.all():
-        row = int(np.argmin(usable)) + 1
-        raise TableError(f"column {name!r}, row {row}: a weight is a finite number that is not negative", row=row)
-    return weights
 
 
 def answer_of(totals: Totals, posterior: Posterior) -> TotalsAnswer:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from murho.model.files import JSON
+
 __all__ = ["COLOURS", "MEASURES", "MOST_BARS", "PAPER", "Chart", "charts", "named", "ordered_features"]
 
 INK, MUTED, RULE, PAPER = "#1f2a37", "#5b6675", "#e3e7ec", "#fffffe"
@@ -79,7 +81,7 @@ class Chart:
     section: str
     title: str
     caption: str
-    specification: dict[str, Any]
+    specification: JSON
 
 
 def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Chart]:
@@ -105,9 +107,7 @@ def named(name: str, unit: str | None) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _quantity(
-    field: str, title: str | None = None, domain: Sequence[float] | None = None, **axis: Any
-) -> dict[str, Any]:
+def _quantity(field: str, title: str | None = None, domain: Sequence[float] | None = None, **axis: Any) -> JSON:
     """The encoding of a number.
 
     Args:
@@ -116,23 +116,23 @@ def _quantity(
         domain: Ends of the axis; None: those of the data.
         axis: Further options of the axis.
     """
-    scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
-    made: dict[str, Any] = {"field": field, "type": "quantitative", "scale": scale}
+    scale: JSON = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
+    made: JSON = {"field": field, "type": "quantitative", "scale": scale}
     return made if title is None else made | {"axis": {"title": title, **axis}}
 
 
-def _category(field: str, title: str | None = None, **axis: Any) -> dict[str, Any]:
+def _category(field: str, title: str | None = None, **axis: Any) -> JSON:
     """The encoding of a category, in the order of the data, with options of the axis."""
     return {"field": field, "type": "ordinal", "sort": None, "axis": {"title": title, "grid": False, **axis}}
 
 
-def _colours(field: str, palette: Mapping[str, str], **legend: Any) -> dict[str, Any]:
+def _colours(field: str, palette: Mapping[str, str], **legend: Any) -> JSON:
     """The encoding of a category by colour, with options of the legend."""
     scale = {"domain": list(palette), "range": list(palette.values())}
     return {"field": field, "type": "nominal", "scale": scale, "legend": {"title": None, **legend}}
 
 
-def _layer(rows: Iterable[Mapping[str, Any]], mark: str | dict[str, Any], **channels: Any) -> dict[str, Any]:
+def _layer(rows: Iterable[Mapping[str, Any]], mark: str | JSON, **channels: Any) -> JSON:
     """Rows of data, drawn by a mark; a channel is an encoding or the name of a field."""
     encoding = {name: {"field": made} if isinstance(made, str) else made for name, made in channels.items()}
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
@@ -142,7 +142,7 @@ REFERENCE = {"type": "rule", "color": MUTED, "strokeDash": [5, 4], "strokeWidth"
 """The mark of a line to compare with."""
 
 
-def _styled(**chart: Any) -> dict[str, Any]:
+def _styled(**chart: Any) -> JSON:
     """A whole chart, with font, colours and padding, and the looks of marks that are not said otherwise."""
     text = {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12.5}
     axis = {"titleFontWeight": "normal", "gridColor": RULE, "domainColor": GREY, "tickColor": GREY, "labelLimit": 260}
@@ -172,7 +172,7 @@ def _allowed(share: float, rows: float) -> dict[str, float]:
     return {"lower": max(0.0, share - error), "upper": min(1.0, share + error)}
 
 
-def _diagonal(domain: Sequence[float], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
+def _diagonal(domain: Sequence[float], x: JSON, y: JSON) -> JSON:
     ends = [{x["field"]: end, y["field"]: end} for end in domain]
     return _layer(ends, REFERENCE | {"type": "line"}, x=x, y=y)
 
@@ -308,7 +308,7 @@ def _coverage(held_out: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def _class_parts(held_out: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _class_parts(held_out: Mapping[str, Any]) -> list[JSON]:
     """The classes, the most frequent first, and the categories, with the coverage of their 90 % sets."""
     kind, by_category = "calibrated" if held_out["calibrated"] else "raw", held_out["by_category"]
     parts = sorted(held_out["by_class"].items(), key=lambda item: -item[1]["rows"])
@@ -440,7 +440,7 @@ def _shares(facts: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def _bars(found: Mapping[str, Any], titles: Mapping[str, str], unit: str | None) -> dict[str, Any]:
+def _bars(found: Mapping[str, Any], titles: Mapping[str, str], unit: str | None) -> JSON:
     """A panel of bars for each measure, with two standard errors each way, the most important feature first."""
     panels = []
     for place, measure in enumerate(found["measures"]):
@@ -511,7 +511,7 @@ def _curves(training: Mapping[str, Any]) -> Chart | None:
     ]
     x = _quantity("epoch", "epoch", (0, ends[-1]), tickCount=6, grid=False)
 
-    def panel(title: str, y: dict[str, Any], palette: Mapping[str, str]) -> dict[str, Any]:
+    def panel(title: str, y: JSON, palette: Mapping[str, str]) -> JSON:
         # No line from the end of a fit to the begin of the next; and where two curves are the same, both are seen.
         dashes = {"domain": list(palette), "range": [[1, 0], [6, 4]]}
         colour = _colours("curve", palette)

@@ -9,7 +9,7 @@ its pictures alone, never in the stored facts, and ``--no-report-rows`` leaves t
 from __future__ import annotations
 
 import math
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,25 +18,22 @@ from murho.model.errors import CheckpointError
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import mean_shares, permutation_importance, screened_features
 from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
-from murho.model.evaluation.rows import BAND, category_features, category_parts, scores_of_part
-from murho.model.files import parse_json, read_bounded
+from murho.model.evaluation.rows import BAND, JudgedRows, category_features, category_parts, scores_of_part
+from murho.model.files import JSON, parse_json, read_bounded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.charts import MOST_BARS
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing, select_rows
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Ints, Places
     from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.evaluation.rows import JudgedRows
-    from murho.model.tables.schema import Columns, Feature
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Evidence, Trained
 
@@ -69,9 +66,11 @@ PREDICTIONS_OF_IMPORTANCE = 4_000
 BINS_OF_AGREEMENT = 15
 QUANTILES = (0.05, 0.5, 0.95)
 MOST_POINTS, MOST_SURPRISING = 1_000, 10
+SEED = 0
+"""Of the choice of rows where there are too many."""
 
 
-def facts_of_spec(spec: ModelSpec) -> dict[str, Any]:
+def facts_of_spec(spec: ModelSpec) -> JSON:
     """What a checkpoint without a stored report tells: no held-out rows, no curves, no distributions.
 
     Args:
@@ -104,7 +103,7 @@ def facts_of_spec(spec: ModelSpec) -> dict[str, Any]:
     )
 
 
-def facts_of_training(trained: Trained) -> dict[str, Any]:
+def facts_of_training(trained: Trained) -> JSON:
     """The facts of a training that has just ended."""
     spec, evidence = trained.spec, trained.evidence
     made = {
@@ -118,7 +117,7 @@ def facts_of_training(trained: Trained) -> dict[str, Any]:
 
 def facts_of_data(
     posterior: Posterior, stored: Mapping[str, Any], columns: Columns, judged: JudgedRows, source: str
-) -> dict[str, Any]:
+) -> JSON:
     """The facts of a checkpoint, with those of labelled rows in place of those of the held-out rows.
 
     Args:
@@ -132,7 +131,7 @@ def facts_of_data(
     return dict(stored) | _plain(made | _told_by(posterior, columns, judged))
 
 
-def facts_of_revision(revised: Revised, rows: LabelledRows | None, before: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of_revision(revised: Revised, rows: LabelledRows | None, before: Mapping[str, Any]) -> JSON:
     """The facts of an updated or pruned version.
 
     Args:
@@ -164,7 +163,7 @@ def facts_of_revision(revised: Revised, rows: LabelledRows | None, before: Mappi
     return _plain(made | {"revision": {"kind": revised.kind, **revised.facts, "scores": scores}})
 
 
-def stored_facts(read: Callable[[str, int], bytes]) -> dict[str, Any] | None:
+def stored_facts(read: Callable[[str, int], bytes]) -> JSON | None:
     """The facts that a version keeps beside its checkpoint; None where there are none that this Murho reads.
 
     No checksum covers them: who shows them must not rely on their form.
@@ -179,7 +178,7 @@ def stored_facts(read: Callable[[str, int], bytes]) -> dict[str, Any] | None:
     return stored if isinstance(stored, dict) and stored.get("format") == FORMAT else None
 
 
-def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, Any]:
+def report_facts(directory: Path, spec: ModelSpec | None = None) -> JSON:
     """The facts of a version, for whoever shows them: the stored ones, else `facts_of_spec` (``--no-report``).
 
     Args:
@@ -195,7 +194,7 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
     return stored or facts_of_spec(spec or read_stored(directory).spec)
 
 
-def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(facts: Mapping[str, Any]) -> JSON:
     """Facts with numbers that JSON has, rounded to six digits: a chart shows no more."""
     return {key: _rounded(value) for key, value in facts.items()}
 
@@ -212,10 +211,10 @@ def _rounded(value: Any) -> Any:
             return other
 
 
-def _target(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, Any]:
+def _target(spec: ModelSpec, targets: Doubles | None) -> JSON:
     """Name, unit and classes of the target and, with its values ``[n]`` (of classes indices), their distribution."""
     target = spec.schema.target
-    facts: dict[str, Any] = {"name": target.name, "unit": target.unit}
+    facts: JSON = {"name": target.name, "unit": target.unit}
     if target.classes is not None:
         facts["classes"] = list(target.classes)
         if targets is not None:
@@ -225,13 +224,13 @@ def _target(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, A
     return facts
 
 
-def _counts(values: NDArray[np.float64]) -> list[int]:
+def _counts(values: Doubles) -> list[int]:
     """Numbers of values in equal bins from the least to the largest one; empty without a value."""
     counts: list[int] = np.histogram(values, BINS)[0].tolist()
     return counts if len(values) else []
 
 
-def _table(spec: ModelSpec, columns: Columns | None) -> dict[str, Any]:
+def _table(spec: ModelSpec, columns: Columns | None) -> JSON:
     """The columns of a table.
 
     Args:
@@ -263,7 +262,7 @@ def _table(spec: ModelSpec, columns: Columns | None) -> dict[str, Any]:
     }
 
 
-def _training(spec: ModelSpec, evidence: Evidence | None) -> dict[str, Any]:
+def _training(spec: ModelSpec, evidence: Evidence | None) -> JSON:
     """How the checkpoint was made; ``candidates`` are those of ``model.json``.
 
     Args:
@@ -295,7 +294,7 @@ def _training(spec: ModelSpec, evidence: Evidence | None) -> dict[str, Any]:
     }
 
 
-def _curve(stage: str, history: Sequence[Epoch]) -> dict[str, Any]:
+def _curve(stage: str, history: Sequence[Epoch]) -> JSON:
     """``stage`` of a fit, and the lists ``epoch, free_energy, nll, kl, validation`` (None before the first one).
 
     All are in nats per row of standardised targets.
@@ -312,7 +311,7 @@ def _curve(stage: str, history: Sequence[Epoch]) -> dict[str, Any]:
     }
 
 
-def _told_by(posterior: Posterior, columns: Columns, judged: JudgedRows | None) -> dict[str, Any]:
+def _told_by(posterior: Posterior, columns: Columns, judged: JudgedRows | None) -> JSON:
     """What rows tell of the predictions, where they were judged, of doubt and of the importance of features.
 
     Args:
@@ -332,7 +331,7 @@ def _told_by(posterior: Posterior, columns: Columns, judged: JudgedRows | None) 
     }
 
 
-def _agreement(judged: JudgedNumbers) -> list[dict[str, Any]]:
+def _agreement(judged: JudgedNumbers) -> list[JSON]:
     """Parts of ten rows or more, by the predicted mean: what was predicted in each, and what was observed."""
     lower, upper = _band(judged)
     told = {"predicted": judged.mean, "lower": lower, "upper": upper}
@@ -345,20 +344,19 @@ def _agreement(judged: JudgedNumbers) -> list[dict[str, Any]]:
     return found
 
 
-def _band(judged: JudgedNumbers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _band(judged: JudgedNumbers) -> tuple[Doubles, Doubles]:
     """Ends of the 90 % bands that answers give, ``[n]`` each, the target's unit."""
     place = 2 * COVERAGES.index(BAND)
     lower, upper = judged.mean + judged.served.ends[:, place : place + 2].T
     return lower, upper
 
 
-def _doubt(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str, Any]:
+def _doubt(posterior: Posterior, columns: Columns) -> JSON:
     """The epistemic share of the variance, or entropy, of what the posterior answers for some rows.
 
     Args:
         posterior: The posterior, as it is served.
         columns: Canonical columns of the rows, ``[n]`` each; at most 1,000 of them are used.
-        seed: Seed of the choice of rows.
 
     Returns:
         ``of``, ``variance`` or ``entropy``; ``rows`` used; the ``share`` of all of them; and ``features``: for each
@@ -366,7 +364,7 @@ def _doubt(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str
         ``rows`` and ``share``.
     """
     count = len(next(iter(columns.values())))
-    chosen = np.sort(np.random.default_rng(seed).choice(count, min(count, ROWS_OF_DOUBT), replace=False))
+    chosen = np.sort(np.random.default_rng(SEED).choice(count, min(count, ROWS_OF_DOUBT), replace=False))
     columns = select_rows(columns, chosen)
     answer: Any = posterior.predict(columns, PredictOptions(percentiles=()))
     of_classes = posterior.schema.target.classes is not None
@@ -396,7 +394,7 @@ def _doubt(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dict[str
     }
 
 
-def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any], NDArray[np.intp]]]:
+def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[JSON, Places]]:
     """Rows by the largest categories of a feature, or in tenths by its values; missing cells come last."""
     if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN):
         parts = category_parts(feature, column)[:MOST_CATEGORIES]
@@ -408,13 +406,13 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[tuple[dict[str, Any],
     edges = np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9))) if len(values) else values
     places = np.searchsorted(edges, values, side="right")
     masks = [places == place for place in np.unique(places)]
-    found: list[tuple[dict[str, Any], NDArray[np.intp]]] = [
+    found: list[tuple[JSON, Places]] = [
         ({"from": written(values[mask].min()), "to": written(values[mask].max())}, present[mask]) for mask in masks
     ]
     return [*found, *([({"category": None}, gone)] if len(gone) else [])]
 
 
-def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None:
+def _importance(posterior: Posterior, columns: Columns) -> JSON | None:
     """Permutation importance for the answers, of few rows and features; None where there is one row alone.
 
     ``of_features`` is the number of all features: more than those that are judged, where a screen has chosen these.
@@ -436,9 +434,7 @@ def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None
     return found | {"of_features": of_features, "shares": shares}
 
 
-def shown_rows(
-    judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: NDArray[np.int64], *, seed: int = 0
-) -> dict[str, Any]:
+def shown_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: Ints) -> JSON:
     """The rows that a report shows.
 
     Args:
@@ -446,7 +442,6 @@ def shown_rows(
         posterior: The posterior that they were judged by.
         columns: Canonical columns of all rows, ``[N]`` each.
         numbers: Number of each of them in the user's table, from 1, ``[N]``.
-        seed: Seed of the choice of points where there are too many.
 
     Returns:
         ``points``, each with ``predicted``, ``observed``, ``lower`` and ``upper``; of classes there are none. And
@@ -467,9 +462,9 @@ def shown_rows(
         rarity = 2.0 * np.minimum(judged.served.pit, 1.0 - judged.served.pit)
         told = {"observed": judged.targets, "predicted": judged.mean, "lower": lower, "upper": upper}
         told["one_in"] = 1.0 / np.maximum(rarity, 1e-9)
-        points = np.sort(np.random.default_rng(seed).choice(count, min(count, MOST_POINTS), replace=False))
+        points = np.sort(np.random.default_rng(SEED).choice(count, min(count, MOST_POINTS), replace=False))
 
-    def records(rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+    def records(rows: Ints) -> list[JSON]:
         cells = zip(*(column[rows].tolist() for column in told.values()), strict=True)
         return [dict(zip(told, of_row, strict=True)) for of_row in cells]
 

@@ -21,8 +21,8 @@ from murho.model.errors import TableError
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.summary import plus_minus, significant, verdict
 from murho.model.report import PAGE_FILE
-from murho.model.report.charts import COLOURS, PAPER, charts, named
-from murho.model.report.facts import FACTS_PATH, facts_of_data, facts_of_revision, facts_of_training, shown_rows
+from murho.model.report.charts import COLOURS, PAPER, Chart, charts, named
+from murho.model.report.facts import FACTS_PATH, SEED, facts_of_data, facts_of_revision, facts_of_training, shown_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.report.charts import Chart
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
 
@@ -52,6 +51,10 @@ __all__ = [
 HOW_TO_GET_CHARTS = "pip install '.[charts]' in a clone of Murho's repository"
 
 
+PNG_SCALE = 1.5
+"""Pixels per pixel of a chart."""
+
+
 def can_draw() -> bool:
     """Whether the package that draws is installed."""
     return find_spec("vl_convert") is not None
@@ -69,11 +72,11 @@ class Drawing:
     chart: Chart
     picture: str
 
-    def png(self, *, scale: float = 1.5) -> bytes:
-        """The picture as a PNG file, with ``scale`` pixels per pixel of the chart."""
+    def png(self) -> bytes:
+        """The picture as a PNG file."""
         import vl_convert
 
-        picture: bytes = vl_convert.svg_to_png(self.picture, scale=scale)
+        picture: bytes = vl_convert.svg_to_png(self.picture, scale=PNG_SCALE)
         return picture
 
     def element(self) -> str:
@@ -201,7 +204,7 @@ def revision_report(
 
 
 def report_of_rows(
-    posterior: Posterior, stored: Mapping[str, Any], table: pa.Table, source: str, *, seed: int = 0
+    posterior: Posterior, stored: Mapping[str, Any], table: pa.Table, source: str
 ) -> tuple[dict[str, Any], dict[str, Any], int]:
     """Predict and judge the labelled rows of a table.
 
@@ -210,7 +213,6 @@ def report_of_rows(
         stored: Facts of the checkpoint.
         table: The table, as `model.tables.files.read_table` returns it.
         source: Name of its file.
-        seed: Seed of the choice of rows where there are more than 20,000.
 
     Returns:
         The facts, with the rows in place of the held-out ones; the rows to show, `model.report.facts.shown_rows`; and
@@ -225,7 +227,7 @@ def report_of_rows(
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {target.name!r}; there is nothing to judge by")
     most = min(len(labelled), MOST_ROWS)
-    chosen = np.sort(np.random.default_rng(seed).choice(labelled, most, replace=False))
+    chosen = np.sort(np.random.default_rng(SEED).choice(labelled, most, replace=False))
     columns = columns_from_table(table, posterior.schema, rows=chosen)
     judged = judge_columns(posterior, columns, targets[chosen])
     return (

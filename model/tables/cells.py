@@ -16,7 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from numpy.typing import NDArray
+    from murho.model.arrays import Doubles
+
 
 __all__ = [
     "LONGEST_TEXT",
@@ -164,7 +165,7 @@ def days_of(moment: datetime) -> float:
     return (aware - _EPOCH) / _DAY
 
 
-def without_codes(numbers: NDArray[np.float64], words: Collection[str]) -> NDArray[np.float64]:
+def without_codes(numbers: Doubles, words: Collection[str]) -> Doubles:
     """Numbers, ``[B]``, NaN where one is among the words, such as ``-200``, that mean a missing cell."""
     codes = [float(word) for word in words if _NUMBER.fullmatch(word) is not None]
     return np.where(np.isin(numbers, codes), np.nan, numbers) if codes else numbers

@@ -30,13 +30,14 @@ from murho.model.tables.cells import (
     parse_number,
     without_codes,
 )
-from murho.model.tables.readings import NumberReading
+from murho.model.tables.readings import NumberReading, Reading
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from murho.model.tables.readings import Reading
+    from murho.model.arrays import Bools, Doubles, Ints
+
 
 __all__ = [
     "Distinct",
@@ -49,13 +50,12 @@ __all__ = [
     "holds_durations",
     "holds_text",
     "integers",
-    "is_missing",
+    "list_array",
     "number_array",
     "plain",
     "plain_numbers",
     "release_memory",
     "rows_of",
-    "select_rows",
     "stored_kind",
     "text_array",
     "trimmed",
@@ -71,19 +71,31 @@ def text_array(texts: Sequence[str | None]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
-def number_array(numbers: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def number_array(numbers: npt.NDArray[Any], present: Bools | None = None) -> pa.Array:
     """Numbers ``[B]`` as an Arrow array of their type; those that are not present are missing."""
     data = pa.py_buffer(np.ascontiguousarray(numbers))
     bitmap = None if present is None else _bitmap(present)
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [bitmap, data])
 
 
-def float_array(numbers: npt.NDArray[np.float64]) -> pa.DoubleArray:
+def float_array(numbers: Doubles) -> pa.DoubleArray:
     """Numbers ``[B]`` as an Arrow array; NaN is a missing value."""
     return number_array(numbers, ~np.isnan(numbers))
 
 
-def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+def list_array(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Numbers ``[B]`` as `float_array` has them; of ``[B, …]`` a list in each cell."""
+    if numbers.ndim == 1:
+        return float_array(numbers)
+    lists = number_array(numbers.ravel())
+    if not numbers.shape[1]:  # draws where there are none
+        return pa.ListArray.from_arrays(number_array(np.zeros(len(numbers) + 1, np.int32)), lists)
+    for length in reversed(numbers.shape[1:]):
+        lists = pa.FixedSizeListArray.from_arrays(lists, length)
+    return lists
+
+
+def _bitmap(present: Bools) -> pa.Buffer | None:
     """The bits of the cells that are not missing; None if all are there."""
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
@@ -92,12 +104,12 @@ _NO_NUMBER = pa.nulls(1, pa.float64())[0]
 _MINUS_ONE, _NAN = number_array(np.array([-1]))[0], number_array(np.array([np.nan]))[0]
 
 
-def floats(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.float64]:
+def floats(column: pa.ChunkedArray | pa.Array) -> Doubles:
     """A column of float64 as numpy has it, ``[B]``, NaN where a cell is missing."""
     return _numbers(pc.fill_null(column, _NAN), np.dtype(np.float64))
 
 
-def plain_numbers(cells: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
+def plain_numbers(cells: pa.ChunkedArray) -> Doubles | None:
     """A column from `plain` as numbers, ``[B]``, NaN where one is missing; None if a text is no plain number."""
     try:
         # safe=False: integers beyond 2^53 are rounded, as any reader of numbers rounds them.
@@ -106,7 +118,7 @@ def plain_numbers(cells: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
         return None
 
 
-def integers(column: pa.Array) -> npt.NDArray[np.int64]:
+def integers(column: pa.Array) -> Ints:
     """An array of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(pc.cast(column, pa.int64()), _MINUS_ONE), np.dtype(np.int64))
 
@@ -116,7 +128,7 @@ def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.ND
     return np.frombuffer(cells.buffers()[1] or b"", dtype, cells.offset + len(cells))[cells.offset :]
 
 
-def rows_of(table: pa.Table, rows: npt.NDArray[np.int64] | None) -> pa.Table:
+def rows_of(table: pa.Table, rows: Ints | None) -> pa.Table:
     """Rows of a table, in the given order; the table itself, not a copy, where all rows are asked for in order.
 
     Args:
@@ -126,11 +138,6 @@ def rows_of(table: pa.Table, rows: npt.NDArray[np.int64] | None) -> pa.Table:
     if rows is None or (len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all())):
         return table
     return table.take(number_array(rows.astype(np.int64)))
-
-
-def select_rows(columns: Mapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-    """The given rows of all canonical columns."""
-    return {name: column[rows] for name, column in columns.items()}
 
 
 def release_memory() -> None:
@@ -152,9 +159,9 @@ class Distinct:
     """
 
     values: list[Any]
-    codes: npt.NDArray[np.int64]
+    codes: Ints
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Return the number of rows with each of ``values``."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
@@ -334,16 +341,7 @@ def canonical_cells(
     return _parsed(cells, name, lambda cell: parse(str(cell)))
 
 
-def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return whether each cell of a canonical column is missing, ``[B]``."""
-    if column.dtype == object:
-        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
-    return np.asarray(np.isnan(column), dtype=np.bool_)
-
-
-def _read_numbers(
-    cells: pa.ChunkedArray, stored: FeatureKind, name: str, reading: Reading | None
-) -> npt.NDArray[np.float64]:
+def _read_numbers(cells: pa.ChunkedArray, stored: FeatureKind, name: str, reading: Reading | None) -> Doubles:
     if stored is FeatureKind.DATE:
         raise TableError(f"column {name!r}: expected numbers, found dates")
     comma = isinstance(reading, NumberReading) and reading.decimal == ","

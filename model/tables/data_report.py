@@ -12,11 +12,11 @@ import numpy as np
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing, rows_of
+from murho.model.tables.columns import rows_of
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column
-from murho.model.tables.schema import FeatureKind
-from murho.model.tables.schema_inference import IGNORED, columns_from_table
+from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
+from murho.model.tables.schema_inference import IGNORED, ColumnPlan, columns_from_table
 from murho.model.tables.splits import column_codes
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles
     from murho.model.tables.readings import ReadingHints
-    from murho.model.tables.schema import Columns, Schema
-    from murho.model.tables.schema_inference import ColumnPlan
 
 __all__ = [
     "DataReport",
@@ -73,7 +72,7 @@ class Suspect:
         return f"{self.column!r} {self.reason}: if it is not known when the target is asked for, give {option}"
 
 
-def leak_suspects(columns: Columns, schema: Schema, targets: NDArray[np.float64]) -> list[Suspect]:
+def leak_suspects(columns: Columns, schema: Schema, targets: Doubles) -> list[Suspect]:
     """The features that may leak the target, each once, the surest first.
 
     Args:
@@ -94,7 +93,7 @@ def leak_suspects(columns: Columns, schema: Schema, targets: NDArray[np.float64]
     return list({suspect.column: suspect for suspect in reversed(found)}.values())[::-1]
 
 
-def _exact(numbers: Columns, targets: NDArray[np.float64]) -> Iterator[Suspect]:
+def _exact(numbers: Columns, targets: Doubles) -> Iterator[Suspect]:
     """Numbers that are the target, in whatever unit, or add up to it, with factors."""
     complete = {name: column for name, column in numbers.items() if np.ptp(column) > 0.0}  # NaN is not
     if not 1 <= len(complete) <= _MOST_IN_A_SUM or len(targets) < 3 * len(complete):
@@ -112,7 +111,7 @@ def _exact(numbers: Columns, targets: NDArray[np.float64]) -> Iterator[Suspect]:
         )
 
 
-def _telling(columns: Columns, kinds: Mapping[str, FeatureKind], targets: NDArray[np.float64]) -> Iterator[Suspect]:
+def _telling(columns: Columns, kinds: Mapping[str, FeatureKind], targets: Doubles) -> Iterator[Suspect]:
     """Features that alone tell almost all of the target; not time, which tells whatever changes slowly."""
     dates = [_ranks(column) for name, column in columns.items() if kinds[name] is FeatureKind.DATE]
     for name, column in columns.items():
@@ -131,12 +130,12 @@ def _telling(columns: Columns, kinds: Mapping[str, FeatureKind], targets: NDArra
             yield Suspect(name, f"alone tells {100 * min(share, 0.9999):.2f} % of the target's variance")
 
 
-def _ranks(column: NDArray[Any]) -> NDArray[np.float64]:
+def _ranks(column: NDArray[Any]) -> Doubles:
     """The place of each cell in the order of all, ``[N]``, from 0; equal cells in the order of their rows."""
     return np.argsort(np.argsort(column, kind="stable"), kind="stable").astype(np.float64)
 
 
-def share_told(column: NDArray[Any], targets: NDArray[np.float64], *, ordered: bool) -> float:
+def share_told(column: NDArray[Any], targets: Doubles, *, ordered: bool) -> float:
     """The share of the targets' variance that a column tells, whatever the form of the relation.
 
     1 - E[(y - y')²] / (2 Var y), where y' is the target of the row with the next cell: half of the mean square is the
@@ -231,9 +230,7 @@ class DataReport:
         return asdict(self) | {"columns": [column.to_json() for column in self.columns]}
 
 
-def describe_table(
-    table: pa.Table, plan: ColumnPlan, targets: NDArray[np.float64], *, weight: str | None = None
-) -> DataReport:
+def describe_table(table: pa.Table, plan: ColumnPlan, targets: Doubles, *, weight: str | None = None) -> DataReport:
     """Describe the table of a training.
 
     Args:

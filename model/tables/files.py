@@ -19,7 +19,7 @@ import zlib
 from collections import Counter
 from errno import ENOSPC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,15 +29,13 @@ from murho.model.errors import OptionError, TableError
 from murho.model.tables.cells import as_text
 from murho.model.tables.columns import plain, stored_kind
 from murho.model.tables.formats import READERS, format_of, mapped, with_notes
-from murho.model.tables.overrides import AS_IT_IS, FeatureKind
+from murho.model.tables.overrides import AS_IT_IS, FeatureKind, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import IO
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.overrides import FileForm
 
 __all__ = [
     "PANDAS_INDEX",

@@ -18,7 +18,7 @@ import re
 import tempfile
 import zipfile
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -28,7 +28,6 @@ from murho.model.tables.csv_reader import csv_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import IO
 
     from murho.model.tables.overrides import FileForm
 

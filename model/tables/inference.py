@@ -27,7 +27,6 @@ from murho.model.tables.columns import (
     distinct,
     holds_durations,
     holds_text,
-    is_missing,
     plain,
     plain_numbers,
     stored_kind,
@@ -38,6 +37,7 @@ from murho.model.tables.readings import (
     MARK,
     NO_HINTS,
     ORDER,
+    DecimalMark,
     NumberReading,
     Question,
     Reading,
@@ -48,12 +48,13 @@ from murho.model.tables.readings import (
     proofs,
     readings_of,
 )
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from murho.model.tables.readings import DecimalMark
+    from murho.model.arrays import Bools, Doubles, Places
+
 
 __all__ = [
     "Inference",
@@ -206,7 +207,7 @@ def infer_column(
     return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
 
 
-def _of_odd_numbers(values: npt.NDArray[np.float64], name: str) -> Iterator[str]:
+def _of_odd_numbers(values: Doubles, name: str) -> Iterator[str]:
     """A number that may stand for a missing value, and numbers that may be slips."""
     code, far = suspected_code(values[~np.isnan(values)]), far_numbers(values)
     odd = np.isin(np.arange(len(values)), far) | (values == code)
@@ -351,7 +352,7 @@ def _text_kind(
     return FeatureKind.CATEGORICAL, None, ""
 
 
-def _fitting(values: Distinct, parse: Callable[[str], float]) -> npt.NDArray[np.bool_]:
+def _fitting(values: Distinct, parse: Callable[[str], float]) -> Bools:
     """Which of the distinct values can be parsed; none of them if none of a few can."""
     if not any(_parses(parse, value) for value in values.values[:: max(1, len(values.values) // LOOKED_AT)]):
         return np.zeros(len(values.values), dtype=bool)
@@ -404,7 +405,7 @@ SPIKE, LEAST_SHARE_OF_SPIKE = 5, 0.02
 """A code near the others is so many times as frequent as any of them, and has at least such a share of the cells."""
 
 
-def suspected_code(numbers: npt.NDArray[np.float64]) -> float | None:
+def suspected_code(numbers: Doubles) -> float | None:
     """The least or the largest number if it is one of `CODES`, frequent, and far outside the others; None if not.
 
     Far outside is: further from the next number than the others are apart. A code below 0 is far outside, too, if it is
@@ -435,7 +436,7 @@ def suspected_code(numbers: npt.NDArray[np.float64]) -> float | None:
 MOST_FAR, TIMES_AS_FAR, FEWEST_NUMBERS = 3, 100.0, 20
 
 
-def far_numbers(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def far_numbers(numbers: Doubles) -> Places:
     """Places of at most `MOST_FAR` numbers that lie `TIMES_AS_FAR` times as far from the median as all others do.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import repeat
 from operator import itemgetter
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from murho.model.tables.readings import (
     Reading,
 )
 
+if TYPE_CHECKING:
+    from murho.model.arrays import Bools, Doubles, Ints, Places
+
 __all__ = [
     "FEWEST_CLASSES",
     "FEWEST_OF_A_CATEGORY",
@@ -36,6 +39,9 @@ __all__ = [
     "Schema",
     "Target",
     "UnfamiliarValue",
+    "is_missing",
+    "json_cells",
+    "select_rows",
     "with_unit",
     "written",
 ]
@@ -95,11 +101,13 @@ class Feature(Stored):
 
     def category(self, cell: object) -> str | None:
         """The canonical text of a cell of categories; None where it is missing."""
+        if isinstance(cell, str) and cell in self.categories:
+            return cell
         text = None if cell is None else canonical_category(cell)
         usual = text in MISSING_WORDS or text in self.missing_words  # rarely; the categories are many
         return None if usual and text not in self.categories else text
 
-    def without_codes(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def without_codes(self, numbers: Doubles) -> Doubles:
         """Numbers, ``[B]``, NaN where one stands for a missing cell."""
         return without_codes(numbers, self.missing_words) if self.missing_words else numbers
 
@@ -175,15 +183,45 @@ def with_unit(feature: Feature, value: float) -> str:
     return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
 
 
-def _listing(categories: tuple[str, ...], most: int = 10) -> str:
-    shown = ", ".join(repr(category) for category in categories[:most])
-    return f"{shown} and {len(categories) - most} more" if len(categories) > most else shown or "none was"
+MOST_LISTED = 10
+
+
+def _listing(categories: tuple[str, ...]) -> str:
+    shown, more = ", ".join(map(repr, categories[:MOST_LISTED])), len(categories) - MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown or "none was"
 
 
 FEWEST_CLASSES = 2
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name → canonical column ``[B]``."""
+
+
+def is_missing(column: npt.NDArray[Any]) -> Bools:
+    """Return whether each cell of a canonical column is missing, ``[B]``."""
+    if column.dtype == object:
+        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
+    return np.asarray(np.isnan(column), dtype=np.bool_)
+
+
+def select_rows(columns: Columns, rows: Ints) -> dict[str, npt.NDArray[Any]]:
+    """The given rows of all canonical columns."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def json_cells(feature: Feature, column: npt.NDArray[Any]) -> list[Any]:
+    """The cells of a canonical column, ``[B]``, as JSON in a request has them; None where one is missing."""
+    cells: list[Any] = column.tolist()  # of which NaN alone differs from itself
+    match feature.kind:
+        case FeatureKind.CATEGORICAL:
+            return cells
+        case FeatureKind.BOOLEAN:
+            return [None if cell != cell else bool(cell) for cell in cells]
+        case FeatureKind.DATE:
+            return [None if cell != cell else format_date(cell) for cell in cells]
+        case _:
+            short = (int(cell) if cell.is_integer() and abs(cell) < 2.0**53 else cell for cell in cells)
+            return [None if cell != cell else cell for cell in short]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,17 +311,17 @@ class Schema(Stored):
             if feature.kind is FeatureKind.CATEGORICAL:
                 known = {None, *feature.categories}
                 outside = np.fromiter([value not in known for value in column], dtype=np.bool_, count=len(column))
-            elif feature.minimum is None or (reach := feature.reach) is None:
+            elif feature.minimum is None or feature.maximum is None:
                 outside = ~np.isnan(column)
             else:  # comparisons with NaN are false, so a missing cell is never outside
-                outside = (column < feature.minimum) | (column > reach)
+                outside = (column < feature.minimum) | (column > feature.maximum + feature.ahead)
             found += zip(repeat(feature), np.flatnonzero(outside).tolist(), strict=False)
         return [
             UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
             for feature, row in sorted(found, key=itemgetter(1))
         ]
 
-    def incomplete(self, columns: Columns) -> npt.NDArray[np.intp]:
+    def incomplete(self, columns: Columns) -> Places:
         """Numbers of the rows with a missing cell in a feature that was complete in training and accepts such cells.
 
         Args:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
-from murho.model.tables.columns import canonical_column, is_missing, plain, rows_of
+from murho.model.tables.columns import canonical_column, plain, rows_of
 from murho.model.tables.inference import Inference, example_of, infer_column
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
@@ -32,6 +32,7 @@ from murho.model.tables.schema import (
     FeatureKind,
     Schema,
     Target,
+    is_missing,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from murho.model.arrays import Doubles, Ints
 
 __all__ = [
     "GROUPS",
@@ -58,6 +61,7 @@ __all__ = [
     "require_column",
     "row_weights",
     "target_from_table",
+    "weights_from_table",
 ]
 
 MOST_CLASSES = 1_000
@@ -130,7 +134,7 @@ UNKNOWN = -1.0
 """Index of a class that is none of the known ones."""
 
 
-def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> NDArray[np.float64]:
+def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> Doubles:
     """Index of each row's class ``[N]``, float64 as all targets; NaN where it is missing, `UNKNOWN` for any other.
 
     Args:
@@ -274,7 +278,7 @@ def plan_columns(
 
 
 def columns_from_table(
-    table: pa.Table, schema: Schema, *, rows: npt.NDArray[np.int64] | None = None, complete: bool = False
+    table: pa.Table, schema: Schema, *, rows: Ints | None = None, complete: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
     """Convert the features of a table to canonical columns; other columns are ignored.
 
@@ -318,7 +322,7 @@ def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> npt.N
     return cells
 
 
-def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.float64]:
+def target_from_table(table: pa.Table, target: str | Target) -> Doubles:
     """Return the target as float64 ``[N]``, in its own unit; NaN where it is missing.
 
     Args:
@@ -397,7 +401,7 @@ def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
     return f"{hint} Its columns are: {shown}"
 
 
-def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
+def read_targets(table: pa.Table, target: Target) -> Doubles:
     """The targets of a table's rows, ``[N]``: in the target's unit, or class indices; NaN where one is missing.
 
     Args:
@@ -422,7 +426,7 @@ def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
     return codes
 
 
-def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.float64]:
+def row_weights(table: pa.Table, column: str, *, target: str) -> Doubles:
     """The weights of all rows, ``[N]``: finite and not negative, not all 0; not scaled.
 
     Args:
@@ -435,18 +439,30 @@ def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.floa
         TableError: The column does not exist, every weight is 0, or a weight is missing, negative, infinite or no
             number; the message names column and row (from 1).
     """
-    require_column(table, column, "the weight")
     if column == target:
         raise OptionError(f"--weight: the target {target!r} can't be the weight of the rows")
-    weights = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
+    weights = weights_from_table(table, column)
+    if not (weights > 0.0).any():
+        raise TableError(f"column {column!r}: all weights are zero, so no row is left")
+    return weights
+
+
+def weights_from_table(table: pa.Table, column: str) -> Doubles:
+    """The weights of all rows, ``[N]``: finite and not negative.
+
+    Raises:
+        TableError: The column does not exist, or a weight is missing, negative, infinite or no number; the message
+            names column and row (from 1).
+    """
+    require_column(table, column, "the weight")
+    weights: Doubles = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
     wrong = ~(weights >= 0.0)
     if wrong.any():
         row = int(np.argmax(wrong))
         problem = "is missing" if np.isnan(weights[row]) else f"({weights[row]:g}) is negative"
         raise TableError(
             f"column {column!r}, row {row + 1}: the weight {problem}: give a number from 0 on; a row of weight 0 is "
-            "left out"
+            "left out",
+            row=row + 1,
         )
-    if not (weights > 0.0).any():
-        raise TableError(f"column {column!r}: all weights are zero, so no row is left")
     return weights

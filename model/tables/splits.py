@@ -27,14 +27,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from murho.model.errors import OptionError
-from murho.model.tables.columns import is_missing
+from murho.model.tables.schema import Columns, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
+    from murho.model.arrays import Doubles, Ints
+
 
 __all__ = [
     "BASE",
@@ -74,11 +75,11 @@ class TimeBlocks(NamedTuple):
         ahead: How far ahead of the rows learned from a block reaches, in the unit of the times: the median over blocks.
     """
 
-    of_rows: NDArray[np.int64]
+    of_rows: Ints
     ahead: float
 
 
-def time_blocks(times: NDArray[np.float64], count: int, *, base_share: float) -> TimeBlocks:
+def time_blocks(times: Doubles, count: int, *, base_share: float) -> TimeBlocks:
     """Part rows into a base and consecutive blocks. Rows of the same time share a block.
 
     Args:
@@ -121,7 +122,7 @@ class Units:
         notes: What to tell the user, one line each.
     """
 
-    of_rows: NDArray[np.int64]
+    of_rows: Ints
     grouped: bool = False
     notes: tuple[str, ...] = ()
 
@@ -179,7 +180,7 @@ def find_units(columns: Columns, groups: Mapping[str, NDArray[Any]] | None = Non
     return replace(whole, notes=(*notes, said))
 
 
-def joined_units(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def joined_units(parts: Sequence[Ints]) -> Ints:
     """Join rows that share a code in any of several columns: the connected components, numbered from 0, ``[N]``.
 
     Args:
@@ -197,7 +198,7 @@ def joined_units(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return column_codes(labels)
 
 
-def _group_codes(name: str, column: NDArray[Any]) -> NDArray[np.int64]:
+def _group_codes(name: str, column: NDArray[Any]) -> Ints:
     """Numbers of the groups of a column, ``[N]``."""
     codes = column_codes(column)
     absent = is_missing(column)
@@ -218,9 +219,7 @@ def _looks_up(columns: Columns, rows: int, combinations: int) -> bool:
     return all(int(column_codes(column).max(initial=0)) < MOST_VALUES for column in numbers)
 
 
-def assign_folds(
-    shuffled: NDArray[np.int64], count: int, units: Units | None, generator: np.random.Generator
-) -> NDArray[np.int64]:
+def assign_folds(shuffled: Ints, count: int, units: Units | None, generator: np.random.Generator) -> Ints:
     """Assign rows to folds: units at random, the largest first, each to the fold with the fewest rows so far.
 
     Units of about the same size (within a factor of two) come in random order. With units of one row this is a random
@@ -250,7 +249,7 @@ def assign_folds(
     return np.argsort(generator.permutation(count))[of_units][units.of_rows]
 
 
-def column_codes(column: NDArray[Any]) -> NDArray[np.int64]:
+def column_codes(column: NDArray[Any]) -> Ints:
     """Number the different cells of a column from 0 on, ``[N]``. Missing cells are one cell."""
     if column.dtype == object:
         numbers: dict[object, int] = {}
@@ -258,7 +257,7 @@ def column_codes(column: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def equal_rows(columns: Iterable[NDArray[Any]]) -> NDArray[np.int64]:
+def equal_rows(columns: Iterable[NDArray[Any]]) -> Ints:
     """Number the different rows of some columns from 0 on, ``[N]``: rows with all cells equal share a number.
 
     Args:
@@ -291,7 +290,7 @@ class HeldOut:
         members: The members that have not seen the rows; None means that no member has seen them.
     """
 
-    rows: NDArray[np.int64]
+    rows: Ints
     members: tuple[int, ...] | None
 
 
@@ -312,11 +311,11 @@ class Split:
         units: The units of all rows, which no fold parts; None if each row is one.
     """
 
-    training: NDArray[np.int64]
-    validation: NDArray[np.int64]
-    calibration: NDArray[np.int64]
-    folds: NDArray[np.int64] | None = None
-    times: NDArray[np.float64] | None = None
+    training: Ints
+    validation: Ints
+    calibration: Ints
+    folds: Ints | None = None
+    times: Doubles | None = None
     ahead: float = 0.0
     units: Units | None = None
 
@@ -326,13 +325,13 @@ class Split:
         return self.times is not None
 
     @property
-    def learned(self) -> NDArray[np.int64]:
+    def learned(self) -> Ints:
         """Rows that the network which serves has learned from: after forward judging all rows, else `training`."""
         if not self.forward:
             return self.training
         return np.unique(np.concatenate((self.training, self.validation, self.calibration)))
 
-    def newest(self) -> NDArray[np.int64] | None:
+    def newest(self) -> Ints | None:
         """Folds of `learned` for the members that serve after forward judging, ``[1, N]``; None for all newest rows.
 
         With these folds, in forward order, a member sees as many of the newest rows as it saw of the oldest when it was
@@ -348,7 +347,7 @@ class Split:
         judged_with = [int((self.folds[0] < fold).sum()) for fold in range(int(self.folds.max()) + 1)]
         return np.searchsorted(judged_with, age, side="right")[None] - 1
 
-    def distant_folds(self) -> NDArray[np.int64] | None:
+    def distant_folds(self) -> Ints | None:
         """Return folds of all rows that are to each other as fresh rows are to the training rows, ``[N]``.
 
         They part no unit, and follow each other in time where rows are judged forward. None if any folds will do.
@@ -467,7 +466,7 @@ def split_rows(
     return Split(training, order[folds[order] == validation], order[folds[order] == calibration], units=units)
 
 
-def split_in_time(times: NDArray[np.float64], members: int = 1, *, most_held_out: int = MOST_HELD_OUT) -> Split:
+def split_in_time(times: Doubles, members: int = 1, *, most_held_out: int = MOST_HELD_OUT) -> Split:
     """Split rows in time: every judged row comes after all rows that its judges have learned from.
 
     With two or more members and at least 50 rows, the newer half of the rows makes a block for each fold

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -17,7 +17,6 @@ from murho.model.files import written_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
     from pyarrow import parquet
 

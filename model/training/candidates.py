@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from murho.model.bbb.registry import CLASS_KINDS, LIKELIHOODS
 from murho.model.encoding.encoder import InputChoice
-from murho.model.training.options import default_budget, quick_budget
+from murho.model.training.options import TrainOptions, default_budget, quick_budget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.bbb.fit import Epoch, Fit
-    from murho.model.training.options import TrainOptions
 
 __all__ = [
     "FULL",

@@ -30,12 +30,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.bbb.network import inverse_softplus
+from murho.model.bbb.network import Architecture, inverse_softplus
 from murho.model.encoding.ranges import Continuation
 from murho.model.encoding.transforms import OneHot, Scaled
 from murho.model.encoding.unlike import COMBINATION
-from murho.model.tables.columns import select_rows
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,10 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.bbb.network import Architecture
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
-    from murho.model.tables.schema import Columns
 
 __all__ = ["NEGLIGIBLE_SIGMA", "Extrapolation", "extrapolation_trial", "with_extrapolation_prior"]
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from murho.model.training.candidates import NARROW, TRIAL
+from murho.model.training.candidates import NARROW, TRIAL, Attempt, Candidate
 from murho.model.training.scoring import mean_and_error, paired_difference, row_differences
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import Fit
     from murho.model.bbb.rows import Rows
-    from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.search import BestSoFar, CandidateFits
 
 __all__ = ["harm_of_shuffling", "idle_by_member", "note_of_unread", "without_idle_features"]

@@ -14,11 +14,12 @@ import numpy as np
 
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import rows_of
-from murho.model.tables.data_report import describe_table
+from murho.model.tables.data_report import DataReport, describe_table
 from murho.model.tables.inference import hints_of_table, without_misfits
-from murho.model.tables.readings import NO_HINTS
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.readings import NO_HINTS, ReadingHints
+from murho.model.tables.schema import Columns, FeatureKind
 from murho.model.tables.schema_inference import (
+    ColumnPlan,
     classes_of,
     columns_from_table,
     infer_task,
@@ -29,7 +30,7 @@ from murho.model.tables.schema_inference import (
     row_weights,
 )
 from murho.model.tables.splits import MOST_HELD_OUT
-from murho.model.training.options import flag, quick_budget
+from murho.model.training.options import TrainOptions, flag, quick_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.tables.data_report import DataReport
-    from murho.model.tables.readings import ReadingHints
-    from murho.model.tables.schema import Columns
-    from murho.model.tables.schema_inference import ColumnPlan
-    from murho.model.training.options import TrainOptions
 
 __all__ = [
     "OF_NUMBERS",

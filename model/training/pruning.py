@@ -18,20 +18,18 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from murho.model.bbb.network import inputs_read, weights_from_inputs
+from murho.model.bbb.network import Architecture, inputs_read, weights_from_inputs
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
-from murho.model.training.revisions import revise
+from murho.model.training.revisions import LabelledRows, Revised, revise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
-    from murho.model.bbb.network import Architecture
     from murho.model.encoding.encoder import Encoder
-    from murho.model.training.revisions import LabelledRows, Revised
 
 __all__ = [
     "HISTOGRAM_EDGES",

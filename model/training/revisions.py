@@ -13,9 +13,9 @@ from murho.model.errors import TableError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.inference import infer_column
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Target
 from murho.model.tables.schema_inference import columns_from_table, read_targets
-from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, find_units
+from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut, Units, find_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.rows import JudgedRows
-    from murho.model.tables.schema import Columns, Feature, Target
-    from murho.model.tables.splits import HeldOut, Units
 
 __all__ = ["LabelledRows", "Revised", "labelled_rows", "revise"]
 

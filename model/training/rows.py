@@ -15,17 +15,17 @@ import torch
 
 from murho.model.bbb.network import mixed_reading
 from murho.model.bbb.rows import Rows
-from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
+from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Standardisation
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
-from murho.model.encoding.feature_distribution import FEWEST_ROWS, fit_feature_distribution
+from murho.model.encoding.feature_distribution import FEWEST_ROWS, FeatureDistribution, fit_feature_distribution
 from murho.model.errors import OptionError, TableError
-from murho.model.tables.columns import canonical_column, rows_of, select_rows
+from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
-from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, FeatureKind
+from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Columns, FeatureKind, Schema, select_rows
 from murho.model.tables.schema_inference import make_schema, require_column
-from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, find_units, split_in_time, split_rows
+from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
-from murho.model.training.prepared_table import held_out_within_budget, reading_hints
+from murho.model.training.prepared_table import PreparedTable, held_out_within_budget, reading_hints
 from murho.model.training.tasks import require_noise_for, target_limits
 
 if TYPE_CHECKING:
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.distributions.transforms import Limits
-    from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.tables.schema import Columns, Schema
-    from murho.model.tables.splits import Split
     from murho.model.training.options import TrainOptions
-    from murho.model.training.prepared_table import PreparedTable
 
 __all__ = ["TrainingData", "hold_out", "learnable_rows"]
 

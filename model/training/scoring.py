@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from murho.model.bbb.rows import LEAST_LOG_DENSITY, ensemble_of, judged
+from murho.model.bbb.rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
     from murho.model.bbb.network import BayesianNetwork
-    from murho.model.bbb.rows import Rows
     from murho.model.distributions.transforms import Standardisation
 
 __all__ = [

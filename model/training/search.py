@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from murho.model.bbb.fit import FitOptions, WorkModel, default_batch_size, fit
-from murho.model.bbb.likelihood import ClassLikelihood
+from murho.model.bbb.fit import Fit, FitOptions, WorkModel, default_batch_size, fit
+from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
 from murho.model.errors import FitError
@@ -44,6 +44,7 @@ from murho.model.training.candidates import (
     TRIAL,
     Attempt,
     Candidate,
+    Reporter,
     SearchPlan,
     SearchResult,
     epochs_of,
@@ -51,7 +52,7 @@ from murho.model.training.candidates import (
     warm_up_share,
 )
 from murho.model.training.idle_features import without_idle_features
-from murho.model.training.options import QUICK_TEMPERATURE
+from murho.model.training.options import QUICK_TEMPERATURE, TrainOptions
 from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolated, is_better, judge_scores
 from murho.model.training.tasks import (
     TEMPERATURES,
@@ -68,12 +69,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.bbb.fit import Fit
-    from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
     from murho.model.bbb.rows import Rows
     from murho.model.encoding.whitening import Whitening
-    from murho.model.training.candidates import Reporter
-    from murho.model.training.options import TrainOptions
     from murho.model.training.rows import TrainingData
 
 __all__ = [

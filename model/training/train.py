@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.bbb.fit import default_batch_size, fit
+from murho.model.bbb.fit import Fit, default_batch_size, fit
 from murho.model.bbb.network import learned_tensors
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
@@ -36,12 +36,12 @@ from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
 from murho.model.runtime import at_most_threads
 from murho.model.tables.cells import format_date
-from murho.model.tables.schema import FeatureKind, Schema
-from murho.model.training.candidates import SHARE_OF_SEARCH, Stage
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
+from murho.model.training.candidates import SHARE_OF_SEARCH, Attempt, Candidate, Reporter, SearchResult, Stage
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
 from murho.model.training.idle_features import note_of_unread
-from murho.model.training.prepared_table import prepare_table, rows_for_budget
-from murho.model.training.rows import learnable_rows
+from murho.model.training.prepared_table import PreparedTable, prepare_table, rows_for_budget
+from murho.model.training.rows import TrainingData, learnable_rows
 from murho.model.training.search import fit_options, search, trial
 from murho.model.training.tasks import likelihood_spec
 
@@ -51,15 +51,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.bbb.fit import Fit
     from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.evaluation.rows import JudgedRows
-    from murho.model.tables.schema import Columns, Feature
     from murho.model.tables.splits import HeldOut
-    from murho.model.training.candidates import Attempt, Candidate, Reporter, SearchResult
     from murho.model.training.options import TrainOptions
-    from murho.model.training.prepared_table import PreparedTable
-    from murho.model.training.rows import TrainingData
 
 __all__ = ["Evidence", "Trained", "choose_time_feature", "fit_to_newest_rows", "train", "train_on"]
 

@@ -24,8 +24,16 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
 from murho.model.runtime import at_most_threads
-from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, MOST_HELD_OUT, HeldOut, Split, folds_of, single_rows
-from murho.model.training.revisions import revise
+from murho.model.tables.splits import (
+    FEWEST_ROWS_TO_CALIBRATE,
+    MOST_HELD_OUT,
+    HeldOut,
+    Split,
+    Units,
+    folds_of,
+    single_rows,
+)
+from murho.model.training.revisions import LabelledRows, Revised, revise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,10 +41,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.tables.splits import Units
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import UpdateOptions
-    from murho.model.training.revisions import LabelledRows, Revised
 
 __all__ = [
     "FEWEST_ROWS_TO_HOLD_OUT",

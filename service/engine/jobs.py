@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from murho.model.errors import MurhoError
-from murho.model.predictive.prediction import Question, arrays_of, in_one
-from murho.model.tables.columns import select_rows
-from murho.model.tables.schema import UnfamiliarValue
+from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question, arrays_of, in_one
+from murho.model.tables.schema import Columns, Schema, UnfamiliarValue, select_rows
 from murho.service.errors import ComputationError, NotReadyError
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.prediction import AnyPrediction, PredictOptions
-    from murho.model.tables.schema import Columns, Schema
 
 __all__ = ["Answer", "Job", "ModelLike", "Outcome", "RowsNotFiniteError", "Slice", "Timing", "compute"]
 

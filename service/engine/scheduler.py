@@ -26,7 +26,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from murho.service.engine.jobs import Answer, Job, Slice
+from murho.service.engine.jobs import Answer, Job, ModelLike, Outcome, Slice
 from murho.service.errors import (
     ClientGoneError,
     DeadlineError,
@@ -39,7 +39,6 @@ from murho.service.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
-    from murho.service.engine.jobs import Job, ModelLike, Outcome
 
 __all__ = ["PASS_SECONDS", "Admission", "Admitted", "Receive", "Scheduler", "StandingQueue", "Turns", "WorkRates"]
 

@@ -21,27 +21,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from murho.service.errors import (
     MalformedRequestError,
     NotReadyError,
+    ProblemDetails,
     ServiceError,
     SlowRequestError,
     TooManyConnectionsError,
 )
-from murho.service.http.limits import check_head, refusal_of
+from murho.service.http.limits import ConnectionLimits, refusal_of
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
     from uvicorn.config import Config
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
-    from murho.service.errors import ProblemDetails
-    from murho.service.http.limits import ConnectionLimits
     from murho.service.parts import Parts
 
 __all__ = ["NEW_SECONDS", "Connection"]
@@ -230,11 +228,11 @@ class Connection(HttpToolsProtocol):
         """
         self._disarm()
         self._progress = True
-        self._limits.check_head(self.url, self.headers, self._overhead)
-        check_head(self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers)
+        method = self.parser.get_method()
+        self._limits.check_head(method, self.parser.get_http_version(), self.url, self.headers, self._overhead)
         if len(self.pipeline) >= MAX_PIPELINED:
             raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
-        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+        if self.parser.should_upgrade() and method != b"CONNECT":
             self._offered = True
             return
         super().on_headers_complete()

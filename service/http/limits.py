@@ -13,6 +13,7 @@ from murho.service.errors import (
     HeadersTooLargeError,
     MalformedRequestError,
     OutOfMemoryError,
+    ProblemDetails,
     ServiceError,
     TargetTooLongError,
     TransferCodingError,
@@ -21,45 +22,14 @@ from murho.service.errors import (
 from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from httptools import HttpParserError
 
-    from murho.service.errors import ProblemDetails
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
-__all__ = ["RESERVED_FILES", "ConnectionLimits", "check_head", "files_for", "is_out_of_files", "refusal_of"]
-
-
-def check_head(method: bytes, version: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Checks what the parser lets pass, and what servers beside this one may understand in another way.
-
-    Raises:
-        MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
-        TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
-    """
-    if version not in {"1.1", "1.0"}:
-        raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
-    hosts = []
-    for name, value in headers:
-        if name == b"host":
-            hosts.append(value)
-        elif name == b"transfer-encoding":
-            if version == "1.0":
-                raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
-            if value.strip().lower() != b"chunked":
-                raise TransferCodingError("This service takes the transfer coding chunked alone.")
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
-        raise MalformedRequestError(f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one.")
-    if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
-        return
-    scheme, _, rest = target.partition(b"://")
-    authority = rest.partition(b"/")[0].partition(b"?")[0]
-    if scheme.lower() not in {b"http", b"https"} or not authority:
-        raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
-    if hosts and authority.lower() != hosts[0].lower():
-        raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
+__all__ = ["RESERVED_FILES", "ConnectionLimits", "files_for", "is_out_of_files", "refusal_of"]
 
 
 def refusal_of(error: HttpParserError) -> ServiceError:
@@ -114,16 +84,22 @@ class ConnectionLimits:
         """Whether a refused connection gets time to read why."""
         return self.refused <= LINGERING_REFUSED
 
-    def check_head(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], received: int) -> None:
-        """Checks a request's head.
+    def check_head(
+        self, method: bytes, version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]], received: int
+    ) -> None:
+        """Checks a request's head: its limits, and what servers beside this one may understand in another way.
 
         Args:
+            method: The method.
+            version: The version of HTTP.
             target: Path and query.
             headers: The headers.
             received: Bytes that have arrived, which may be more than the head.
 
         Raises:
-            ServiceError: A limit is passed.
+            HeadersTooLargeError, TargetTooLongError: A limit is passed.
+            MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
+            TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
         """
         if len(target) > self._target_bytes or len(headers) > self._headers:
             raise self.too_large(target)
@@ -132,6 +108,29 @@ class ConnectionLimits:
             size = len(target) + sum(len(name) + len(value) + 4 for name, value in headers)
             if size > self.head_bytes:
                 raise self.too_large(target)
+        if version not in {"1.1", "1.0"}:
+            raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
+        hosts = []
+        for name, value in headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"transfer-encoding":
+                if version == "1.0":
+                    raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
+                if value.strip().lower() != b"chunked":
+                    raise TransferCodingError("This service takes the transfer coding chunked alone.")
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            raise MalformedRequestError(
+                f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one."
+            )
+        if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
+            return
+        scheme, _, rest = target.partition(b"://")
+        authority = rest.partition(b"/")[0].partition(b"?")[0]
+        if scheme.lower() not in {b"http", b"https"} or not authority:
+            raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
+        if hosts and authority.lower() != hosts[0].lower():
+            raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
 
     def too_large(self, target: bytes) -> ServiceError:
         """Returns what to say of a head that passes a limit."""

@@ -39,8 +39,8 @@ from murho.service.errors import (
     TargetTooLongError,
     problem_response,
 )
-from murho.service.security import Caller, always_open
-from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT
+from murho.service.security import Caller
+from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, AccessLog, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from murho.service.parts import Lifecycle, Parts
-    from murho.service.security import Security
     from murho.service.settings import Settings
-    from murho.service.telemetry.log import AccessLog, Tracing
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [
@@ -61,9 +59,7 @@ __all__ = [
     "LoopPauses",
     "Paths",
     "RequestLog",
-    "admitted",
     "behind_proxies",
-    "client_of",
     "shared_with",
 ]
 
@@ -227,7 +223,9 @@ class Paths:
         state = scope["state"]
         try:
             if "caller" not in state:
-                state["caller"] = admitted(self.parts.security, scope)
+                client = scope.get("client")
+                security, address = self.parts.security, client[0] if client else "unknown"
+                state["caller"] = security.admitted(scope["path"], scope["headers"], address)
             if (found := self.find(scope["method"], scope["path"])) is not None:
                 route, scope["path_params"] = found
                 state["route"] = route.path
@@ -253,13 +251,9 @@ class LoopPauses:
     Each of PyTorch's and NumPy's functions gives that lock up. With hundreds of refusals a second the event loop takes
     it nearly every time, and the compute thread waits until the loop has nothing left to do. After a pause the loop
     finds several requests at once, so it asks for the lock less often.
-
-    Args:
-        seconds: Length of a pause.
     """
 
-    def __init__(self, seconds: float = PAUSE_SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._due = False
 
     def refused(self) -> None:
@@ -270,7 +264,7 @@ class LoopPauses:
 
     def _pause(self) -> None:
         self._due = False
-        time.sleep(self._seconds)
+        time.sleep(PAUSE_SECONDS)
 
 
 PARSED = frozenset(
@@ -340,7 +334,8 @@ class FrontDoor:
                 f"This service isn't known as {host[:80]!r}. It answers to localhost, to its address and to the names "
                 "in its setting hosts (MURHO_HOSTS)."
             )
-        if scope["method"] not in READING and self._is_foreign(said, host):
+        from_page = "origin" in said or "sec-fetch-site" in said  # other clients say nothing of origins
+        if from_page and scope["method"] not in READING and self._is_foreign(said, host):
             raise ForeignPageError(
                 "A page of another site may not ask this. If it should, name its origin in the setting cors_origins "
                 "(MURHO_CORS_ORIGINS)."
@@ -359,10 +354,8 @@ class FrontDoor:
         return any(fnmatchcase(name, host) for host in self._hosts)
 
     def _is_foreign(self, said: dict[str, str], host: str) -> bool:
-        """Returns whether a page of another origin sent a request; other clients say nothing of origins."""
+        """Returns whether a page of another origin sent a request."""
         origin = said.get("origin", "")
-        if not origin and "sec-fetch-site" not in said:
-            return False
         if origin in self._origins or (origin and "*" in self._origins):
             return False
         if site := said.get("sec-fetch-site"):  # the browser compared, whatever a proxy has made of Host
@@ -409,25 +402,3 @@ def behind_proxies(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
     # An address of IPv4, as a socket for both IPv4 and IPv6 sees it.
     mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
     return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", app), [*map(str, networks), *mapped]))
-
-
-def client_of(scope: Scope) -> str:
-    """Returns the address of a client, without its port; "unknown" for a socket that has none."""
-    client = scope.get("client")
-    return client[0] if client else "unknown"
-
-
-def admitted(security: Security, scope: Scope) -> Caller:
-    """Returns who sent a request, which counts for its limit.
-
-    Raises:
-        UnauthorizedError, RateLimitError: The request has no key, or the caller asks too much.
-    """
-    client, path = client_of(scope), scope["path"]
-    if always_open(path):
-        return Caller(client)
-    # On a path that is open by a setting nobody is asked who they are.
-    open_by_setting = security.enabled and security.is_open(path)
-    caller = Caller(client) if open_by_setting else security.caller_of(scope["headers"], client)
-    security.admit(caller)
-    return caller

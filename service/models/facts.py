@@ -15,18 +15,16 @@ import numpy as np
 import structlog
 
 from murho.model.calibration.classes import ClassCalibration
-from murho.model.distributions.transforms import Identity
 from murho.model.encoding.feature_scores import QuantileScores
-from murho.model.errors import CheckpointError
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.predict.rows import example_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.tables.schema import Feature
+    from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["description", "overview", "report_charts", "target_of"]
@@ -36,7 +34,7 @@ SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likeli
 BINS = 30
 
 
-def target_of(model: ModelLike) -> dict[str, Any]:
+def target_of(model: ModelLike) -> JSON:
     """Returns the target as the contract has it."""
     target = model.schema.target
     if target.classes is not None:
@@ -46,7 +44,7 @@ def target_of(model: ModelLike) -> dict[str, Any]:
     return {"name": target.name, "unit": target.unit, "minimum": ends["minimum"], "maximum": ends["maximum"]}
 
 
-def description(model: ModelLike) -> dict[str, Any]:
+def description(model: ModelLike) -> JSON:
     """Returns what `GET /models/{name}` tells of a model; features are in schema order."""
     facts = model.spec.to_json()
     return {
@@ -67,7 +65,7 @@ def _without_lists(value: Any) -> Any:
     return {key: _without_lists(each) for key, each in value.items() if not isinstance(each, list)}
 
 
-def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, Any]:
+def overview(model: ModelLike, report: Mapping[str, Any] | None) -> JSON:
     """Returns the model at a glance, as JSON data.
 
     Args:
@@ -98,7 +96,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
     }
 
 
-def report_charts(model: ModelLike, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+def report_charts(model: ModelLike, facts: Mapping[str, Any] | None) -> JSON:
     """Returns the charts that `murho report` draws of some facts, without any row of the table.
 
     Args:
@@ -119,34 +117,23 @@ def report_charts(model: ModelLike, facts: Mapping[str, Any] | None) -> dict[str
     return {"name": model.name, "version": model.version, "colours": COLOURS, "charts": shown}
 
 
-def _target(model: ModelLike) -> dict[str, Any]:
-    """Returns the target with its distribution over the training rows; what the checkpoint does not tell is None."""
-    told, spec = model.spec.training.get("targets"), model.spec
-    if model.schema.target.classes is not None:
-        counts = told.get("classes") if isinstance(told, dict) else None
-        levels = None
-        if isinstance(counts, dict):
-            levels = [{"value": name, "rows": counts.get(name, 0)} for name in model.schema.target.classes]
+def _target(model: ModelLike) -> JSON:
+    """Returns the target with its distribution over the training rows."""
+    told = model.spec.training["targets"]
+    if (classes := model.schema.target.classes) is not None:
+        levels = [{"value": name, "rows": told["classes"][name]} for name in classes]
         return {**target_of(model), "levels": levels}
-    try:
-        scores = None if told is None else QuantileScores.from_json(told, "training.targets")
-    except CheckpointError:
-        scores = None  # it is for show: an odd one is no reason to refuse
-    shown: dict[str, Any]
-    if scores is not None:
-        ends = [float(scores.values[0]), float(scores.values[-1])]
-        shown = {"middle": float(scores.at(np.array([0.0]))[0]), "spread": scores.std, "range": ends}
-    else:  # the network's location and scale stand for them, unless it learned a transformed target
-        plain = isinstance(spec.target.transform, Identity)
-        shown = {
-            "middle": spec.target.location if plain else None,
-            "spread": spec.target.scale if plain else None,
-            "range": None if spec.target_range is None else list(spec.target_range),
-        }
-    return {**target_of(model), **shown, "histogram": None if scores is None else _histogram(scores)}
+    scores = QuantileScores.from_json(told, "training.targets")
+    return {
+        **target_of(model),
+        "middle": float(scores.at(np.array([0.0]))[0]),
+        "spread": scores.std,
+        "range": [float(scores.values[0]), float(scores.values[-1])],
+        "histogram": _histogram(scores),
+    }
 
 
-def _feature(model: ModelLike, feature: Feature) -> dict[str, Any]:
+def _feature(model: ModelLike, feature: Feature) -> JSON:
     """Returns a feature as `GET /models/{name}` has it, with its distribution over the training rows."""
     described, date = feature.describe(), feature.kind is FeatureKind.DATE
     bars = levels = step = None
@@ -168,7 +155,7 @@ def _whole(scores: QuantileScores) -> bool:
     return bool((scores.values == np.round(scores.values)).all())
 
 
-def _histogram(scores: QuantileScores) -> dict[str, Any] | None:
+def _histogram(scores: QuantileScores) -> JSON | None:
     """Returns bars of equal width over the training range, as JSON; None if all training rows have one value.
 
     Returns:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import structlog
 
-from murho.model.checkpoint.checkpoint import FACTS_FILE
+from murho.model.checkpoint.checkpoint import FACTS_FILE, CheckpointReference
 from murho.model.errors import MurhoError, StorageError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
 from murho.service.settings import VersionPolicy
@@ -26,7 +26,6 @@ from murho.service.settings import VersionPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.watcher import CheckpointSource, Stamp
 

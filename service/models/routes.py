@@ -6,18 +6,14 @@ service with a full queue is still alive and ready.
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from murho.model.errors import Problem
-from murho.service.errors import BadInputError
-from murho.service.models.loader import MOST_LISTED, Change, title_of
+from murho.service.errors import wrong
+from murho.service.models.loader import MOST_LISTED, Change, LoadedModel, title_of
 from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
 from murho.service.predict.routes import MEDIA_TYPES
-
-if TYPE_CHECKING:
-    from murho.service.models.loader import LoadedModel
 
 __all__ = ["machines_router", "router"]
 
@@ -146,7 +142,7 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
     given = request.query_params.multi_items()
     if len(given) > 1 or any(key != "version" for key, _ in given):
         unknown = next((key for key, _ in given if key != "version"), "version")
-        raise BadInputError([Problem("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")])
+        raise wrong("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")
     parts.lifecycle.require_not_draining()
     before, after = await parts.watcher.apply(Change(name, given[0][1] if given else None))
     loaded, old = after.models[name], before.models.get(name)

@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import structlog
 
-from murho.model.checkpoint.stores import place_of, shown_place, store_at
+from murho.model.checkpoint.stores import CheckpointStore, place_of, shown_place, store_at
 from murho.service.errors import NotReadyError
-from murho.service.models.loader import Change, Swap
+from murho.service.models.loader import Change, Loader, Registry, Swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.model.checkpoint.stores import CheckpointStore
     from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.loader import Loader, Registry
     from murho.service.settings import Settings
 
 __all__ = ["LOOK", "CheckpointSource", "Stamp", "StoreSource", "Watcher", "seconds_between_looks", "source_of"]

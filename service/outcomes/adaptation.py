@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from murho.model.calibration.adaptation import Adaptation
+from murho.model.calibration.adaptation import Adaptation, AdaptationMethod
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.evaluation.recorded import SCORES
 from murho.model.predictive.prediction import AdaptedBands
@@ -25,7 +25,6 @@ from murho.service.errors import NotReadyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from murho.model.calibration.adaptation import AdaptationMethod
     from murho.service.engine.jobs import ModelLike
     from murho.service.outcomes.records import Earlier, Scored, State
     from murho.service.outcomes.store import Store

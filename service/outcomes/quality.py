@@ -6,29 +6,25 @@ import math
 import time
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from sqlalchemy import func, select
 
-from murho.model.errors import Problem
 from murho.model.evaluation.martingale import PitMartingale
 from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES, band_ends
-from murho.service.errors import BadInputError
+from murho.service.errors import wrong
 from murho.service.outcomes.schema import ROLLUPS, SPANS, SUMS, reading
-from murho.service.outcomes.store import HOUR
+from murho.service.outcomes.store import HOUR, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Doubles
+    from murho.model.files import JSON
     from murho.service.outcomes.records import Earlier, Scored, VersionFacts
     from murho.service.outcomes.routes import QualityQuery
-    from murho.service.outcomes.store import Store
-
-    Doubles: TypeAlias = NDArray[np.float64]
 
 __all__ = ["ALARM", "AlarmFollower", "quality_of"]
 
@@ -41,7 +37,7 @@ NORMAL_95 = 1.959963984540054
 MOST_MARKS = 128
 
 
-def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], asked: QualityQuery) -> dict[str, Any]:
+def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], asked: QualityQuery) -> JSON:
     """Returns the quality of a model's versions as JSON data.
 
     Args:
@@ -57,11 +53,11 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     of_classes = any(each.classes is not None for each in facts.values())
     if of_classes and asked.coverage is not None:
         message = "Prediction sets are judged at the coverage that they were answered with; leave it out."
-        raise BadInputError([Problem("/coverage", message)])
+        raise wrong("/coverage", message)
     features = {feature.name for each in facts.values() for feature in each.features}
     if asked.by is not None and asked.by not in features:
         message = f"The model has no such feature; it has {', '.join(sorted(features))}."
-        raise BadInputError([Problem("/by", message)])
+        raise wrong("/by", message)
     span = SPANS[0] if asked.hours <= MOST_HOURS else SPANS[1]
     until = int(time.time() // HOUR) + 1
     since = max(0, until - asked.hours) // span * span
@@ -75,7 +71,7 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     with reading(store.engine) as connection:
         # Outcomes that were revised away leave nothing but rounding.
         rows = sorted(tuple(row) for row in connection.execute(query.having(func.sum(found[SUMS[0]]) > 0.5)))
-    versions: dict[str, dict[str, Any]] = {}
+    versions: dict[str, JSON] = {}
     for (version, feature, group), part in groupby(rows, key=lambda row: row[:3]):
         told = _number_quality if facts[version].classes is None else _class_quality
         slots = {int(row[3]): np.array(row[4:]) for row in part}
@@ -99,7 +95,7 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     }
 
 
-def _number_quality(sums: Doubles, asked: QualityQuery) -> dict[str, Any]:
+def _number_quality(sums: Doubles, asked: QualityQuery) -> JSON:
     n, crps, error, squared = sums[:4]
     pit = sums[4 + len(COVERAGES) : len(NUMBER_SUMS)]
     levels = sorted({*COVERAGES, *([] if asked.coverage is None else [asked.coverage])})
@@ -122,7 +118,7 @@ def _histogram(pit: Doubles) -> list[int]:
     return [round(count) for count in np.bincount(places, pit, 20)]
 
 
-def _class_quality(sums: Doubles, _asked: QualityQuery) -> dict[str, Any]:
+def _class_quality(sums: Doubles, _asked: QualityQuery) -> JSON:
     n, correct, log_loss, brier, covered, size = sums[:6]
     count, right, sure = sums[6 : len(CLASS_SUMS)].reshape(3, BINS)
     return {
@@ -140,7 +136,7 @@ def _class_quality(sums: Doubles, _asked: QualityQuery) -> dict[str, Any]:
     }
 
 
-def _in_short(quality: dict[str, Any]) -> dict[str, Any]:
+def _in_short(quality: JSON) -> JSON:
     """Returns what is told of a step of time."""
     return {
         name: quality[name] for name in ("n", "coverage", "crps", "bias", "accuracy", "log_loss") if name in quality
@@ -207,7 +203,7 @@ class AlarmFollower:
         return msgspec.json.encode(_AlarmState(test.to_json(), marks, raised)).decode()
 
 
-def alarm_of(store: Store, model: str, version: str) -> dict[str, Any] | None:
+def alarm_of(store: Store, model: str, version: str) -> JSON | None:
     """Returns what the alarm of a version says; None: no outcome has come.
 
     Raises:
@@ -218,7 +214,7 @@ def alarm_of(store: Store, model: str, version: str) -> dict[str, Any] | None:
         return None
     state = msgspec.json.decode(found.document, type=_AlarmState)
     test = PitMartingale.from_json(state.test)
-    said: dict[str, Any] = {"raised": test.alarm is not None, "outcomes": test.outcomes, "evidence": test.log_value}
+    said: JSON = {"raised": test.alarm is not None, "outcomes": test.outcomes, "evidence": test.log_value}
     if test.alarm is not None and state.raised is not None:
         since = [at for count, at in state.marks if count <= test.alarm.since]
         said |= {"at": _moment(state.raised), "since": _moment(since[-1] if since else state.marks[0][1])}

@@ -29,7 +29,7 @@ import structlog
 from sqlalchemy.exc import DataError, IntegrityError
 
 from murho.model.evaluation.recorded import LEVELS
-from murho.model.predictive.prediction import ClassPrediction
+from murho.model.predictive.prediction import AnyPrediction, ClassPrediction
 from murho.service.errors import NotReadyError
 from murho.service.outcomes.records import Batch, VersionFacts
 from murho.service.predict.rows import cells_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.prediction import AnyPrediction
     from murho.model.tables.schema import Columns
     from murho.service.engine.jobs import ModelLike
     from murho.service.outcomes.store import Store

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import msgspec
 import numpy as np
 
 from murho.model.tables.cells import parse_date
-from murho.model.tables.schema import FeatureKind, written
+from murho.model.tables.schema import Feature, FeatureKind, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Self
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Bools, Doubles, Floats
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.tables.schema import Feature
 
-    Doubles: TypeAlias = NDArray[np.float64]
 
 __all__ = [
     "Accepted",
@@ -171,7 +167,7 @@ class Recorded:
     version: str
     at: float
     mean: float | None
-    answer: NDArray[np.float32]
+    answer: Floats
     inputs: str | None
     decision: str | None
 
@@ -221,7 +217,7 @@ class Scored:
     predicted: list[float]
     states: list[str | None]
     pits: Doubles
-    inside: NDArray[np.bool_]
+    inside: Bools
     sums: Doubles
 
 

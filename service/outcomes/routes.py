@@ -11,11 +11,11 @@ import pyarrow as pa
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, field_validator
 
-from murho.model.errors import Problem, TableError
+from murho.model.errors import TableError
 from murho.model.evaluation.recorded import band_ends
 from murho.model.tables.cells import canonical_category, parse_number
 from murho.model.tables.csv_reader import parse_csv, read_header
-from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, UnknownModelError
+from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
@@ -172,7 +172,7 @@ async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  #
 def _recorder(parts: Parts) -> "Recorder":
     if parts.recorder is None:
         message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise BadInputError([Problem("", message)])
+        raise wrong("", message)
     return parts.recorder
 
 
@@ -215,13 +215,13 @@ def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
     """Returns ids and values of a text with these two columns."""
     _require_few(body.count(b"\n") - 1)
     if len(body.partition(b"\n")[0]) > MOST_HEADER_BYTES:
-        raise BadInputError([Problem("", "Expected a header line with the columns id and value, and no others.")])
+        raise wrong("", "Expected a header line with the columns id and value, and no others.")
     try:
         header = read_header(body, "the body")
         _require_columns(pa.schema([(name, pa.string()) for name in header.names]))
         return _of_table(parse_csv(body, "the body", header))
     except TableError as error:
-        raise BadInputError([Problem("", f"{shorten(str(error), 500)}.")]) from None
+        raise wrong("", f"{shorten(str(error), 500)}.") from None
 
 
 def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
@@ -236,7 +236,7 @@ def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         message = f"The body is not a whole Arrow stream: {shorten(str(error), 500)}."
-        raise BadInputError([Problem("", message)]) from None
+        raise wrong("", message) from None
     return _of_table(table)
 
 
@@ -249,16 +249,16 @@ def _require_columns(schema: pa.Schema) -> None:
     """Checks names and types before a cell is read: a few bytes of some types stand for many long texts."""
     if sorted(schema.names[: 1 + len(COLUMNS)]) != sorted(COLUMNS):
         found = shorten(", ".join(schema.names[:10]), 200)
-        raise BadInputError([Problem("", f"Expected the columns id and value, and no others; found {found}.")])
+        raise wrong("", f"Expected the columns id and value, and no others; found {found}.")
     fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_floating)
     for name, kind in zip(schema.names, schema.types, strict=True):
         if not any(test(kind) for test in fits):
-            raise BadInputError([Problem(pointer(name), f"Cells of the type {shorten(str(kind))} can't be used.")])
+            raise wrong(pointer(name), f"Cells of the type {shorten(str(kind))} can't be used.")
 
 
 def _of_table(table: pa.Table) -> tuple[list[Any], list[Any]]:
     if not table.num_rows:
-        raise BadInputError([Problem("/outcomes", "The table has no rows.")])
+        raise wrong("/outcomes", "The table has no rows.")
     ids, values = (table.column(name).to_pylist() for name in COLUMNS)
     return [str(key) if type(key) is int else key for key in ids], values
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    URL,
     BigInteger,
     Column,
+    Connection,
     Double,
     Engine,
     Index,
@@ -42,7 +44,6 @@ from murho.service.errors import NotReadyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import URL, Connection
 
 __all__ = [
     "PREDICTIONS",

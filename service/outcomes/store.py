@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from sqlalchemy import bindparam, delete, func, or_, select, text, update
+from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from murho.model.evaluation.recorded import LEVELS, class_pits, class_sums, number_pits, number_sums
-from murho.service.outcomes.records import Accepted, Pair, Recorded, Scored, State, VersionFacts
+from murho.service.outcomes.records import Accepted, Batch, Follower, Pair, Recorded, Scored, State, Value, VersionFacts
 from murho.service.outcomes.schema import (
     PREDICTIONS,
     REVISIONS,
@@ -38,14 +38,8 @@ from murho.service.outcomes.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-    from sqlalchemy import Connection, Dialect, Row, Table
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.elements import ColumnElement
-
-    from murho.service.outcomes.records import Batch, Follower, Value
-
-    Doubles: TypeAlias = NDArray[np.float64]
 
 __all__ = ["HOUR", "Store"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from fastapi import Response
 from pydantic import AfterValidator, BaseModel, Field
 
-from murho.model.errors import OptionError, Problem
-from murho.service.errors import BadInputError
+from murho.model.errors import OptionError
+from murho.service.errors import BadInputError, wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
@@ -95,13 +95,12 @@ async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
     if not isinstance(reader, TableCodec):
-        encoding = call.headers.get("content-encoding", "")
-        whole = await parts.decoder.decode(await call.body(), encoding, reader, terms)
+        whole = await parts.decoder.decode(call, reader, terms)
         blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
         return await _added_up(call, blocks)
     for name in LISTS:
         if name in call.query:
-            raise BadInputError([Problem(pointer(name), "A table has no place for it. Send JSON.")])
+            raise wrong(pointer(name), "A table has no place for it. Send JSON.")
     async with plain_body(call) as body:
         asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
         return await _added_up(call, asked, body)
@@ -123,7 +122,7 @@ def _refused(error: OptionError) -> BadInputError:
     """Returns an error of the totals, which names an option of the command line, with the pointer of its key."""
     option, _, message = str(error).partition(": ")
     named = option.startswith("--")
-    return BadInputError([Problem(f"/{option[2:]}" if named else "", message if named else str(error))])
+    return wrong(f"/{option[2:]}" if named else "", message if named else str(error))
 
 
 def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "Totals":
@@ -137,14 +136,14 @@ def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "T
 
     totals = Totals.of(TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options), schema)
     if any(getattr(asked.options, name) for name in get_args(Included)):
-        raise BadInputError([Problem("/include", "Totals have nothing to include; leave it out.")])
+        raise wrong("/include", "Totals have nothing to include; leave it out.")
     if own.record or own.ids is not None:
-        raise BadInputError([Problem("/record", "Totals aren't recorded: outcomes are of rows. Leave it out.")])
+        raise wrong("/record", "Totals aren't recorded: outcomes are of rows. Leave it out.")
     if own.by and own.groups is not None:
-        raise BadInputError([Problem("/groups", "Rows are grouped by features or by labels, not by both.")])
+        raise wrong("/groups", "Rows are grouped by features or by labels, not by both.")
     for name in LISTS:
         if getattr(own, name) is not None and len(getattr(own, name)) != asked.rows:
-            raise BadInputError([Problem(pointer(name), f"Expected one for each of {asked.rows} rows.")])
+            raise wrong(pointer(name), f"Expected one for each of {asked.rows} rows.")
     return totals
 
 

@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field, create_model
 
-from murho.model.errors import Problem
 from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.answer_columns import names_of_classes
@@ -27,11 +26,16 @@ from murho.model.predictive.prediction import (
     CLASS_FIELDS,
     NUMBER_FIELDS,
     NUMBER_UNITS,
+    AdaptedBands,
     AnswerField,
+    AnyPrediction,
+    Detail,
     Place,
+    PredictOptions,
+    Unit,
     level_hint,
 )
-from murho.service.errors import BadInputError, TooLargeError
+from murho.service.errors import TooLargeError, wrong
 from murho.service.predict.options import PredictRequest
 
 if TYPE_CHECKING:
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, Detail, PredictOptions, Unit
     from murho.model.tables.schema import Schema, UnfamiliarValue
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
@@ -186,10 +189,10 @@ class Codec(ABC):
         """
         if options.draws and not self.lists:
             message = f"{self.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
-            raise BadInputError([Problem("/include", message)])
+            raise wrong("/include", message)
         if options.why or options.worth_asking:
             message = "There is no place for why and worth_asking in this format. Accept application/json."
-            raise BadInputError([Problem("/include", message)])
+            raise wrong("/include", message)
 
     @abstractmethod
     def encode(self, answered: Answered) -> Encoded:

@@ -10,9 +10,9 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from murho.model.errors import OptionError, Problem
-from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
-from murho.service.errors import BadInputError
+from murho.model.errors import OptionError
+from murho.model.evaluation.counterfactual import MOST_ROWS, Counterfactual, Goal, counterfactuals
+from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
@@ -23,7 +23,6 @@ from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import cells_of, explain_unknown, parse_inputs
 
 if TYPE_CHECKING:
-    from murho.model.evaluation.counterfactual import Counterfactual
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["DOOR", "CounterfactualRequest"]
@@ -93,14 +92,13 @@ NONE = (
 
 async def _answer(call: InFlight) -> Response:
     terms = Terms(call.query, call.model.schema, call.parts.settings)
-    encoding = call.headers.get("content-encoding", "")
-    asked = cast("_Asked", await call.parts.decoder.decode(await call.body(), encoding, ONE_ROW, terms))
+    asked = cast("_Asked", await call.parts.decoder.decode(call, ONE_ROW, terms))
     model, own = call.model, asked.own
     try:
         options = own.goal.options(model.schema, call.followed(asked.options))
     except OptionError as error:
         said = str(error).removeprefix("goal: ")
-        raise BadInputError([Problem("/goal", f"{said[:1].upper()}{said[1:]}.")]) from None
+        raise wrong("/goal", f"{said[:1].upper()}{said[1:]}.") from None
     call.admit(MOST_ROWS, options, own.timeout)
     row, distribution = asked.inputs.columns, model.spec.encoder.distribution
     asking = counterfactuals(model.schema, distribution, row, own.goal, options, fixed=own.fixed, count=own.count)
@@ -134,7 +132,7 @@ class _OneRow(JSONCodec):
                 problems.add(0, place, pointer("fixed", place), explain_unknown(name, schema, problems))
         problems.raise_any()
         if not isinstance(own.inputs, dict):
-            raise BadInputError([Problem("/inputs", "Expected one row: an object with a value for each feature.")])
+            raise wrong("/inputs", "Expected one row: an object with a value for each feature.")
         options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
         # There is one row, and so no number of it.
         row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))

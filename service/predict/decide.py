@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
-from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
+from murho.model.files import JSON
+from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
@@ -53,7 +54,7 @@ class Abstain(Strict):
     risk: float = Field(gt=0, lt=1, description="Largest share of wrong decisions among those that are taken.")
 
 
-EXAMPLE: dict[str, Any] = {
+EXAMPLE: JSON = {
     "contexts": [{"Weight_in_lbs": 3504, "Year": "1970-01-01"}],
     "actions": [
         {"id": "four", "inputs": {"Cylinders": 4, "Horsepower": 90.0}, "cost": 1.5},
@@ -121,11 +122,11 @@ class DecideResponse(BaseModel):
 
 
 async def _answer(call: InFlight) -> Response:
-    parts, model, headers = call.parts, call.model, call.headers
-    if not isinstance(reader_of(headers.get("content-type", "")), JSONCodec):
+    parts, model = call.parts, call.model
+    if not isinstance(reader_of(call.headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
-    terms, encoding = Terms(call.query, model.schema, parts.settings), headers.get("content-encoding", "")
-    asked = cast("_Asked", await parts.decoder.decode(await call.body(), encoding, _READER, terms))
+    terms = Terms(call.query, model.schema, parts.settings)
+    asked = cast("_Asked", await parts.decoder.decode(call, _READER, terms))
     decisions, warnings = await _decided(call, asked)
     recorded, more = await _recorded(call, asked, decisions) if asked.record else ({}, [])
     document = {
@@ -168,7 +169,7 @@ class _Asked(Asked):
     actions: "Actions"
     set_by_actions: "dict[str, NDArray[Any]]"
     draws: "NDArray[np.int64]"
-    document: dict[str, Any]
+    document: JSON
     record: bool
 
 
@@ -183,7 +184,7 @@ class _Reader(JSONCodec):
 _READER = _Reader()
 
 
-def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _Asked:
+def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
     """Returns what a document asks for.
 
     Raises:
@@ -204,7 +205,7 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
         how.check(schema.target, actions)
     except OptionError as error:
         option, _, message = str(error).partition(": ")
-        raise BadInputError([Problem(f"/{option}", f"{message[:1].upper()}{message[1:]}.")]) from None
+        raise wrong(f"/{option}", f"{message[:1].upper()}{message[1:]}.") from None
     contexts, columns = _cells(asked.contexts, actions, schema, settings.max_rows)
     if contexts.count * len(actions) > settings.max_rows:
         raise TooLargeError(
@@ -215,7 +216,7 @@ def _read(document: dict[str, Any], schema: "Schema", settings: "Settings") -> _
     if asked.draw is None:
         draws = draw_numbers(contexts.count, samples)
     elif how.policy != "thompson" or len(asked.draw) != contexts.count:
-        raise BadInputError([Problem("/draw", f"Expected one for each of {contexts.count} contexts, of thompson.")])
+        raise wrong("/draw", f"Expected one for each of {contexts.count} contexts, of thompson.")
     elif wrong_draws := [place for place, draw in enumerate(asked.draw) if not 0 <= draw < samples]:
         places = wrong_draws[:MAX_LISTED]
         raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
@@ -258,7 +259,7 @@ def _cells(
         count = len(contexts) if isinstance(contexts, list) else 0
         if not count or any(each != {} for each in cast("list[Any]", contexts)):
             message = "The actions set all features: expected a list with an empty object for each context."
-            raise BadInputError([Problem("/contexts", message)])
+            raise wrong("/contexts", message)
         check_rows(count, max_rows)
         return Inputs(Form.RECORDS, {}, count, _of_context), columns
     for place, cells in enumerate(contexts if isinstance(contexts, list) else [contexts]):
@@ -317,9 +318,7 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     return joined(found), listed[:MAX_WARNINGS]
 
 
-async def _recorded(
-    call: InFlight, asked: _Asked, decisions: "Decisions"
-) -> tuple[dict[str, Any], list[dict[str, str]]]:
+async def _recorded(call: InFlight, asked: _Asked, decisions: "Decisions") -> tuple[JSON, list[dict[str, str]]]:
     """Records the chosen actions as predictions; returns their ids, and warnings.
 
     Raises:
@@ -340,8 +339,8 @@ async def _recorded(
     cells = cells_of(schema, contexts) if call.parts.settings.record_inputs else None
     told = []
     for place, number in enumerate(made.tolist()):
-        said: dict[str, Any] = {"action": decisions.chosen[number], "propensity": float(decisions.propensity[number])}
-        how: dict[str, Any] = {"seed": decisions.seed, "samples": decisions.samples}
+        said: JSON = {"action": decisions.chosen[number], "propensity": float(decisions.propensity[number])}
+        how: JSON = {"seed": decisions.seed, "samples": decisions.samples}
         how |= {} if decisions.draw is None else {"draw": [int(decisions.draw[number])]}
         if cells is not None:
             said["request"] = asked.document | {"contexts": [orjson.loads(cells[place])]} | how

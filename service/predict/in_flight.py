@@ -9,35 +9,29 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.model.evaluation.why import missing_cells, rows_to_ask, why, worth_asking
-from murho.service.engine.jobs import Job, RowsNotFiniteError, Timing
-from murho.service.engine.scheduler import PASS_SECONDS
-from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError
-from murho.service.predict.answers import MAX_WARNINGS, Answered, answer_values, warnings_of
-from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share
+from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, why, worth_asking
+from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
+from murho.service.engine.scheduler import PASS_SECONDS, Admitted
+from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, answer_values, warnings_of
+from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
 from murho.service.predict.options import records
 from murho.service.predict.rows import Form, Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Self
 
     from starlette.types import Receive, Scope
 
-    from murho.model.evaluation.why import Asking, Why
     from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
-    from murho.service.engine.jobs import Answer, ModelLike
-    from murho.service.engine.scheduler import Admitted
     from murho.service.parts import Parts
-    from murho.service.predict.answers import Asked
-    from murho.service.predict.memory import Spool
     from murho.service.security import Caller
 
 __all__ = [
@@ -247,7 +241,7 @@ class InFlight:
                 prediction = (await self.compute(inputs, options, most_outside=0, again=True)).prediction
             except BadInputError:
                 message = "A row is so far outside the training range that with other cells it has no finite answer."
-                raise BadInputError([Problem("/inputs", message)]) from None
+                raise wrong("/inputs", message) from None
 
     def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> float:
         """Admits the work of all rows until the request is over, and charges it; returns what it costs.
@@ -425,7 +419,7 @@ def wanted_within(option: float | None, headers: Mapping[str, str], most: float)
         seconds = 0.0
     if not 0.0 < seconds < float("inf"):
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
-        raise BadInputError([Problem("", message)])
+        raise wrong("", message)
     return min(wanted, seconds)
 
 
@@ -454,13 +448,13 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
     rows = 0
     if options.worth_asking:
         if not options.samples:
-            raise BadInputError([Problem("/include", "worth_asking needs draws; ask for samples.")])
+            raise wrong("/include", "worth_asking needs draws; ask for samples.")
         rows += IMPUTATIONS * len(missing_cells(distribution, schema, columns))
     if options.why:
         try:
             rows += rows_to_ask(schema, len(next(iter(columns.values()))))
         except OptionError as error:
-            raise BadInputError([Problem("/include", f"{str(error)[:1].upper()}{str(error)[1:]}.")]) from None
+            raise wrong("/include", f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 
     def askings(prediction: AnyPrediction) -> Iterator[tuple[str, Asking[Any]]]:
         if options.why:

@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 import orjson
 
-from murho.model.errors import Problem
-from murho.model.tables.schema import FeatureKind
-from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import Asked, Codec, Encoded, encode_answer
+from murho.model.tables.schema import FeatureKind, Schema
+from murho.service.errors import BadInputError, TooLargeError, wrong
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, encode_answer
 from murho.service.predict.options import PredictRequest, options_of, predict_options
 from murho.service.predict.problems import JSON_NAMES, foreign_form, parsed, refuse_unknown
 from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered, Terms
     from murho.service.settings import Settings
 
 __all__ = ["JSONCodec", "document_of", "load_json"]
@@ -89,7 +86,7 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
     if len(body) > most:
         raise TooLargeError(f"The JSON of the request has {len(body)} bytes; at most {most} are read. {SEND_TABLES}")
     if not body.strip():
-        raise BadInputError([Problem("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')])
+        raise wrong("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')
     if (count := body.count(b"[") + body.count(b"{")) > MOST_CONTAINERS:
         raise TooLargeError(
             f"The JSON of the request has {count} lists and objects; at most {MOST_CONTAINERS} are read. {SEND_TABLES}"
@@ -101,9 +98,9 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
             text = STRINGS_AND_NAN.sub(lambda found: b"null" if found[0] == b"NaN" else found[0], body)
             return load_json(text, most + len(text) - len(body))
         fault = foreign_form(body) or _hint(error)
-        raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8. {fault}")]) from None
+        raise wrong("", f"The body isn't valid JSON in UTF-8. {fault}") from None
     if not isinstance(document, dict):
-        raise BadInputError([Problem("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")])
+        raise wrong("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")
     return document
 
 
@@ -214,7 +211,8 @@ class _Documents:
         numbers = iter(np.array([cells[index] for index in self._numbers], dtype=np.float64) if few else ())
         for name, feature, of_feature in zip(self._names, self.schema.features, cells, strict=True):
             if few and feature.kind in NUMBERS:
-                columns[name] = feature.without_codes(next(numbers))
+                column: NDArray[Any] = next(numbers)
+                columns[name] = feature.without_codes(column) if feature.missing_words else column
             else:
                 columns[name], refused = (column_of if few else decode_cells)(feature, of_feature)
                 if refused:

@@ -27,20 +27,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow
 import structlog
 from starlette.responses import Response
 
-from murho.model.errors import Problem
 from murho.model.runtime import give_back
-from murho.service.errors import BadInputError, DeadlineError, MediaTypeError, QueueFullError, TooLargeError
+from murho.service.errors import DeadlineError, MediaTypeError, QueueFullError, TooLargeError, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from io import RawIOBase
-    from typing import Self
 
     from starlette.types import Receive, Scope, Send
 
@@ -417,9 +415,9 @@ def decompressed_pieces(body: memoryview, coding: str, most: int) -> Iterator[by
                 )
             yield piece
     except zlib.error as error:
-        raise BadInputError([Problem("", f"The body isn't {name} data: {error}.")]) from None
+        raise wrong("", f"The body isn't {name} data: {error}.") from None
     if not reader.eof or reader.unused_data:
-        raise BadInputError([Problem("", f"The {name} data in the body are cut, or go on after their end.")])
+        raise wrong("", f"The {name} data in the body are cut, or go on after their end.")
 
 
 def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:

@@ -12,12 +12,13 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.errors import BadInputError
+from murho.service.errors import BadInputError, wrong
 from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from murho.model.files import JSON
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
 
@@ -55,7 +56,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 TRUTH = {"true": True, "false": False}
 
-EXAMPLE: dict[str, Any] = {
+EXAMPLE: JSON = {
     "inputs": [
         {
             "Cylinders": 8,
@@ -72,8 +73,8 @@ EXAMPLE: dict[str, Any] = {
     "thresholds": [20.0],
 }
 
-_CELL: dict[str, Any] = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
-_INPUTS: dict[str, Any] = {
+_CELL: JSON = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
+_INPUTS: JSON = {
     "anyOf": [
         {
             "title": "records",
@@ -224,16 +225,16 @@ def records(request: PredictRequest, options: PredictOptions, settings: Settings
         return settings.record == "all" and settings.store is not None and judged
     if request.record is False:
         if ids is not None:
-            raise BadInputError([Problem("/ids", "Ids are of recorded rows: leave them out, or record.")])
+            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
         return False
     if settings.store is None:
         message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise BadInputError([Problem("/record", message)])
+        raise wrong("/record", message)
     if not judged:
         message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
-        raise BadInputError([Problem("/record", message)])
+        raise wrong("/record", message)
     if ids is not None and len(ids) != rows:
-        raise BadInputError([Problem("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")])
+        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
     if ids is not None and len(set(ids)) != rows:
         first = {key: place for place, key in reversed(list(enumerate(ids)))}
         again = [place for place, key in enumerate(ids) if first[key] != place]
@@ -292,5 +293,5 @@ def predict_options(request: PredictRequest, settings: Settings, target: Target)
         raise BadInputError(problems)
     include = given.pop("include", ())
     lists = {name: tuple(value) for name, value in given.items() if name in LISTS}
-    included: dict[str, Any] = {name: name in include for name in get_args(Included)}
+    included: JSON = {name: name in include for name in get_args(Included)}
     return PredictOptions(**given | lists | included)

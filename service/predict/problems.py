@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
-from murho.service.errors import BadInputError
+from murho.service.errors import BadInputError, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ __all__ = [
     "pointer",
     "refuse_unknown",
     "shorten",
-    "wrong",
+    "wrong_at",
 ]
 
 MAX_LISTED = 50
@@ -221,6 +221,6 @@ def _shown(value: object) -> str:
     return f"a list of {len(value)}" if isinstance(value, list) and value else JSON_NAMES.get(type(value), "this")
 
 
-def wrong(place: tuple[str | int, ...], message: str) -> BadInputError:
+def wrong_at(place: tuple[str | int, ...], message: str) -> BadInputError:
     """Returns the error of one thing at one place of a document."""
-    return BadInputError([Problem(pointer(*place), message)])
+    return wrong(pointer(*place), message)

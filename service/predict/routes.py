@@ -23,7 +23,7 @@ from fastapi import APIRouter, Request, Response
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
-from murho.service.predict.answers import ClassPredictResponse, PredictResponse, Terms, require_place
+from murho.service.predict.answers import Asked, ClassPredictResponse, Codec, PredictResponse, Terms, require_place
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.memory import accepted_coding, decompressed, is_plain, response_of, weighted
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from murho.service.predict.answers import Asked, Codec
 
 __all__ = [
     "CODECS",
@@ -123,12 +122,11 @@ class Decoder:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="codec")
 
-    async def decode(self, body: bytes, encoding: str, reader: Codec, terms: Terms) -> Asked:
+    async def decode(self, call: InFlight, reader: Codec, terms: Terms) -> Asked:
         """Returns the rows and the options of a request.
 
         Args:
-            body: The body as it was sent.
-            encoding: Its `Content-Encoding`; empty for none.
+            call: The request, whose body is read.
             reader: The codec of its media type.
             terms: How it is read.
 
@@ -136,7 +134,9 @@ class Decoder:
             BadInputError: A row or an option is wrong.
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
+            MurhoError: See `InFlight.body`.
         """
+        body, encoding = await call.body(), call.headers.get("content-encoding", "")
         if not reader.unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
             asked = reader.decode(body, terms)
         else:
@@ -240,10 +240,10 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     """
     parts, headers = call.parts, call.headers
     reader, writer = codecs(headers)
-    terms, encoding = Terms(call.query, call.model.schema, parts.settings), headers.get("content-encoding", "")
+    terms = Terms(call.query, call.model.schema, parts.settings)
     if isinstance(reader, BlockCodec) and isinstance(writer, BlockCodec):
         return await answer_in_blocks(call, reader, writer, terms)
-    asked = await parts.decoder.decode(await call.body(), encoding, reader, terms)
+    asked = await parts.decoder.decode(call, reader, terms)
     writer.require_place(asked.options)
     answered = await call.predict(asked, recorded=writer.records)
     large, accepted = answered.values > LARGE_ANSWER_VALUES, accepted_coding(headers.get("accept-encoding", ""))

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text, format_date, parse_date
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
 from murho.service.errors import TooLargeError
 from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, Problems, pointer, shorten
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns, Feature, Schema
     from murho.service.engine.jobs import ModelLike
 
 __all__ = [
@@ -369,17 +368,7 @@ def explain_cell(feature: Feature, cell: object) -> str:
 
 def cells_of(schema: Schema, columns: Columns) -> list[str]:
     """Returns the cells of each row of canonical columns as JSON, as a request may have them."""
-    written: list[list[Any]] = []
-    for feature in schema.features:
-        cells = columns[feature.name].tolist()
-        if feature.kind is FeatureKind.CATEGORICAL:
-            written.append(cells)
-        elif feature.kind is FeatureKind.BOOLEAN:
-            written.append([None if cell != cell else bool(cell) for cell in cells])
-        elif feature.kind is FeatureKind.DATE:
-            written.append([None if cell != cell else format_date(cell) for cell in cells])
-        else:  # the encoder writes NaN as null
-            written.append([int(cell) if cell.is_integer() and abs(cell) < 2.0**53 else cell for cell in cells])
+    written = [json_cells(feature, columns[feature.name]) for feature in schema.features]
     names = [feature.name for feature in schema.features]
     return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]
 

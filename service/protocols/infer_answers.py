@@ -14,16 +14,16 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
-from murho.service.predict.answers import Encoded, answer_facts, encode_document
+from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Axis, PredictOptions, Unit
+from murho.service.predict.answers import Answered, Encoded, answer_facts, encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, PredictOptions
-    from murho.service.predict.answers import Answered
+    from murho.model.files import JSON
+
 
 __all__ = [
     "BYTES",
@@ -150,14 +150,14 @@ def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool],
         answered: The answer.
     """
     name, version = answered.model
-    head: dict[str, Any] = {"model_name": name, "model_version": version}
+    head: JSON = {"model_name": name, "model_version": version}
     if request_id is not None:
         head["id"] = request_id
     head["parameters"] = _facts(answered)
     described, blobs = [], []
     for output, binary in outputs:
         values = output.values(answered.prediction)
-        part: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
+        part: JSON = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
         if binary:
             blobs.append(packed(values))
             part["parameters"] = {"binary_data_size": len(blobs[-1])}
@@ -179,7 +179,7 @@ def packed(values: NDArray[Any]) -> bytes:
     return b"".join(part for text in texts for part in (len(text).to_bytes(LENGTH_BYTES, "little"), text))
 
 
-def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[bytes]:
+def _document(head: JSON, outputs: list[JSON]) -> Iterator[bytes]:
     before = orjson.dumps(head)[:-1] + b',"outputs":['
     for output in outputs:
         yield before
@@ -188,7 +188,7 @@ def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[b
     yield b"]}"
 
 
-def _facts(answered: Answered) -> dict[str, Any]:
+def _facts(answered: Answered) -> JSON:
     """Returns what belongs to the whole answer, in the types that parameters of the protocol can have."""
     facts = answer_facts(answered)
     del facts["model"]

@@ -19,13 +19,21 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
-from murho.model.tables.schema import FeatureKind
-from murho.service.predict.answers import Asked, Codec
+from murho.model.tables.schema import FeatureKind, Schema, Target
+from murho.service.errors import wrong
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms
 from murho.service.predict.json_requests import load_json
 from murho.service.predict.options import LISTS, PredictRequest, options_of, value_of_text
-from murho.service.predict.problems import JSON_NAMES, Many, Problems, Strict, parsed, pointer, shorten, wrong
+from murho.service.predict.problems import JSON_NAMES, Many, Problems, Strict, parsed, pointer, shorten, wrong_at
 from murho.service.predict.rows import Form, Inputs, check_rows, read_column
-from murho.service.protocols.infer_answers import BYTES, LENGTH_BYTES, LENGTH_HEADER, encode_inference, outputs_of
+from murho.service.protocols.infer_answers import (
+    BYTES,
+    LENGTH_BYTES,
+    LENGTH_HEADER,
+    Output,
+    encode_inference,
+    outputs_of,
+)
 from murho.service.tables.blocks import check_names, number_column, number_columns
 
 if TYPE_CHECKING:
@@ -34,9 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Schema, Target
-    from murho.service.predict.answers import Answered, Encoded, Terms
-    from murho.service.protocols.infer_answers import Output
     from murho.service.settings import Settings
 
 __all__ = ["DTYPES", "MATRIX", "InferAsked", "InferCodec", "InferRequest", "takes_matrix"]
@@ -197,7 +202,7 @@ class InferCodec(Codec):
             values.append(elements)
         if left:
             raise wrong(
-                (), f"The body has {len(left)} bytes that belong to no tensor: the sizes of tensors don't add up."
+                "", f"The body has {len(left)} bytes that belong to no tensor: the sizes of tensors don't add up."
             )
         inputs = _read_inputs(request.inputs, values, rows, schema)
         return InferAsked(inputs, options, said, id=request.id, outputs=outputs)
@@ -212,16 +217,16 @@ def _header_length(given: str, size: int) -> int:
     """Returns the bytes of the JSON in a body of so many bytes, as the header has it."""
     text = given.strip()
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
-        raise wrong((), f"The header {LENGTH_HEADER} is {given[:80]!r}; it should be the size of the JSON in bytes.")
+        raise wrong("", f"The header {LENGTH_HEADER} is {given[:80]!r}; it should be the size of the JSON in bytes.")
     if int(text) > size:
-        raise wrong((), f"The header {LENGTH_HEADER} says {int(text)} bytes, and the body has {size}.")
+        raise wrong("", f"The header {LENGTH_HEADER} says {int(text)} bytes, and the body has {size}.")
     return int(text)
 
 
 def _of_matrix_alone(size: int, schema: Schema) -> dict[str, Any]:
     """Returns the document of a body that is nothing but the only input, FP64; all its outputs are binary."""
     if not takes_matrix(schema):
-        raise wrong((), "A request without JSON is for models with one input; this one has an input for each feature.")
+        raise wrong("", "A request without JSON is for models with one input; this one has an input for each feature.")
     width = len(schema.features)
     sizes = {"shape": [size // (8 * width), width], "parameters": {"binary_data_size": size}}
     return {"inputs": [{"name": MATRIX, "datatype": "FP64", **sizes}], "parameters": {"binary_data_output": True}}
@@ -256,11 +261,11 @@ def _outputs(
     for index, item in enumerate(request.outputs):
         place, output = ("outputs", index, "name"), by_name.get(item.name)
         if output is None:
-            raise wrong(place, f"There is no output {shorten(item.name)!r}; there are {', '.join(by_name)}.")
+            raise wrong_at(place, f"There is no output {shorten(item.name)!r}; there are {', '.join(by_name)}.")
         if item.name in found:
-            raise wrong(place, f"The output {item.name!r} is there twice.")
+            raise wrong_at(place, f"The output {item.name!r} is there twice.")
         if (reason := output.absence(options)) is not None:
-            raise wrong(place, f"The output {item.name!r} {reason}")
+            raise wrong_at(place, f"The output {item.name!r} {reason}")
         own = item.parameters.binary_data
         found[item.name] = output, binary if own is None else own
     includes = {output.include for output, _ in found.values()}
@@ -278,15 +283,15 @@ def _check_inputs(inputs: Sequence[InputTensor], schema: Schema, max_rows: int) 
     if not matrix:
         check_names([each.name for each in inputs], schema)
     elif not takes_matrix(schema):
-        raise wrong(("inputs", MATRIX), "The model has features that are no numbers: send one input a feature.")
+        raise wrong_at(("inputs", MATRIX), "The model has features that are no numbers: send one input a feature.")
     fitting = ([rows, width],) if matrix else ([rows], [rows, 1])
     for each in inputs:
         if each.shape not in fitting:
             expected = f"[rows, {width}]" if matrix else f"[{rows}] or [{rows}, 1]"
-            raise wrong(("inputs", each.name), f"The shape is {each.shape}, where {expected} is expected.")
+            raise wrong_at(("inputs", each.name), f"The shape is {each.shape}, where {expected} is expected.")
     check_rows(rows, max_rows)
     if not rows:
-        raise wrong(("inputs",), "The tensors have no rows; at least one row is needed.")
+        raise wrong_at(("inputs",), "The tensors have no rows; at least one row is needed.")
     return rows
 
 
@@ -294,7 +299,7 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
     """Returns the rows as canonical columns."""
     if _is_matrix(inputs, schema):
         if values[0].dtype.kind not in "iuf":
-            raise wrong(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
+            raise wrong_at(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
         matrix = values[0].reshape(rows, -1)
         columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", MATRIX, row, place))
         return Inputs(Form.MATRIX, columns, rows, lambda place: place.replace("/inputs", f"/inputs/{MATRIX}", 1))
@@ -326,11 +331,11 @@ def _elements(item: InputTensor, left: memoryview) -> tuple[NDArray[Any], memory
     place, size = ("inputs", item.name), item.parameters.binary_data_size
     if (size is None) == (item.data is None):
         both = "neither data nor" if size is None else "both data and"
-        raise wrong(place, f"The input has {both} the parameter binary_data_size: one of them is wanted.")
+        raise wrong_at(place, f"The input has {both} the parameter binary_data_size: one of them is wanted.")
     if size is None:
         return _of_json(item, place), left
     if size > len(left):
-        raise wrong(place, f"{size} bytes are announced, and {len(left)} are left behind the JSON of the body.")
+        raise wrong_at(place, f"{size} bytes are announced, and {len(left)} are left behind the JSON of the body.")
     return _of_bytes(left[:size], item, place), left[size:]
 
 
@@ -338,19 +343,19 @@ def _of_json(item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
     """Returns the elements that are JSON: flat, or lists of lists. null is missing, and so are NaN and empty texts."""
     flat, shape, dtype = item.data or [], item.shape, DTYPES[item.datatype]
     if item.datatype == "BF16":
-        raise wrong(place, "BF16 tensors have to be sent as binary data.")
+        raise wrong_at(place, "BF16 tensors have to be sent as binary data.")
     if flat and isinstance(flat[0], list):
         for index, row in enumerate(flat):
             if not isinstance(row, list) or [len(row)] != shape[1:]:
-                raise wrong((*place, index), f"Expected a list of values, as the shape {shape} says.")
+                raise wrong_at((*place, index), f"Expected a list of values, as the shape {shape} says.")
         flat = list(chain.from_iterable(flat))
     if len(flat) != math.prod(shape):
-        raise wrong(place, f"There are {len(flat)} values, where the shape {shape} has {math.prod(shape)}.")
+        raise wrong_at(place, f"There are {len(flat)} values, where the shape {shape} has {math.prod(shape)}.")
     types, expected = JSON_TYPES[dtype.kind]
     if not set(map(type, flat)) <= types | {NoneType}:
         index = next(index for index, value in enumerate(flat) if type(value) not in types | {NoneType})
         found = JSON_NAMES.get(type(flat[index]), "this")
-        raise wrong((*place, index), f"Expected {expected} for {item.datatype}, or null, not {found}.")
+        raise wrong_at((*place, index), f"Expected {expected} for {item.datatype}, or null, not {found}.")
     if dtype.hasobject:
         values = np.empty(len(flat), dtype=object)
         values[:] = [text or None for text in flat]
@@ -358,7 +363,7 @@ def _of_json(item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
     try:
         numbers = np.array(flat, dtype=np.float64 if dtype.kind == "f" or None in flat else dtype)
     except OverflowError:
-        raise wrong(place, f"A number doesn't fit into {item.datatype}.") from None
+        raise wrong_at(place, f"A number doesn't fit into {item.datatype}.") from None
     with np.errstate(over="ignore"):  # infinities are refused with their row, where the features are read
         return numbers.astype(dtype) if dtype.kind == "f" else numbers
 
@@ -369,13 +374,13 @@ def _of_bytes(data: memoryview, item: InputTensor, place: tuple[str | int, ...])
     least = count * (LENGTH_BYTES if item.datatype == BYTES else dtype.itemsize)
     if len(data) < least or (item.datatype != BYTES and len(data) != least):
         message = f"There are {len(data)} bytes, where {item.datatype} of the shape {item.shape} takes {least}."
-        raise wrong(place, message)
+        raise wrong_at(place, message)
     if item.datatype == BYTES:
         return _texts(data, count, place)
     numbers = np.frombuffer(data, np.uint8 if dtype == np.bool_ else dtype)
     if dtype == np.bool_:
         if (numbers > 1).any():
-            raise wrong((*place, int((numbers > 1).argmax())), "A byte of BOOL is 0 or 1.")
+            raise wrong_at((*place, int((numbers > 1).argmax())), "A byte of BOOL is 0 or 1.")
         return numbers.view(np.bool_)
     return (numbers.astype(np.uint32) << 16).view(np.float32) if item.datatype == "BF16" else numbers
 
@@ -389,13 +394,15 @@ def _texts(data: memoryview, count: int, place: tuple[str | int, ...]) -> NDArra
         position = start + int.from_bytes(data[position:start], "little")
         if start > len(data) or position > len(data):
             left = max(0, len(data) - start)
-            raise wrong((*place, index), f"The element is said to have {position - start} bytes, and {left} are left.")
+            raise wrong_at(
+                (*place, index), f"The element is said to have {position - start} bytes, and {left} are left."
+            )
         if position - start > LONGEST_TEXT:
-            raise wrong((*place, index), f"Of the element, {explain_long_text(position - start)}.")
+            raise wrong_at((*place, index), f"Of the element, {explain_long_text(position - start)}.")
         try:
             values[index] = str(data[start:position], "utf-8") or None
         except UnicodeDecodeError:
-            raise wrong((*place, index), "The element isn't text in UTF-8.") from None
+            raise wrong_at((*place, index), "The element isn't text in UTF-8.") from None
     if position != len(data):
-        raise wrong(place, f"{len(data) - position} bytes are left behind the {count} elements of BYTES.")
+        raise wrong_at(place, f"{len(data) - position} bytes are left behind the {count} elements of BYTES.")
     return values

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import BaseModel, Field
 
-from murho.service.predict.answers import Asked, Codec, Encoded, answer_columns, answer_facts
+from murho.service.errors import wrong
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, answer_columns, answer_facts
 from murho.service.predict.json_requests import document_of
 from murho.service.predict.options import options_of
-from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong
+from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong_at
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
 from murho.service.predict.rows import parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from murho.service.predict.answers import Answered, Terms
 
 __all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse"]
 
@@ -67,7 +67,7 @@ class ScoringCodec(Codec):
         given = [key for key in ROWS if key in request.model_fields_set]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
-            raise wrong((), f"Expected one of {', '.join(ROWS)}; the body has {found}.")
+            raise wrong("", f"Expected one of {', '.join(ROWS)}; the body has {found}.")
         rows: Any = getattr(request, given[0])
         options, said = options_of(request.params or {}, settings, schema.target, terms.kind, "/params{}".format)
         if request.dataframe_split is not None:
@@ -105,11 +105,11 @@ def _split(split: DataframeSplit) -> "tuple[dict[str, list[Any]], Callable[[str]
     """Returns the columns of a data frame, and from pointers to their cells those into the frame."""
     names, width = split.columns, len(split.columns)
     if len(set(names)) < width:
-        raise wrong(("dataframe_split", "columns"), "There is more than one column of a name.")
+        raise wrong_at(("dataframe_split", "columns"), "There is more than one column of a name.")
     for index, row in enumerate(split.data):
         if len(row) != width:
             message = f"Expected a list of {width} cells, one for each column, not a list of {len(row)}."
-            raise wrong(("dataframe_split", "data", index), message)
+            raise wrong_at(("dataframe_split", "data", index), message)
     positions = {pointer("inputs", name): index for index, name in enumerate(names)}
 
     def move(place: str) -> str:

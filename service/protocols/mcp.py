@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -28,7 +28,6 @@ from murho.service.predict.problems import MAX_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
 
     import httpx2
     import mcp_types as types
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from murho.model.files import JSON
     from murho.service.parts import Parts
 
 __all__ = ["AgentDoor", "Tool", "in_process", "make_server"]
@@ -62,7 +62,7 @@ ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
 """The request to `/mcp` whose tool is being called."""
 
 
-ROWS: dict[str, Any] = {"type": "array", "minItems": 1, "description": "null: not known."}
+ROWS: JSON = {"type": "array", "minItems": 1, "description": "null: not known."}
 """Becomes the schema of the rows of the models that there are."""
 INTERVAL = {
     "type": "number",
@@ -88,25 +88,25 @@ class Tool:
 
     description: str
     path: str
-    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    answer: Callable[[JSON, JSON], JSON]
     properties: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] | None = None
     most: int | None = None
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> JSON:
         """All its arguments, with their schemas."""
         model = {"model": {"type": "string"}} if "{model}" in self.path else {}
         return {**model, **self.properties}
 
 
-def _fields(kind: type[BaseModel], *names: str) -> dict[str, Any]:
+def _fields(kind: type[BaseModel], *names: str) -> JSON:
     """Returns the schemas of some keys of a request."""
     found = kind.model_json_schema()["properties"]
     return {name: {key: found[name][key] for key in found[name] if key not in ("default", "title")} for name in names}
 
 
-def _body(tool: Tool, arguments: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+def _body(tool: Tool, arguments: JSON, about: JSON) -> JSON:
     """Returns the body of a tool's request.
 
     Raises:
@@ -129,14 +129,14 @@ def _body(tool: Tool, arguments: dict[str, Any], about: dict[str, Any]) -> dict[
     return body
 
 
-def _tells_models(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+def _tells_models(document: JSON, _: JSON) -> JSON:
     models = [
         {name: model[name] for name in ("name", "version", "target") if name in model} for model in document["models"]
     ]
     return {"models": models}
 
 
-def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+def _tells_model(document: JSON, _: JSON) -> JSON:
     kept = ("name", "version", "task", "target", "features")
     calibrated = document["metrics"].get("calibrated", {})
     scores = {
@@ -146,7 +146,7 @@ def _tells_model(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in kept} | {"on_held_out_rows": scores | covered}
 
 
-def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _tells_rows(document: JSON, arguments: JSON) -> JSON:
     head = _head(document) | {"interval_probability": arguments.get("interval", 0.9)}
     because, general = dict[int, list[str]](), list[str]()
     for warning in document["warnings"]:
@@ -175,7 +175,7 @@ def _tells_rows(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str
     return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})
 
 
-def _tells_why(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _tells_why(document: JSON, arguments: JSON) -> JSON:
     """Says of each row what its cells do to the answer and to its spread, the strongest first."""
     why, unit, rows = document["why"], arguments["about"]["target"].get("unit"), []
     what, spread, parts = "probability", "entropy", ["entropy"]
@@ -203,11 +203,11 @@ def _tells_why(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str,
     return _head(document) | {"rows": rows, "warnings": _messages(document)}
 
 
-def _messages(document: dict[str, Any]) -> list[str]:
+def _messages(document: JSON) -> list[str]:
     return [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
 
 
-def _tells_decisions(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+def _tells_decisions(document: JSON, _: JSON) -> JSON:
     decisions = []
     for context, action in enumerate(document["action"]):
         of_actions = [
@@ -220,7 +220,7 @@ def _tells_decisions(document: dict[str, Any], _: dict[str, Any]) -> dict[str, A
     return _head(document) | how | {"decisions": decisions, "warnings": _messages(document)}
 
 
-def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _tells_totals(document: JSON, arguments: JSON) -> JSON:
     groups = []
     for place, group in enumerate(document["groups"]):
         told = {"group": group, "rows": document["rows"][place], "mean": document["mean"][place]}
@@ -233,14 +233,14 @@ def _tells_totals(document: dict[str, Any], arguments: dict[str, Any]) -> dict[s
     return _head(document) | share | kept | {"groups": groups, "warnings": _messages(document)}
 
 
-def _tells_quality(document: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+def _tells_quality(document: JSON, _: JSON) -> JSON:
     versions = [
         {name: value for name, value in each.items() if name not in LONG} for each in document.pop("versions", [])
     ]
     return document | {"versions": versions}
 
 
-def _head(document: dict[str, Any]) -> dict[str, Any]:
+def _head(document: JSON) -> JSON:
     if not document["samples"]:
         raise ValueError("this service answers without draws (its setting samples is 0), so without error bars")
     return {"model": f"{document['model']['name']} {document['model']['version']}", "target": document["target"]}
@@ -308,10 +308,10 @@ TOOLS: Mapping[str, Tool] = {
 }
 
 
-def _row_schema(about: dict[str, Any]) -> dict[str, Any]:
+def _row_schema(about: JSON) -> JSON:
     """The JSON Schema of a row of a model, as `GET /models/{name}` describes it."""
     kinds = {"numeric": "number", "boolean": "boolean"}
-    features: dict[str, Any] = {}
+    features: JSON = {}
     for feature in about["features"]:
         said = [f"In {feature['unit']}."] if feature["unit"] else []
         if feature["kind"] == "date":
@@ -319,7 +319,7 @@ def _row_schema(about: dict[str, Any]) -> dict[str, Any]:
         if feature["min"] is not None and feature["kind"] != "boolean":
             said.append(f"{feature['min']} to {feature['max']} in training.")
         kind = kinds.get(feature["kind"], "string")
-        schema: dict[str, Any] = {"type": [kind, "null"] if feature["missing"] else kind}
+        schema: JSON = {"type": [kind, "null"] if feature["missing"] else kind}
         if feature["categories"]:
             schema["examples"] = feature["categories"][:MOST_EXAMPLES]
             said.append("Another value is a category that the model does not know.")
@@ -333,7 +333,7 @@ def _row_schema(about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _input_schema(tool: Tool, models: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
+def _input_schema(tool: Tool, models: list[JSON], names: list[str]) -> JSON:
     """The JSON Schema of a tool's arguments."""
     properties = tool.arguments
     if "model" in properties and names:
@@ -351,8 +351,8 @@ class _RefusedError(Exception):
 
 
 async def _asked(
-    client: httpx2.AsyncClient, path: str, body: dict[str, Any] | None = None, query: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+    client: httpx2.AsyncClient, path: str, body: JSON | None = None, query: Mapping[str, str] | None = None
+) -> JSON:
     """The document that the service answers.
 
     Raises:
@@ -360,7 +360,7 @@ async def _asked(
     """
     method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
     response = await client.request(method, path, content=content, params=query, headers=HEADERS)
-    document: dict[str, Any] = response.json()
+    document: JSON = response.json()
     if response.is_success:
         return document
     errors = [
@@ -369,7 +369,7 @@ async def _asked(
     raise _RefusedError("\n".join([document.get("detail") or document["title"], *errors]))
 
 
-async def _called(client: httpx2.AsyncClient, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _called(client: httpx2.AsyncClient, name: str, arguments: JSON) -> JSON:
     """The answer of a tool.
 
     Raises:

@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from murho.model.tables.schema import FeatureKind
-from murho.service.models.loader import Change
+from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_requests import load_json
@@ -22,8 +22,8 @@ from murho.service.protocols.infer_requests import MATRIX, InferCodec, InferRequ
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.loader import Snapshot
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [
@@ -162,12 +162,12 @@ class RepositoryRequest(Strict):
     parameters: RepositoryParameters = RepositoryParameters()
 
 
-def server_metadata(version: str) -> dict[str, Any]:
+def server_metadata(version: str) -> JSON:
     """Returns the metadata of the server."""
     return {"name": "murho", "version": version, "extensions": list(EXTENSIONS)}
 
 
-def model_metadata(model: ModelLike, versions: Sequence[str]) -> dict[str, Any]:
+def model_metadata(model: ModelLike, versions: Sequence[str]) -> JSON:
     """Returns the metadata of a version, with all served versions of its name."""
     target = model.schema.target
     on_request = [output.name for output in outputs_of(target.classes) if output.on_request]
@@ -184,14 +184,14 @@ def model_metadata(model: ModelLike, versions: Sequence[str]) -> dict[str, Any]:
     return {**names, "inputs": _inputs(model), "outputs": _outputs(model), "properties": properties}
 
 
-def _inputs(model: ModelLike) -> list[dict[str, Any]]:
+def _inputs(model: ModelLike) -> list[JSON]:
     features = model.schema.features
     if takes_matrix(model.schema):
         return [{"name": MATRIX, "datatype": "FP64", "shape": [-1, len(features)]}]
     return [{"name": each.name, "datatype": DATATYPES.get(each.kind, BYTES), "shape": [-1]} for each in features]
 
 
-def _outputs(model: ModelLike) -> list[dict[str, Any]]:
+def _outputs(model: ModelLike) -> list[JSON]:
     """Returns the outputs that every request can have."""
     return [
         {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
@@ -220,7 +220,7 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
     return [dict(zip(("name", "version", "state", "reason"), each, strict=True)) for each in found]
 
 
-def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> dict[str, Any]:
+def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> JSON:
     """Returns what some versions have done since they were loaded, whatever the protocol they were asked by.
 
     Decoding and encoding aren't measured, and there is no cache: their counts are 0. `batch_size` is rounded up to a
@@ -229,7 +229,7 @@ def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> di
     return {"model_stats": [_statistics_of(model, telemetry) for model in models]}
 
 
-def _statistics_of(model: ModelLike, telemetry: Telemetry) -> dict[str, Any]:
+def _statistics_of(model: ModelLike, telemetry: Telemetry) -> JSON:
     totals, nothing = telemetry.of(model.name, model.version), _sum(0, 0.0)
     batches = sorted(totals.batches.copy().items())
     return {

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import orjson
@@ -29,13 +29,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from murho.model.errors import TableError
-from murho.model.predictive.answer_columns import table_columns
+from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
-from murho.model.tables.columns import float_array, holds_cells, holds_text, integers, number_array, text_array
+from murho.model.tables.columns import holds_cells, holds_text, integers, list_array, number_array, text_array
 from murho.service.errors import TooLargeError
-from murho.service.predict.answers import answer_facts
+from murho.service.predict.answers import Answered, Terms, answer_facts
 from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import check_rows
+from murho.service.predict.rows import Inputs, check_rows
 from murho.service.tables import parquet_worker
 from murho.service.tables.blocks import (
     HELD,
@@ -51,14 +51,9 @@ from murho.service.tables.blocks import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
 
-    from numpy.typing import NDArray
-
-    from murho.model.predictive.answer_columns import Column
+    from murho.model.arrays import Ints
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered, Terms
-    from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
 __all__ = [
@@ -118,14 +113,7 @@ def _column(column: Column, classes: tuple[str, ...]) -> pa.Array:
         return text_array(values.tolist())
     if column.unit is Unit.CLASS_SET:
         return _text_lists(values.tolist())
-    if values.ndim == 1:
-        return float_array(values)  # NaN, which stands for none, becomes null
-    lists = number_array(values.ravel())
-    if not values.shape[1]:  # draws where there are none
-        return pa.ListArray.from_arrays(number_array(np.zeros(len(values) + 1, np.int32)), lists)
-    for length in reversed(values.shape[1:]):
-        lists = pa.FixedSizeListArray.from_arrays(lists, length)
-    return lists
+    return list_array(values)  # NaN, which stands for none, becomes null
 
 
 def _text_lists(lists: list[list[str] | None]) -> pa.Array:
@@ -308,7 +296,7 @@ def _follow(data: memoryview, position: int) -> int:
     return int(position + struct.unpack_from("<I", data, position)[0])
 
 
-def text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def text_bytes(column: pa.ChunkedArray) -> Ints:
     """Returns the bytes of each row's text once it has one of its own, `[B]`; 0 for what is no text.
 
     A dictionary, or a view, has a text once for many rows: `model.tables.columns.plain` writes it out for each.
@@ -318,7 +306,7 @@ def text_bytes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk) for chunk in column.chunks)])
 
 
-def _text_bytes(cells: pa.Array, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.int64]:
+def _text_bytes(cells: pa.Array, rows: Ints | slice = slice(None)) -> Ints:
     kind, data = cells.type, cells.buffers()
     if pa.types.is_dictionary(kind):
         codes = integers(cells.indices)

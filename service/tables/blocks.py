@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from murho.model.errors import MurhoError, Problem, TableError
+from murho.model.errors import MurhoError, TableError
 from murho.model.evaluation.recorded import with_grid, without_grid
-from murho.model.tables.columns import canonical_column, is_missing
-from murho.model.tables.schema import FeatureKind
-from murho.service.errors import BadInputError, ClientGoneError, DeadlineError, TooLargeError
+from murho.model.tables.columns import canonical_column
+from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
+from murho.service.errors import ClientGoneError, DeadlineError, TooLargeError, wrong
 from murho.service.predict.answers import (
     MAX_WARNINGS,
     Answered,
@@ -39,7 +39,7 @@ from murho.service.predict.answers import (
     require_place,
     warnings_of,
 )
-from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, InFlight
 from murho.service.predict.memory import (
     Spool,
     SpooledResponse,
@@ -59,9 +59,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.responses import Response
 
+    from murho.model.arrays import Doubles
     from murho.model.predictive.prediction import PredictOptions
-    from murho.model.tables.schema import Feature, Schema, UnfamiliarValue
-    from murho.service.predict.in_flight import InFlight
     from murho.service.settings import Settings
 
 __all__ = [
@@ -153,7 +152,7 @@ class TableCodec(Codec):
             rows, blocks = self.rows(body, terms)
         check_rows(rows, terms.settings.max_rows)
         if not rows:
-            raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
+            raise wrong("/inputs", "The table has no rows; at least one row is needed.")
         return AskedInBlocks(rows, self._checked(blocks, rows), options, request)
 
     def decode(self, body: bytes, terms: Terms) -> Asked:
@@ -181,12 +180,12 @@ class TableCodec(Codec):
         try:
             yield
         except TableError as error:
-            raise BadInputError([Problem("/inputs", _sentence(error))]) from None
+            raise wrong("/inputs", _sentence(error)) from None
         except (MurhoError, MemoryError):
             raise
         except (pa.ArrowException, OSError, ValueError, struct.error) as error:  # as libraries say it of a broken body
             message = f"The body is not {self.whole}: {shorten(str(error), 1000)}."
-            raise BadInputError([Problem("/inputs", message)]) from None
+            raise wrong("/inputs", message) from None
 
     def _checked(self, blocks: Iterable[Inputs], rows: int) -> Iterator[Inputs]:
         """Yields blocks, which should have so many rows together."""
@@ -312,7 +311,7 @@ def _inputs_of_table(table: pa.Table, schema: Schema, first: int) -> Inputs:
 
 def number_column(
     feature: Feature, values: NDArray[Any], position: int, where: Callable[[int], str], problems: Problems
-) -> NDArray[np.float64]:
+) -> Doubles:
     """Returns numbers `[B]` of any type as the canonical column of a number or a boolean; NaN is a missing cell.
 
     Args:
@@ -333,9 +332,7 @@ def number_column(
     return column
 
 
-def number_columns(
-    schema: Schema, matrix: NDArray[Any], where: Callable[[int, int], str]
-) -> dict[str, NDArray[np.float64]]:
+def number_columns(schema: Schema, matrix: NDArray[Any], where: Callable[[int, int], str]) -> dict[str, Doubles]:
     """Returns a matrix of numbers `[B, D]` of any type, the features in schema order, as canonical columns.
 
     A matrix of finite numbers is checked as a whole; only another one, or one with booleans, a column at a time.
@@ -360,7 +357,7 @@ def number_columns(
     return columns
 
 
-def _explain_number(feature: Feature, column: NDArray[np.float64], row: int) -> str:
+def _explain_number(feature: Feature, column: Doubles, row: int) -> str:
     if np.isnan(column[row]):
         return explain_cell(feature, None)
     expected = "0 or 1" if feature.kind is FeatureKind.BOOLEAN else "a finite number"

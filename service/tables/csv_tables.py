@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from murho.model.errors import Problem
 from murho.model.tables.columns import number_array, text_array
-from murho.model.tables.csv_reader import csv_rows, read_header
+from murho.model.tables.csv_reader import Header, csv_rows, read_header
 from murho.model.tables.files import PANDAS_INDEX, without_index
 from murho.model.tables.writers import as_csv
-from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict.answers import answer_columns
+from murho.service.errors import TooLargeError, wrong
+from murho.service.predict.answers import Answered, Terms, answer_columns
 from murho.service.predict.problems import foreign_form
-from murho.service.predict.rows import check_rows
+from murho.service.predict.rows import Inputs, check_rows
 from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names, inputs_of_tables
 
 if TYPE_CHECKING:
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.csv_reader import Header
     from murho.model.tables.schema import Schema
-    from murho.service.predict.answers import Answered, Terms
-    from murho.service.predict.rows import Inputs
 
 __all__ = ["CSVCodec"]
 
@@ -59,7 +55,7 @@ class CSVCodec(BlockCodec):
         start = bytes(body[:MOST_HEADER_BYTES])
         advice = foreign_form(start)
         if advice and not start.startswith(BYTE_ORDER_MARK):
-            raise BadInputError([Problem("", f"The body isn't CSV in UTF-8. {advice}")])
+            raise wrong("", f"The body isn't CSV in UTF-8. {advice}")
         if len(body) > MOST_HEADER_BYTES and b"\n" not in start and b"\r" not in start:
             raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
         start = bytes(body[:BLOCK_BYTES])
@@ -68,7 +64,7 @@ class CSVCodec(BlockCodec):
         named = [name for name in header.names if name.strip() and not PANDAS_INDEX.fullmatch(name)]
         if (nameless := len(header.names) - len(named)) > MOST_OTHERS:
             message = f"The header line has {nameless} columns without a name; at most {MOST_OTHERS} are read."
-            raise BadInputError([Problem("/inputs", message)])
+            raise wrong("/inputs", message)
         check_names(named, schema)
         rows = 0
         for batch in csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES, counted=True)[1]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.errors import Problem
-from murho.model.predictive.answer_columns import table_columns
+from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
-from murho.model.tables.schema import FeatureKind
-from murho.service.errors import BadInputError
+from murho.model.tables.schema import FeatureKind, Schema
+from murho.service.errors import BadInputError, wrong
 from murho.service.predict.problems import pointer, shorten
 from murho.service.predict.rows import Form, Inputs
 from murho.service.tables.blocks import TableCodec, block_rows, number_columns
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.answer_columns import Column
-    from murho.model.tables.schema import Schema
     from murho.service.predict.answers import Answered, Terms
 
 __all__ = ["NpyCodec"]
@@ -111,4 +108,4 @@ def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:
 
 
 def _wrong(message: str) -> BadInputError:
-    return BadInputError([Problem("/inputs", message)])
+    return wrong("/inputs", message)

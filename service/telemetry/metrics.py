@@ -22,19 +22,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from murho.model.predictive.prediction import Prediction
+from murho.model.predictive.prediction import AnyPrediction, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-    from prometheus_client.core import Metric
-
-    from murho.model.predictive.prediction import AnyPrediction
+    from murho.model.arrays import Doubles
     from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 
@@ -354,7 +351,7 @@ class OfVersion:
         self._spread_rows.inc(rows)
 
 
-def _sum_of_shares(part: NDArray[np.float64], whole: NDArray[np.float64], power: int) -> float:
+def _sum_of_shares(part: Doubles, whole: Doubles, power: int) -> float:
     """Returns the sum over rows of (part / whole)^power, `[B]` both, each between 0 and 1; 0 where the whole is 0."""
     if len(whole) == 1:
         one, all_of_it = float(part[0]), float(whole[0])

@@ -22,13 +22,12 @@ from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPL
 from murho.model.python.answers import as_value_errors
 from murho.model.python.interface import table_of, version_directory
 from murho.model.python.table_scoring import answer_table, check_options, lists_as_text, written_columns
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from murho.model.tables.schema import Columns
 
 __all__ = ["log_model", "save_model", "signature_of"]
 

@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import numpy as np
 import pytest
-from murho_client import AsyncClient, Busy, Client, InternalError, InvalidInput, UnexpectedAnswer, UnknownModel
+from murho_client import (
+    AsyncClient,
+    Busy,
+    Client,
+    InternalError,
+    InvalidInput,
+    Prediction,
+    UnexpectedAnswer,
+    UnknownModel,
+)
 
 from tests.client.stand_in import ROWS, StandIn, async_client, problem, table
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from murho_client import Prediction
 
 
 def predict(service: StandIn, data: object = ROWS, /, *names: str, **options: Any) -> Prediction:

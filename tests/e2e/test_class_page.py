@@ -8,13 +8,11 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.browser import answer_of, typical_row
+from tests.e2e.browser import Visit, answer_of, typical_row
 from tests.service.classifiers import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.e2e.browser import Visit
 
 
 MODEL = "bodies"

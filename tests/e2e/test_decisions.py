@@ -13,12 +13,11 @@ import pytest
 from murho_client import AsyncClient, Client, InvalidInput
 
 import murho
-from tests.e2e.support import serve
+from tests.e2e.support import Service, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.e2e.support import Service
 
 CONTEXTS: list[dict[str, Any]] = [
     {"Weight": 3504.0, "Year": "1970-06-01", "Automatic": True},

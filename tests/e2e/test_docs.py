@@ -22,14 +22,13 @@ from murho.cli.train import read_config
 from murho.command_line import COMMANDS
 from murho.model.training.options import make_options
 from murho.service.settings import OF_OTHERS, Settings
-from tests.e2e.support import MURHO, serve
+from tests.e2e.support import MURHO, Service, serve
 from tests.support import ROOT, call_murho, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.e2e.support import Service
 
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"

@@ -26,7 +26,7 @@ from benchmarks.requests import records
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import Service, serve
-from tests.e2e.traffic import PROBLEM, REFUSALS, Traffic, asks, judge, wait_until
+from tests.e2e.traffic import PROBLEM, REFUSALS, Ask, Traffic, asks, judge, wait_until
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.checkpoint.posterior import Posterior
-    from tests.e2e.traffic import Ask
 
 TIMEOUT = 1.5
 CODE = """

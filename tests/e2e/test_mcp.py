@@ -14,13 +14,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from murho.service.security import Caller, digest_of
-from tests.e2e.support import serve
+from tests.e2e.support import Service, serve
 from tests.support import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.e2e.support import Service
 
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 80, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}

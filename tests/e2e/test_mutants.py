@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.e2e.support import serve
+from tests.e2e.support import Service, serve
 from tests.service.mutants import FORMS, mutants
 from tests.service.support import train_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.e2e.support import Service
 
 MUTANTS = int(os.environ.get("MUTANTS", "100000"))
 LIVE_MUTANTS = int(os.environ.get("LIVE_MUTANTS", "5000"))

@@ -17,8 +17,8 @@ from murho.model.checkpoint.posterior import Posterior
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.test_versions import refused, version_of
 from tests.e2e.traffic import OneRow, offline, wait_until
-from tests.model.checkpoint.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
-from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
+from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
+from tests.model.checkpoint.s3_server import BUCKET, Proxy, S3Server, in_environment, s3_environment, s3_server
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.model.checkpoint.cloud_servers import Cloud
-    from tests.model.checkpoint.s3_server import S3Server
 
 pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "object_storage.md"

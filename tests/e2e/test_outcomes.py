@@ -12,13 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.support import serve
+from tests.e2e.support import Service, serve
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.e2e.support import Service
 
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 87.5, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}

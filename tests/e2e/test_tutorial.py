@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.support import serve
+from tests.e2e.support import Service, serve
 from tests.e2e.test_docs import block_after, blocks, shell
 from tests.support import ROOT, made_once
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.e2e.support import Service
 
 pytestmark = pytest.mark.slow
 

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.requests import records, rows_of
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.prediction import Prediction
 
 ACCURACY = 1e-5
 """Of the larger of |value| and std: the public contract."""

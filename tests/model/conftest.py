@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.fit import Epoch, Fit, FitOptions, Progress, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.bbb.priors import GaussianPrior
+from murho.model.bbb.priors import GaussianPrior, Prior
 from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.training.candidates import Reporter
+from murho.model.training.candidates import Attempt, Reporter, Stage
 from murho.model.training.options import make_options
 from murho.model.training.search import CandidateFits
-from murho.model.training.train import train
+from murho.model.training.train import Trained, train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.bbb.fit import Epoch, Fit, Progress
     from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.priors import Prior
-    from murho.model.training.candidates import Attempt, Stage
-    from murho.model.training.train import Trained
 
 Value = TypeVar("Value")
 

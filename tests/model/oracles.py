@@ -9,14 +9,13 @@ import torch
 from torch.distributions import Categorical, MixtureSameFamily, Normal, kl_divergence
 
 from murho.model.bbb.free_energy import FreeEnergy
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.network import BayesianNetwork
-    from murho.model.bbb.priors import Prior
 
 __all__ = ["best_variance", "free_energy", "kl", "scale_mixture"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from murho.model.training.options import make_options
-from murho.model.training.train import train
+from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes
-
-if TYPE_CHECKING:
-    from murho.model.training.train import Trained
 
 CLASSES = ('bath "en suite"', "hall, long", "kitchen|diner")
 QUICK: dict[str, Any] = {"epochs": 40, "members": 4, "hidden": (8,), "encoding": "standard", "temperature": 0.3}

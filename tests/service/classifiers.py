@@ -11,9 +11,9 @@ from murho.model.bbb.network import Architecture
 from murho.model.calibration.classes import ClassCalibration, ClassMap, fit_prediction_sets
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
+from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
-from murho.model.tables.schema import Target
+from murho.model.tables.schema import Columns, Schema, Target
 from tests.service.support import SCHEMA, FakeModel, spec_of
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.prediction import PredictOptions, Question
-    from murho.model.tables.schema import Columns, Schema
 
 __all__ = ["CLASSES", "CLASS_SCHEMA", "Classifier", "class_spec", "write_classifier"]
 

@@ -7,13 +7,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.engine.jobs import Answer, Job
+from murho.service.engine.jobs import Answer, Job, ModelLike, Outcome, Slice
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.engine.jobs import ModelLike, Outcome, Slice
     from murho.service.engine.scheduler import Receive, Scheduler
 
 MODEL = FakeModel()

@@ -15,9 +15,10 @@ from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.support import call_murho
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.types import Receive, Scope, Send
 
-    from murho.model.tables.schema import Columns, UnfamiliarValue
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.watcher import Stamp
 
@@ -52,6 +52,7 @@ ROW: dict[str, Any] = {
     "Origin/plant": "USA",
 }
 NAMES = list(ROW)
+TARGETS = QuantileScores(np.array([10.0, 50.0]), np.array([0, 139]), np.array([139, 278]), 20.0).to_json()
 
 
 def spec_of(schema: Schema, **parts: Any) -> ModelSpec:
@@ -78,7 +79,7 @@ class FakeModel:
         self.schema = schema
         self.spec = spec_of(
             schema,
-            training={"rows": 278},
+            training={"rows": 278, "targets": TARGETS},
             metrics={"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
         )
         self.warm = False

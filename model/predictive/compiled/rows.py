@@ -27,15 +27,13 @@ from murho.model.compiling import (
     quick_softplus,
     widest_vectors,
 )
-from murho.model.distributions.steps import DOUBLE, SINGLE, SQRT_HALF, cornish_fisher, taylor_step
+from murho.model.distributions.steps import DOUBLE, SINGLE, SQRT_HALF, Precision, cornish_fisher, taylor_step
 from murho.model.distributions.transforms import LEAST_DEVIATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from murho.model.distributions.steps import Precision
 
     Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]

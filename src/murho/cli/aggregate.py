@@ -17,6 +17,11 @@ from murho.cli.shared import (
     DeviceOption,
     EngineOption,
     JsonOption,
+    PercentilesOption,
+    RawOption,
+    SamplesOption,
+    SeedOption,
+    ThresholdsOption,
     VersionOption,
     WorkersOption,
     check_engine,
@@ -28,13 +33,12 @@ from murho.cli.shared import (
     print_json,
     say,
 )
-from murho.model.predictive.prediction import DEFAULT_SAMPLES
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from murho.model.predictive.prediction import PredictOptions
     from murho.model.predictive.totals import TotalsAnswer
 
 __all__ = ["aggregate"]
@@ -57,15 +61,11 @@ def aggregate(
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     output: Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")] = None,
-    samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = DEFAULT_SAMPLES,
-    percentiles: Annotated[
-        str | None, typer.Option(help="Levels of the percentile columns.  [default: 5,50,95]")
-    ] = None,
-    thresholds: Annotated[
-        str | None, typer.Option(help="Values such as 20,30: the probability that a total is more than that.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
+    samples: SamplesOption = DEFAULT_SAMPLES,
+    percentiles: PercentilesOption = None,
+    thresholds: ThresholdsOption = None,
+    seed: SeedOption = None,
+    raw: RawOption = False,
     device: DeviceOption = "auto",
     form: FileForm = AS_IT_IS,
     engine: EngineOption = "local",

@@ -2,7 +2,7 @@
 
 import importlib
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,8 +14,6 @@ from murho.cli.shared import JsonOption, print_json
 from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from murho.service.settings import Settings
 
 __all__ = ["CHECKS", "Finding", "doctor", "examine"]

@@ -6,7 +6,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,8 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
+    RawOption,
+    SeedOption,
     VersionOption,
     find_version,
     load_posterior,
@@ -22,7 +24,7 @@ from murho.cli.shared import (
     print_json,
     say,
 )
-from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, AnyPrediction, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.why import Explained
-    from murho.model.predictive.prediction import AnyPrediction
+    from murho.model.files import JSON
 
 __all__ = ["explain"]
 
@@ -49,8 +51,8 @@ def explain(
     version: VersionOption = None,
     output: Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")] = None,
     samples: Annotated[int, typer.Option(min=2, help="Draws behind each answer.")] = DEFAULT_SAMPLES,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Leave the spread as it is before calibration.")] = False,
+    seed: SeedOption = None,
+    raw: RawOption = False,
     device: DeviceOption = "auto",
     json: JsonOption = False,
     form: FileForm = AS_IT_IS,
@@ -65,7 +67,7 @@ def explain(
 
     options = PredictOptions(samples, percentiles=(), seed=seed, calibrated=not raw and label_next is None)
     posterior = load_posterior(directory, device)
-    facts: dict[str, Any] = {"model": {"name": posterior.name, "version": posterior.version}}
+    facts: JSON = {"model": {"name": posterior.name, "version": posterior.version}}
     facts["target"] = posterior.schema.target.name
     with naming(data):
         if label_next is not None:
@@ -81,7 +83,7 @@ def explain(
         say(f"note: the first {rows} of {table.num_rows} rows are explained; --rows N for more")
 
 
-def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[JSON, JSON]:
     """Columns with a line for each row's baseline and each of its features, and the same as JSON data."""
     import numpy as np
 
@@ -93,7 +95,7 @@ def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -
         found: Explained = explain(posterior, columns_from_table(table, posterior.schema), options, advance)
     why, count = found.why, table.num_rows
     falls = [{cell["feature"]: cell["fall"] for cell in of_row} for of_row in found.worth_asking]
-    columns: dict[str, Any] = {
+    columns: JSON = {
         "row": np.repeat(np.arange(1, count + 1), 1 + len(why.features)),
         "feature": ["(baseline)", *why.features] * count,
     }
@@ -105,9 +107,7 @@ def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -
     return columns, document | {"mean_absolute_shares": overall}
 
 
-def _to_label(
-    posterior: Posterior, table: pa.Table, options: PredictOptions, count: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _to_label(posterior: Posterior, table: pa.Table, options: PredictOptions, count: int) -> tuple[JSON, JSON]:
     """Columns with a line for each row to label, the best one first, and the same as JSON data."""
     from dataclasses import replace
 

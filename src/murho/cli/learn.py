@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.files import JSON
     from murho.service.outcomes.store import Store
 
 __all__ = ["better_version", "learn"]
@@ -77,7 +78,7 @@ def learn(
         time.sleep(max(0.0, begun + every * HOUR - time.time()))
 
 
-def _learned(store: Store, name: str, checkpoints: str, device: str) -> dict[str, Any]:
+def _learned(store: Store, name: str, checkpoints: str, device: str) -> JSON:
     """Learns once; returns what became of it."""
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.runtime import resolve_device
@@ -99,9 +100,7 @@ def _learned(store: Store, name: str, checkpoints: str, device: str) -> dict[str
     return facts | {"version": str(written.version)}
 
 
-def better_version(
-    old: Posterior, rows: Sequence[dict[str, Any]], device: str
-) -> tuple[dict[str, Any], Posterior | None]:
+def better_version(old: Posterior, rows: Sequence[JSON], device: str) -> tuple[JSON, Posterior | None]:
     """What a version becomes by labelled rows in time, if that is better on the newest; and what became of it.
 
     Args:
@@ -146,7 +145,7 @@ class _Row:
 
     came: float
     id: str
-    cells: dict[str, Any]
+    cells: JSON
 
 
 def _since(old: Posterior) -> tuple[float, str]:
@@ -180,7 +179,7 @@ def _rows(store: Store, old: Posterior) -> tuple[list[_Row], int]:
     return found, unusable
 
 
-def _table(rows: Sequence[dict[str, Any]], old: Posterior) -> pa.Table:
+def _table(rows: Sequence[JSON], old: Posterior) -> pa.Table:
     """The rows as a table; categories are texts, also where all cells of a column are missing."""
     import pyarrow as pa
 
@@ -192,7 +191,7 @@ def _table(rows: Sequence[dict[str, Any]], old: Posterior) -> pa.Table:
     return pa.Table.from_pylist(list(rows), pa.schema(fields))
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(found: JSON) -> list[str]:
     lines = [f"{found['name']} version {found['from_version']}: {found['outcomes']:,} new outcomes with inputs"]
     if found["unusable"]:
         lines.append(f"{found['unusable']:,} more can't be used: their inputs were not recorded, or lack a feature")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from murho_client import Outcomes
 
+    from murho.model.files import JSON
     from murho.service.outcomes.records import Accepted, Value
     from murho.service.outcomes.store import Store
 
@@ -55,7 +56,7 @@ def outcomes(
     store = _store_or_url(url, store)
     if url is not None and (output is not None or forget):
         raise OptionError("--output and --forget take the store itself: --store")
-    done: dict[str, Any] = {}
+    done: JSON = {}
     if url is not None and data is not None:
         done = _sent(url, name, data, form)
     if url is None:
@@ -134,14 +135,14 @@ def _opened(store: str) -> Store:
     return Store(store, [AlarmFollower(), AdaptationFollower()])
 
 
-def _facts(store: Store, name: str) -> dict[str, Any]:
+def _facts(store: Store, name: str) -> JSON:
     facts = store.facts(name)
     if not facts:
         raise MurhoError(f"The store has no predictions of a model {name!r}")
     return dict(facts)
 
 
-def _sent(url: str, name: str, data: Path, form: FileForm) -> dict[str, Any]:
+def _sent(url: str, name: str, data: Path, form: FileForm) -> JSON:
     from murho.cli.service_scorer import client_errors, connect
 
     with connect(url) as client, client_errors():
@@ -149,12 +150,12 @@ def _sent(url: str, name: str, data: Path, form: FileForm) -> dict[str, Any]:
         return _said(client.outcomes({"id": ids, "value": values}, name))
 
 
-def _said(found: Accepted | Outcomes) -> dict[str, Any]:
+def _said(found: Accepted | Outcomes) -> JSON:
     unknown = [{"id": key, "why": why} for key, why in found.unknown.items()]
     return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 
 
-def _kept(store: Store, name: str, data: Path, form: FileForm) -> dict[str, Any]:
+def _kept(store: Store, name: str, data: Path, form: FileForm) -> JSON:
     classes = any(each.classes is not None for each in _facts(store, name).values())
     return _said(store.add(name, *_checked(data, form, classes=classes)))
 

@@ -17,6 +17,11 @@ from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     EngineOption,
+    PercentilesOption,
+    RawOption,
+    SamplesOption,
+    SeedOption,
+    ThresholdsOption,
     VersionOption,
     WorkersOption,
     check_engine,
@@ -71,24 +76,15 @@ def predict(
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
     version: VersionOption = None,
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
-    samples: Annotated[
-        int, typer.Option(min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
-    ] = DEFAULT_SAMPLES,
-    percentiles: Annotated[
-        str | None, typer.Option(help="Levels of the percentile columns, for a number.  [default: 5,50,95]")
-    ] = None,
-    thresholds: Annotated[
-        str | None,
-        typer.Option(help="Values such as 20,30: columns exceedance_20, … with the probability of more than that."),
-    ] = None,
+    samples: SamplesOption = DEFAULT_SAMPLES,
+    percentiles: PercentilesOption = None,
+    thresholds: ThresholdsOption = None,
     coverage: Annotated[
         float | None,
         typer.Option(help="How often the prediction set holds the class, as a share.  [default: 0.9]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Leave std, percentiles, probabilities as they are before calibration.")
-    ] = False,
+    seed: SeedOption = None,
+    raw: RawOption = False,
     noise: Annotated[
         bool, typer.Option("--noise/--no-noise", help="Describe a new observation, or the function alone.")
     ] = True,

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.errors import MurhoError, OptionError
-from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction
+from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction, PredictOptions
 from murho.model.python.table_scoring import Scored, answer_table, warning_texts, written_columns
-from murho.model.tables.cells import format_date
-from murho.model.tables.columns import is_missing
 from murho.model.tables.readings import reading_from_json
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target, is_missing, json_cells
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -22,9 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from murho_client import Client
     from murho_client import Prediction as Answer
-    from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import PredictOptions
 
 __all__ = ["ServiceScorer", "client_errors", "connect"]
 
@@ -106,7 +102,7 @@ class ServiceScorer:
             own = {"percentiles": options.percentiles, "noise": options.noise, "thresholds": options.thresholds}
         with client_errors():
             answer = self._client.predict(
-                {feature.name: _cells(feature, columns[feature.name]) for feature in self.schema.features},
+                {feature.name: json_cells(feature, columns[feature.name]) for feature in self.schema.features},
                 self._model,
                 self._version,
                 samples=options.samples,
@@ -174,14 +170,6 @@ def _feature(item: dict[str, Any]) -> Feature:
         reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
         missing_words=tuple(item.get("missing_words", ())),
     )
-
-
-def _cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
-    """The cells of a canonical column, ``[B]``, as a service takes them; None where one is missing."""
-    of_kind: dict[FeatureKind, Any] = {FeatureKind.DATE: format_date, FeatureKind.BOOLEAN: bool}
-    read = of_kind.get(feature.kind, lambda cell: cell)
-    # NaN alone differs from itself.
-    return [read(cell) if cell == cell else None for cell in column.tolist()]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
-from murho.model.tables.overrides import AS_IT_IS
+from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,15 +23,19 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.stores import CheckpointStore, WrittenVersion
-    from murho.model.tables.overrides import FileForm
 
 __all__ = [
     "CheckpointsOption",
     "DeviceOption",
     "EngineOption",
     "JsonOption",
+    "PercentilesOption",
+    "RawOption",
     "ReportOption",
     "ReportRowsOption",
+    "SamplesOption",
+    "SeedOption",
+    "ThresholdsOption",
     "VersionOption",
     "WorkersOption",
     "check_engine",
@@ -61,11 +65,25 @@ EngineOption = Annotated[
     str, typer.Option("--engine", help="local, or ray: with workers on many processors and machines.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+PercentilesOption = Annotated[
+    str | None, typer.Option("--percentiles", help="Levels of the percentile columns, of numbers.  [default: 5,50,95]")
+]
+RawOption = Annotated[bool, typer.Option("--raw", help="Leave the spread, or probabilities, as before calibration.")]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
 ]
 ReportRowsOption = Annotated[
     bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
+]
+SamplesOption = Annotated[
+    int, typer.Option("--samples", min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
+]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="Seed of the draws.")]
+ThresholdsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--thresholds", help="Values such as 20,30: columns exceedance_20, … with the probability of more than that."
+    ),
 ]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 WorkersOption = Annotated[

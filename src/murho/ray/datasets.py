@@ -12,6 +12,7 @@ from murho.model.python.table_scoring import (
     FIRST_ROWS,
     ROWS_PER_BLOCK,
     LocalScorer,
+    Scored,
     beside,
     check_first_rows,
     check_options,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.predictive.totals import Totals, TotalsOptions
-    from murho.model.python.table_scoring import Scored
 
 __all__ = ["TotalsWorker", "Worker", "answers_of_workers", "predict"]
 

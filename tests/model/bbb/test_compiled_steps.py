@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 
 from murho.model.bbb import steps
-from murho.model.bbb.likelihood import ClassLikelihood
+from murho.model.bbb.likelihood import ClassLikelihood, Likelihood
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.bbb.steps import KINDS, CompiledSteps, PlainSteps, StepOptions, steps_of
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.priors import Prior
 
 numba = pytest.importorskip("numba")
 MEMBERS, INPUTS, ROWS = 2, 5, 23

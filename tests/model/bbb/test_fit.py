@@ -5,22 +5,19 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from murho.model.bbb.fit import FitOptions, WorkModel
+from murho.model.bbb.fit import Epoch, FitOptions, WorkModel
 from murho.model.bbb.network import Architecture
 from murho.model.bbb.optimisers import FINAL_RATE_OF_PATH, Adam, ParameterAverage, Schedule
 from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.rows import Rows
 from murho.model.bbb.steps import CompiledSteps, PlainSteps
 from tests.model.conftest import small_fit, small_rows
-
-if TYPE_CHECKING:
-    from murho.model.bbb.fit import Epoch
 
 NOISE, PRIOR = 0.5, 1.0
 

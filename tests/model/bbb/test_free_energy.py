@@ -17,7 +17,7 @@ from murho.model.bbb.free_energy import (
 )
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.errors import FitError
@@ -27,8 +27,6 @@ from tests.model.oracles import kl
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from murho.model.bbb.priors import Prior
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))

@@ -16,7 +16,7 @@ from murho.model.bbb.network import (
     mixed_reading,
     weights_from_inputs,
 )
-from murho.model.predictive.draws import make_draws
+from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
 from tests.model.gradient_checks import INPUTS
 
@@ -38,7 +38,7 @@ def test_a_row_under_local_reparameterisation_is_distributed_as_under_draws_of_w
         network.rho.add_(2.0)
     row = torch.tensor([[0.4, -1.0, 2.0]])
     tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
-    by_weights = forward(make_draws(tensors, network.architecture, seed=1, samples=20_000), row)[:, 0, 0]
+    by_weights = forward(DrawMaker(tensors, network.architecture).make(seed=1, samples=20_000), row)[:, 0, 0]
     by_rows = network(row, torch.Generator().manual_seed(2), 20_000)[0, :, 0].detach()
     levels = torch.linspace(0.05, 0.95, 19)
     gap = (torch.quantile(by_weights, levels) - torch.quantile(by_rows, levels)).abs().max()

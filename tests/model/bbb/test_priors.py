@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from tests.model.oracles import best_variance, kl, scale_mixture
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from murho.model.bbb.priors import Prior
 
 PRIORS = [GaussianPrior(0.7), ScaleMixturePrior(0.5, 1.5, 0.1), EmpiricalBayesPrior()]
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from murho.model.bbb.likelihood import Bernoulli
-from murho.model.bbb.network import mixed_reading
+from murho.model.bbb.network import BayesianNetwork, mixed_reading
 from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.training.scoring import ClassScorer, NumberScorer, extrapolated, judge_scores
 from tests.model.conftest import small_fit, small_rows
-
-if TYPE_CHECKING:
-    from murho.model.bbb.network import BayesianNetwork
 
 
 def _scores(

@@ -17,14 +17,13 @@ import torch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
 
 PLAIN = PredictOptions()
 

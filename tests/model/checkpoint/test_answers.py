@@ -23,14 +23,13 @@ from murho.model.predictive.draw_room import DrawRoom
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions, Question
-from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.tables.schema import Columns
 
 OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True, mc_error=True)
 IMPUTED = PredictOptions(samples=128, draws=True, thresholds=(600.0,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,6 @@ from tests.model.maps import odd_map
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained

@@ -8,7 +8,6 @@ import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from fsspec.registry import _registry as loaded_file_systems
@@ -17,14 +16,9 @@ from murho.model.checkpoint.checkpoint import CheckpointReference, read_stored
 from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, place_of, shown_place, store_at
 from murho.model.errors import CheckpointError, OptionError, StorageError
-from tests.model.checkpoint.cloud_servers import CLOUDS, in_cloud_environment
+from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, in_cloud_environment
 from tests.model.checkpoint.conftest import RENTS
-from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment
-
-if TYPE_CHECKING:
-    from tests.model.checkpoint.cloud_servers import Cloud
-    from tests.model.checkpoint.s3_server import S3Server
-
+from tests.model.checkpoint.s3_server import BUCKET, Proxy, S3Server, in_environment
 
 TENSORS = "rents/1/model.safetensors"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from murho.model.distributions.mixtures import Mixture, WideRule
 from murho.model.distributions.predictive import Predictive, function_quantiles
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def _components(seed: int, samples: int = 12, rows: int = 3, count: int = 2) -> tuple[Tensor, Tensor, Tensor]:

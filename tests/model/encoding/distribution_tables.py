@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.tables.columns import is_missing
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, is_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.tables.schema import Columns
 
 __all__ = ["mixed_columns", "numeric_columns", "paired_columns", "schema_of"]
 

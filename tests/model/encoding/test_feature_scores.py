@@ -41,12 +41,12 @@ def test_indicators_are_standardised_and_unknown_where_the_level_is() -> None:
     shares = fitted_level_shares()
     assert shares.shares.tolist() == [0.5, 0.3, 0.18, 0.02]
     assert shares.indicated.tolist() == [1, 2]  # a rare level has none
-    codes = shares.codes(COLUMN)
+    codes = np.array([shares.places.get(cell, -1) for cell in COLUMN.tolist()])
     indicators = shares.indicators(codes, shares.indicated)
     assert np.nanmean(indicators, axis=0) == pytest.approx(0.0, abs=1e-12)
     assert np.nanstd(indicators, axis=0) == pytest.approx(1.0)
     assert np.isnan(indicators[-5:]).all()
-    unseen = shares.indicators(shares.codes(np.array(["E"], dtype=object)), shares.indicated)
+    unseen = shares.indicators(np.array([shares.places.get("E", -1)]), shares.indicated)
     assert np.isnan(unseen).all()
 
 

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_distribution import fit_feature_distribution
+from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from tests.model.encoding.distribution_tables import mixed_columns, schema_of
-
-if TYPE_CHECKING:
-    from murho.model.encoding.feature_distribution import FeatureDistribution
 
 COLUMNS = mixed_columns(800)
 SCHEMA = schema_of(COLUMNS)

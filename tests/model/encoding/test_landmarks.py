@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, Landmarks
+from murho.model.encoding.unlike import LANDMARKS_OF_A_COLUMN, MOST_CELLS, Landmarks
 
 
 def two_clusters(rows: int = 400) -> np.ndarray:

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.feature_distribution import fit_feature_distribution
+from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
 from murho.model.encoding.unlike import Distances
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, paired_columns, schema_of
 
 if TYPE_CHECKING:
-    from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.tables.schema import UnfamiliarValue
 
 

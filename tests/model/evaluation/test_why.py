@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.why import CLASS_MEASURES, Why, answered, measures_of, rows_to_label, why, worth_asking
+from murho.model.evaluation.why import (
+    CLASS_MEASURES,
+    Asking,
+    Why,
+    answered,
+    measures_of,
+    rows_to_label,
+    why,
+    worth_asking,
+)
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.evaluation.why import Asking
 
     Game = Callable[[NDArray[np.bool_], NDArray[np.float64]], NDArray[np.float64]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 from typing import TYPE_CHECKING
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -16,23 +16,13 @@ from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
-from murho.model.predictive.draws import (
-    BLOCK,
-    DrawCache,
-    DrawMaker,
-    coupled_normals,
-    make_draws,
-    mean_network,
-)
+from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, mean_network
 from murho.model.predictive.forward import forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from unittest.mock import Mock
 
     from torch import Tensor
-
-    from murho.model.predictive.draws import Draws
 
 
 def normals(seed: int, block: int, members: int, count: int) -> np.ndarray:
@@ -86,22 +76,22 @@ def _assert_same(one: Draws, other: Draws) -> None:
 
 def test_draws_depend_neither_on_the_number_of_threads_nor_on_how_many_follow_or_went_before() -> None:
     before, (tensors, architecture) = torch.get_num_threads(), _network()
-    many = make_draws(tensors, architecture, seed=4, samples=100)
+    many = DrawMaker(tensors, architecture).make(seed=4, samples=100)
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             for samples in (1, 31, 32, 33, 99):
-                _assert_same(make_draws(tensors, architecture, seed=4, samples=samples), many.some(slice(samples)))
+                _assert_same(DrawMaker(tensors, architecture).make(seed=4, samples=samples), many.some(slice(samples)))
     finally:
         torch.set_num_threads(before)
-    later = make_draws(tensors, architecture, seed=4, samples=BLOCK, start=2 * BLOCK)
+    later = DrawMaker(tensors, architecture).make(seed=4, samples=BLOCK, start=2 * BLOCK)
     _assert_same(later, many.some(slice(2 * BLOCK, 3 * BLOCK)))
 
 
 def test_the_mean_of_a_linear_model_is_that_of_mu_after_blocks() -> None:
     tensors, architecture = _network(3, (), wider=3.0)
     rows = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
-    outputs = forward(make_draws(tensors, architecture, seed=0, samples=6 * BLOCK), rows)[..., 0]
+    outputs = forward(DrawMaker(tensors, architecture).make(seed=0, samples=6 * BLOCK), rows)[..., 0]
     by_mu = forward(mean_network(tensors, architecture), rows)[..., 0].mean(dim=0)
     assert float(outputs.std(dim=0).min()) > 0.05
     torch.testing.assert_close(outputs.mean(dim=0), by_mu, rtol=1e-5, atol=1e-5)
@@ -109,13 +99,13 @@ def test_the_mean_of_a_linear_model_is_that_of_mu_after_blocks() -> None:
 
 def test_draws_have_the_posteriors_mean_and_sigma_and_go_round_the_members() -> None:
     tensors, architecture = _network(members=1)
-    drawn = make_draws(tensors, architecture, seed=0, samples=4000)
+    drawn = DrawMaker(tensors, architecture).make(seed=0, samples=4000)
     mu, sigma = tensors["layers.0.weight.mu"][0], functional.softplus(tensors["layers.0.weight.rho"][0])
     assert float(((drawn.weights[0].mean(dim=0) - mu) / (sigma / 4000**0.5)).abs().max()) < 5.0
     torch.testing.assert_close(drawn.weights[0].std(dim=0), sigma, rtol=0.06, atol=0.0)
     tensors, architecture = _network(members=2)
     quiet = {name: tensor.fill_(-40.0) if name.endswith("rho") else tensor for name, tensor in tensors.items()}
-    drawn = make_draws(quiet, architecture, seed=0, samples=5)
+    drawn = DrawMaker(quiet, architecture).make(seed=0, samples=5)
     assert drawn.members.tolist() == [0, 1, 0, 1, 0]
     torch.testing.assert_close(drawn.weights[0], tensors["layers.0.weight.mu"][drawn.members])
 
@@ -128,14 +118,14 @@ def test_the_mean_network_is_mu_bit_for_bit_and_some_draws_are_those_draws(hidde
     for index in range(len(hidden) + 1):
         assert torch.equal(means.weights[index], tensors[f"layers.{index}.weight.mu"])
         assert torch.equal(means.biases[index], tensors[f"layers.{index}.bias.mu"])
-    drawn = make_draws(tensors, architecture, seed=1, samples=10)
+    drawn = DrawMaker(tensors, architecture).make(seed=1, samples=10)
     of_two = drawn.some(torch.isin(drawn.members, torch.tensor([0, 2])))
     for some, every in zip(of_two.weights + of_two.biases, drawn.weights + drawn.biases, strict=True):
         assert torch.equal(some, every[[0, 2, 3, 5, 6, 8, 9]])
 
 
 TENSORS, ARCHITECTURE = _network()
-BYTES = make_draws(TENSORS, ARCHITECTURE, seed=0, samples=1).nbytes
+BYTES = DrawMaker(TENSORS, ARCHITECTURE).make(seed=0, samples=1).nbytes
 """Of one draw."""
 
 

@@ -16,16 +16,14 @@ from murho.model.report.facts import facts_of_revision, facts_of_spec, facts_of_
 from murho.model.report.files import can_draw, html_page, report_of_rows, revision_report, training_report
 from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
-from murho.model.training.revisions import labelled_rows
-from murho.model.training.train import train
+from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
+from murho.model.training.train import Trained, train
 from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table, present
 from tests.model.training.test_tasks import SMALL, table
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.training.revisions import LabelledRows, Revised
-    from murho.model.training.train import Trained
 
 
 def test_stored_facts_hold_no_row_and_without_rows_the_page_holds_none(trained: Trained) -> None:

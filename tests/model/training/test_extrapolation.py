@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 import torch
@@ -14,9 +12,9 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.predictive.draws import make_draws
+from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target
 from murho.model.training.extrapolation import (
     FOLLOWED,
     INNER,
@@ -25,9 +23,6 @@ from murho.model.training.extrapolation import (
     extrapolation_trial,
     with_extrapolation_prior,
 )
-
-if TYPE_CHECKING:
-    from murho.model.tables.schema import Columns
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
@@ -40,7 +35,7 @@ def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...
     """The standard deviation over draws is the slope times the distance, for every row."""
     architecture = Architecture(4, hidden, 2, "silu", members=3, skip=bool(hidden))
     tensors = with_extrapolation_prior(_tensors(architecture), architecture, {2: 0.5, 3: 0.1})
-    draws = make_draws(tensors, architecture, seed=1, samples=3000)
+    draws = DrawMaker(tensors, architecture).make(seed=1, samples=3000)
     rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
     rows[:, 2:] = 0.0
     moved = {}

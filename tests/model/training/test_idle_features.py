@@ -18,7 +18,7 @@ from murho.model.training import candidates as candidates_module
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.search import CandidateFits
-from murho.model.training.train import train
+from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes, rescored
 from tests.support import call_murho, write_table
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import Fit
     from murho.model.training.candidates import Attempt, Candidate
-    from murho.model.training.train import Trained
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
     "encoding": "standard"

@@ -18,7 +18,7 @@ from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import SAMPLES
-from murho.model.predictive.draws import Draws, make_draws
+from murho.model.predictive.draws import DrawMaker, Draws
 from murho.model.predictive.forward import forward
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.training.pruning import PRUNED_RHO, cut, extrapolation_inputs, prune
@@ -72,7 +72,7 @@ def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: in
 
 def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
     pruned, _ = cut(_tensors(), ARCHITECTURE, 0.8, HELD)
-    draws = make_draws(pruned, ARCHITECTURE, seed=3, samples=40)
+    draws = DrawMaker(pruned, ARCHITECTURE).make(seed=3, samples=40)
     exact = Draws.of(
         [
             weight.masked_fill(pruned[f"layers.{index}.weight.rho"][draws.members] == PRUNED_RHO, 0.0)

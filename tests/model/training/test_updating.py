@@ -26,7 +26,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.splits import Units, single_rows
 from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
-from murho.model.training.revisions import labelled_rows
+from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
 from murho.model.training.train import train
 from murho.model.training.updating import split_new_rows, temperature_of, update
 from tests.model.conftest import Notes, make_table, present, train_quickly
@@ -36,7 +36,6 @@ from tests.model.rooms import CLASSES, rooms_table, train_rooms
 if TYPE_CHECKING:
     from murho.model.bbb.fit import Epoch
     from murho.model.distributions.predictive import Predictive
-    from murho.model.training.revisions import LabelledRows, Revised
 
 NOISE = 0.5
 LINEAR = {"hidden": (), "members": 1, "prior": "gaussian", "temperature": 1.0, "encoding": "standard"}

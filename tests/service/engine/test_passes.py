@@ -2,22 +2,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions
-from murho.model.tables.schema import UnfamiliarValue
+from murho.model.tables.schema import Columns, UnfamiliarValue
 from murho.service.engine import scheduler
 from murho.service.engine.jobs import Answer, Job, RowsNotFiniteError, Slice, compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError
 from tests.service.some_jobs import submit
 from tests.service.support import FakeModel
-
-if TYPE_CHECKING:
-    from murho.model.tables.schema import Columns
 
 ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike", "told")
 

@@ -9,7 +9,7 @@ import pytest
 
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine import scheduler as scheduling
-from murho.service.engine.scheduler import Scheduler
+from murho.service.engine.scheduler import Receive, Scheduler
 from murho.service.errors import (
     ClientGoneError,
     DeadlineError,
@@ -22,8 +22,6 @@ from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from murho.service.engine.scheduler import Receive
 
 
 def run(scheduler: Scheduler, test: Callable[[], Coroutine[Any, Any, None]]) -> None:

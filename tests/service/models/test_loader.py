@@ -13,13 +13,12 @@ import pytest
 
 from murho.model.errors import CheckpointError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
-from murho.service.models.loader import Change, Loader, Registry
+from murho.service.models.loader import Change, LoadedModel, Loader, Outcome, Registry
 from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.service.models.loader import LoadedModel, Outcome
 
 
 class Bench:

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +16,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.service.outcomes.recorder import Recorder, _Journal
 from murho.service.outcomes.store import Store
 from tests.service.outcomes.conftest import ADDRESS, in_postgres, start_postgres
-from tests.service.support import ROW, FakeModel, make_client
-
-if TYPE_CHECKING:
-    from tests.service.support import AppClient
+from tests.service.support import ROW, AppClient, FakeModel, make_client
 
 OUTCOMES = "/models/cars/outcomes"
 CELLS = {"Weight": 3000.0, "Horsepower": 100.0, "Automatic": 1.0, "Year": 2000.0, "Origin/plant": "USA"}

@@ -3,18 +3,16 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 
-from murho.service.predict.answers import Terms
+from murho.service.predict.answers import Asked, Terms
 from murho.service.predict.json_requests import JSONCodec
 from murho.service.predict.routes import SMALL_BODY_BYTES, Decoder
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA
-
-if TYPE_CHECKING:
-    from murho.service.predict.answers import Asked
 
 
 class Watched(JSONCodec):
@@ -32,8 +30,12 @@ def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings
     reader, decoder = Watched(), Decoder()
     reader.unpacks = unpacks
 
+    async def sent() -> bytes:
+        return body
+
     async def ask() -> None:
-        await decoder.decode(body, encoding, reader, Terms({}, SCHEMA, Settings(**settings)))
+        call: Any = SimpleNamespace(body=sent, headers={"content-encoding": encoding})
+        await decoder.decode(call, reader, Terms({}, SCHEMA, Settings(**settings)))
 
     try:
         anyio.run(ask)

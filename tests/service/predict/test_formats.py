@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target
 from murho.service.predict.routes import MEDIA_TYPES, reader_of, writer_of
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import httpx
 
     from murho.model.predictive.prediction import Prediction, PredictOptions
-    from murho.model.tables.schema import Columns
 
 ARROW, PARQUET, CSV, NPY = (
     "application/vnd.apache.arrow.stream",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -16,10 +16,7 @@ from murho.service.errors import DeadlineError, QueueFullError
 from murho.service.predict import memory
 from murho.service.predict.memory import SMALL_BYTES, Room, Share, keep_small
 from tests.service.support import ROW, FakeModel, make_client
-from tests.service.wire import served, wait_until
-
-if TYPE_CHECKING:
-    from tests.service.wire import Served, Wire
+from tests.service.wire import Served, Wire, served, wait_until
 
 PIECE = b"[1,2],\n" * 9362  # a little less than 64 KiB
 PIECES = 48

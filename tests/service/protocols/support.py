@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from tests.service.support import ROW, SCHEMA
+from tests.service.support import ROW, SCHEMA, AppClient
 
 if TYPE_CHECKING:
     import httpx
     from numpy.typing import NDArray
 
-    from tests.service.support import AppClient
 
 NUMBERS = replace(SCHEMA, features=SCHEMA.features[:3])
 """A schema of numbers and booleans alone."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -20,10 +20,7 @@ from tests.service.protocols.support import (
     text_bytes,
     with_blobs,
 )
-from tests.service.support import SCHEMA, FakeModel
-
-if TYPE_CHECKING:
-    from tests.service.support import AppClient
+from tests.service.support import SCHEMA, AppClient, FakeModel
 
 PATH = "/v2/models/cars/infer"
 

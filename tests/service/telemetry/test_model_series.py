@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from murho.model.predictive.prediction import ClassPrediction, Prediction
-from murho.service.engine.jobs import Timing
+from murho.service.engine.jobs import Outcome, Slice, Timing
 from murho.service.engine.scheduler import Scheduler
 from murho.service.telemetry.metrics import OTHERS, Telemetry
 from tests.service.support import ROW, AppClient
@@ -18,7 +18,6 @@ from tests.service.support import ROW, AppClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.engine.jobs import Outcome, Slice
 
 ONE = np.ones(1)
 ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)
