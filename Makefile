@@ -11,6 +11,8 @@ BIN := .venv/bin
 
 # Handed to scripts/setup.sh, which decides whether there is anything to do.
 export PYTHON TORCH_VARIANT TORCH_INDEX_URL
+# Tests start many processes: each would compile PyTorch's modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup serving demo serve browser test slow check format bench docs clean
 
