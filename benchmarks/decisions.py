@@ -31,7 +31,7 @@ from benchmarks.servers import running
 from murho.cli.learn import better_version
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.python.interface import TrainedModel
-from murho.model.runtime import use_threads_for_fitting
+from murho.model.runtime import at_most_threads
 
 if TYPE_CHECKING:
     import argparse
@@ -164,7 +164,7 @@ def run(options: argparse.Namespace) -> Report:
     for name in options.problems:
         for seed in range(options.seeds):
             problem = problem_of(name, options.data, options.decisions, seed)
-            with tempfile.TemporaryDirectory() as directory, use_threads_for_fitting("cpu"):
+            with tempfile.TemporaryDirectory() as directory, at_most_threads(1):
                 rounds = Rounds(problem, options.first, options.step, seed, Path(directory))
                 arms = {
                     "the model, in process": rounds.in_process(),

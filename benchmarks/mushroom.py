@@ -22,7 +22,7 @@ from benchmarks.peers import peers_of
 from benchmarks.processes import ProcessError, SystemProcess, add_cache
 from benchmarks.results import Kept, Report, add_counts, add_names, command, mean_and_error, table
 from murho.model.python.bandits import BanditOptions, ThompsonSampling, decisions_until_update
-from murho.model.runtime import use_threads_for_fitting
+from murho.model.runtime import at_most_threads
 
 if TYPE_CHECKING:
     import argparse
@@ -203,7 +203,7 @@ KNOWN = (*AGENTS, *PEERS)
 def played(name: str, problem: Problem, seed: int, cache: Path) -> Ints:
     """The arms that an agent or a peer chooses."""
     if name in AGENTS:
-        with use_threads_for_fitting("cpu"):
+        with at_most_threads(1):
             return AGENTS[name][1](problem, seed)
     with SystemProcess(PEERS[name], None, cache=cache) as process:
         arms: Ints = process.ask((problem.contexts, problem.rewards, problem.reward_range, seed))

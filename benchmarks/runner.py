@@ -25,7 +25,7 @@ from benchmarks.results import ROOT, Kept, Report, mean_and_error, positive, sho
 from benchmarks.scores import COVERAGES, LEVELS, class_report, quantile_scores
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.runtime import use_threads_for_fitting
+from murho.model.runtime import at_most_threads
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
@@ -130,7 +130,7 @@ def measure(make: Callable[..., Task], *arguments: Any) -> Report:
         and, of the raw mixture, ``nll`` and ``crps`` in closed form; and what the task measures besides.
     """
     task = make(*arguments)
-    with use_threads_for_fitting("cpu"):
+    with at_most_threads(1):
         began = time.monotonic()
         trained = train(task.training, task.target, make_options(dict(task.options)), reporter=Reporter())
         seconds = round(time.monotonic() - began, 2)

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEW_PRODUCTS",
     "HeldBack",
+    "at_most_threads",
     "available_processors",
     "check_device",
     "give_back",
@@ -43,7 +44,6 @@ __all__ = [
     "threads_for",
     "use_threads",
     "use_threads_for_answering",
-    "use_threads_for_fitting",
 ]
 
 
@@ -132,27 +132,20 @@ def resolve_device(wanted: str) -> str:
 
 
 @contextmanager
-def _one_thread(wanted: bool) -> Iterator[None]:
-    """Use one thread during the block, if that is wanted."""
+def at_most_threads(count: int | None = None) -> Iterator[None]:
+    """Let PyTorch use at most so many threads during the block; None: one for each available processor."""
     import torch
 
     before = torch.get_num_threads()
-    if not wanted or before == 1:
+    most = count or available_processors()
+    if most >= before:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(most)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def use_threads_for_fitting(device: str) -> AbstractContextManager[None]:
-    """Let PyTorch use one thread while fitting on the CPU: the products of a minibatch are too small to split.
-
-    Compiled steps share the members out among threads of their own (`model.bbb.steps`).
-    """
-    return _one_thread(device == "cpu")
 
 
 def use_threads_for_answering() -> None:
@@ -168,8 +161,10 @@ FEW_PRODUCTS = 2**23
 With two threads that sleep while they wait, each MKL function takes 13 us more, up to about 60,000 values.
 """
 
-PARTS_PER_THREAD = 4
-"""Parts of the rows for each thread: one that loses its processor to other work for a while leaves some to the rest."""
+PARTS_PER_THREAD = 5
+"""Parts of the rows for each thread: one that loses its processor to other work for a while leaves some to the rest.
+With 5, two threads have five of ten members each; with 4, some parts are of two members, and one thread ends with six.
+"""
 
 
 def use_threads(count: int) -> None:
@@ -190,11 +185,11 @@ def threads_for(products: int) -> AbstractContextManager[None]:
     Args:
         products: Multiplications of the forward pass: number of weights in all draws, times rows.
     """
-    return _one_thread(products <= FEW_PRODUCTS)
+    return at_most_threads(1) if products <= FEW_PRODUCTS else nullcontext()
 
 
-def in_parts(count: int, least: int, work: Callable[[slice], None], threads: int | None = None) -> None:
-    """Share rows, or whatever is counted, out among threads, this one included, in parts of the same size.
+def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
+    """Share rows, or whatever is counted, out among PyTorch's number of threads, this one included, in equal parts.
 
     Each thread takes the next part when it is done with one.
 
@@ -202,12 +197,10 @@ def in_parts(count: int, least: int, work: Callable[[slice], None], threads: int
         count: Number of rows.
         least: Smallest number of rows for which a further thread is used.
         work: Processes one slice of the rows; it must release the interpreter lock.
-        threads: The most threads; None: PyTorch's number.
     """
-    if threads is None:
-        import torch
+    import torch
 
-        threads = torch.get_num_threads()
+    threads = torch.get_num_threads()
     used = min(threads, count // least)
     if used <= 1:
         work(slice(0, count))

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,6 @@ from murho.model.tables.splits import folds_of, partition_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from murho.model.bbb.likelihood import Likelihood
@@ -141,8 +141,9 @@ class SeenRows:
         """
         keys = torch.rand(self.rows.shape, generator=generator)
         counts, places = torch.tensor(self.counts).clamp_min(1).unsqueeze(1), torch.arange(self.longest)
-        order = keys.masked_fill(places >= counts, 2.0).argsort(dim=1).gather(1, places % counts)
-        return self.rows.gather(1, order.to(self.rows.device))
+        # NumPy's sort takes a fifth of the time of PyTorch's.
+        order = torch.from_numpy(np.argsort(keys.masked_fill_(places >= counts, 2.0).numpy(), axis=1))
+        return self.rows.gather(1, order.gather(1, places % counts).to(self.rows.device))
 
 
 Score = TypeVar("Score", float, "NDArray[np.float64]", "Tensor")

@@ -18,7 +18,7 @@ from murho.model.bbb.network import ACTIVATIONS, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
-from murho.model.runtime import available_processors, in_parts, interrupts_held_back, load_compiled
+from murho.model.runtime import in_parts, interrupts_held_back, load_compiled, threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,25 +123,26 @@ class PlainSteps:
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
         """See `Steps.take`."""
         total = torch.zeros((), device=self.training.features.device)
-        for rows, step in zip(minibatches, options, strict=True):
-            features, targets, weights = self.training.features[rows], self.training.targets[rows], None
-            if self.training.weights is not None:
-                weights = self.training.weights[rows]
-            energy = self.step(
-                features,
-                targets,
-                weights,
-                kl_weight=step.kl_weight,
-                minibatches=self.minibatches,
-                temperature=step.temperature,
-                beta=step.beta,
-                generator=self.generator,
-            )
-            self.step.clip(energy, features, targets, epoch)
-            self.optimiser.learning_rate = step.learning_rate
-            self.optimiser.step()
-            self.averaged.step()
-            total += energy.negative_log_likelihood
+        with threads_for(self.network.mu.numel() * minibatches[0].shape[1]):
+            for rows, step in zip(minibatches, options, strict=True):
+                features, targets, weights = self.training.features[rows], self.training.targets[rows], None
+                if self.training.weights is not None:
+                    weights = self.training.weights[rows]
+                energy = self.step(
+                    features,
+                    targets,
+                    weights,
+                    kl_weight=step.kl_weight,
+                    minibatches=self.minibatches,
+                    temperature=step.temperature,
+                    beta=step.beta,
+                    generator=self.generator,
+                )
+                self.step.clip(energy, features, targets, epoch)
+                self.optimiser.learning_rate = step.learning_rate
+                self.optimiser.step()
+                self.averaged.step()
+                total += energy.negative_log_likelihood
         return float(total)
 
     def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
@@ -181,7 +182,7 @@ def steps_of(plain: PlainSteps) -> Steps:
     """The compiled form of steps, where there is one for the model and the device; else the plain ones."""
     weights = plain.network.mu
     fitting = weights.device.type == "cpu" and plain.likelihood.kind in KINDS
-    shared = len(weights) >= available_processors() or weights.numel() <= MOST_WEIGHTS
+    shared = len(weights) >= torch.get_num_threads() or weights.numel() <= MOST_WEIGHTS
     if not (fitting and shared) or isinstance(plain.step.prior, ScaleMixturePrior):
         return plain
     loaded = kernels()
@@ -300,7 +301,7 @@ class CompiledSteps:
 
         for column, learned in enumerate(self._learned):
             self._noise[:, column] = learned
-        in_parts(members, 1, work, available_processors())
+        in_parts(members, 1, work)
         for column, learned in enumerate(self._learned):
             learned[:] = self._noise[:, column]
         self._taken += len(options)
@@ -332,7 +333,7 @@ class CompiledSteps:
                     _key(seed, member),
                 )
 
-        in_parts(members, 1, work, available_processors())
+        in_parts(members, 1, work)
         return outputs
 
     def _room(self, size: int) -> NDArray[np.float32]:

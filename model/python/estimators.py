@@ -43,7 +43,7 @@ from murho.model.python.answers import (
 from murho.model.python.answers import as_value_errors as _as_value_errors
 from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
-from murho.model.runtime import resolve_device, use_threads_for_fitting
+from murho.model.runtime import resolve_device
 from murho.model.tables.cells import canonical_category
 from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
@@ -174,7 +174,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 labels = np.array([str(value) for value in np.asarray(groups).tolist()])
                 options, table = _with_column(options, table, labels, "groups", ("group", "time"))
             table = table.append_column(target, targets)
-            with use_threads_for_fitting(device), TerminalReporter() if self.verbose else Reporter() as reporter:
+            with TerminalReporter() if self.verbose else Reporter() as reporter:
                 trained = train(table, target, options, reporter=reporter, device=device)
         self.posterior_ = Posterior(trained.spec, trained.posterior.tensors, device=device)
         if trained.spec.training["interrupted"]:

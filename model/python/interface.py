@@ -29,7 +29,7 @@ from murho.model.python.answers import (
 )
 from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_totals import added_up, answer_of
-from murho.model.runtime import resolve_device, use_threads_for_fitting
+from murho.model.runtime import resolve_device
 from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.schema import FeatureKind, Schema
@@ -369,7 +369,7 @@ def train(data: Any, target: str | int, *, device: str = "cpu", verbose: bool = 
         table, target = table_of(data), str(target)
         if not isinstance(data, str | Path):
             chosen = with_declared_kinds(chosen, table, target)
-        with use_threads_for_fitting(resolved), TerminalReporter() if verbose else Reporter() as reporter:
+        with TerminalReporter() if verbose else Reporter() as reporter:
             trained = train_on_table(table, target, chosen, reporter=reporter, device=resolved)
     if trained.spec.training["interrupted"]:
         warn("the training was interrupted: the model has the best parameters so far", UserWarning, stacklevel=2)

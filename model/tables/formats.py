@@ -73,7 +73,7 @@ def format_of(name: str, start: bytes) -> str | None:
 
 
 LEAST_BYTES = 2**24
-"""Bytes of a file from which on its table is kept on disk."""
+"""Bytes of a file, or of its cells, from which on its table is kept on disk."""
 
 
 def mapped(file: IO[bytes]) -> pa.Buffer:
@@ -89,7 +89,7 @@ def mapped(file: IO[bytes]) -> pa.Buffer:
 
 
 def _kept(schema: pa.Schema, rows: Iterable[pa.RecordBatch], size: int) -> pa.Table:
-    """Rows as a table: in memory, or on disk if a file of this size is large."""
+    """Rows as a table: in memory, or on disk if this size is large."""
     if size < LEAST_BYTES:
         return pa.Table.from_batches(rows, schema)
     with tempfile.TemporaryFile() as file:
@@ -104,7 +104,8 @@ def _read_parquet(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:  # n
 
     try:
         file = parquet.ParquetFile(pa.BufferReader(data))
-        table = _kept(file.schema_arrow, file.iter_batches(), data.size)
+        cells = file.metadata.num_rows * file.metadata.num_columns
+        table = _kept(file.schema_arrow, file.iter_batches(), max(data.size, 8 * cells))  # repeated cells take no place
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # of the system, not of Arrow

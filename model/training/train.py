@@ -34,6 +34,7 @@ from murho.model.encoding.unlike import Distances
 from murho.model.errors import FitError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
+from murho.model.runtime import at_most_threads
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
 from murho.model.training.candidates import SHARE_OF_SEARCH, Attempt, Candidate, Reporter, SearchResult, Stage
@@ -135,6 +136,7 @@ ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
 
+@at_most_threads()
 def train_on(prepared: PreparedTable, *, reporter: Reporter, began: float, device: str = "cpu") -> Trained:
     """Fit a BBB network to a prepared table.
 
@@ -230,7 +232,8 @@ def _finished(
     reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
     split, targets = data.split, data.targets
     classes, target = data.schema.target.classes, data.standardisation(candidate.transform)
-    architecture, encoder = chosen.network.architecture, data.encoder(candidate.inputs)
+    architecture = chosen.network.architecture
+    encoder, encoded = data.encoder(candidate.inputs), data.encoded(candidate.inputs)
     learned_targets = targets[split.learned]
     spec = ModelSpec(
         architecture=architecture,
@@ -250,27 +253,27 @@ def _finished(
 
     spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = _at_most(most_rows, split.held_out(architecture.members))
+    units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
     # Compiled code, which the fits have loaded: a report asks for more answers than the calibration.
     posterior = Posterior(spec, beyond_range(learned))
     calibrated = calibrate_held_out(
         posterior,
-        data.encoded(candidate.inputs),
+        encoded,
         targets,
         groups,
         calibrating=range(len(groups)) if split.folds is not None else range(1, len(groups)),
         weights=data.weights,
-        units=None if split.units is None else split.units.of_rows,
-        even=split.units is not None and split.units.grouped,
+        units=units,
+        even=grouped,
         narrow=not split.forward,
     )
-    grouped = split.units is not None and split.units.grouped
     totals = calibrate_totals(
         posterior,
-        data.encoded(candidate.inputs),
+        encoded,
         targets,
         groups,
         calibrated.conformal,
-        units=split.units.of_rows if grouped and split.units is not None else None,
+        units=units if grouped else None,
         in_time=split.forward,
     )
     if split.forward and split.validation is not split.training and not result.interrupted:
@@ -299,8 +302,8 @@ def _finished(
 
 
 def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
-    """The groups of held-out rows, each cut to its share if they have more than so many rows."""
-    if rows is None or rows >= sum(len(group.rows) for group in groups):
+    """The groups of held-out rows, each cut to its share of so many rows; None: whole."""
+    if rows is None:
         return list(groups)
     most = max(1, rows // len(groups))
     return [replace(group, rows=group.rows[:most]) for group in groups]
@@ -342,7 +345,6 @@ def fit_to_newest_rows(
     rows = data.newest_rows(candidate.inputs, candidate.transform)
     minibatches = math.ceil(len(rows) / (options.batch_size or default_batch_size(len(rows))))
     title = "on the newest rows"
-    shown = slice(max(0, len(rows) - SHOWN), len(rows))  # scores of these are progress to look at, and decide nothing
     network, likelihood = copy.deepcopy((kept.network, kept.likelihood))
     reporter.begin(title)
     try:
@@ -351,7 +353,7 @@ def fit_to_newest_rows(
             likelihood,
             options.make_prior(),
             rows,
-            Rows(rows.features[shown], rows.targets[shown]),
+            Rows(rows.features[-SHOWN:], rows.targets[-SHOWN:]),  # progress to look at: it decides nothing
             fit_options(
                 options,
                 len(rows),

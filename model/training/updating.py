@@ -23,6 +23,7 @@ from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
+from murho.model.runtime import at_most_threads
 from murho.model.tables.splits import (
     FEWEST_ROWS_TO_CALIBRATE,
     MOST_HELD_OUT,
@@ -177,6 +178,7 @@ def fit_to_new_rows(
         reporter.end()
 
 
+@at_most_threads()
 def update(
     old: Posterior,
     rows: LabelledRows,

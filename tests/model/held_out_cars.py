@@ -11,7 +11,6 @@ import numpy as np
 from murho.cli.train import read_config
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.runtime import use_threads_for_fitting
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.options import make_options
@@ -37,9 +36,8 @@ def _coverage_and_far_ratio(seed: int) -> tuple[float, float]:
     cars = read_table(ROOT / "examples" / "cars.csv")
     cars = cars.take(np.flatnonzero(~np.isnan(target_from_table(cars, target))))
     order = np.random.default_rng(seed).permutation(cars.num_rows)
-    with use_threads_for_fitting("cpu"):
-        options = make_options(config | {"seed": seed})
-        posterior = train(cars.take(order[HELD_OUT:]), target, options, reporter=Notes()).posterior
+    options = make_options(config | {"seed": seed})
+    posterior = train(cars.take(order[HELD_OUT:]), target, options, reporter=Notes()).posterior
     held_out = cars.take(order[:HELD_OUT])
     columns = columns_from_table(held_out, posterior.schema)
     heavy = dict(columns) | {"Weight_in_lbs": 3.0 * columns["Weight_in_lbs"]}

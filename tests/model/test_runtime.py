@@ -18,6 +18,7 @@ from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import (
     FEW_PRODUCTS,
+    at_most_threads,
     available_processors,
     in_parts,
     interrupts_held_back,
@@ -25,7 +26,6 @@ from murho.model.runtime import (
     resolve_device,
     threads_for,
     use_threads_for_answering,
-    use_threads_for_fitting,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_a_little_work_has_one_thread_and_more_has_all() -> None:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(
-    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (30, 10, 3), (100, 1, 8)]
+    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (30, 10, 3), (100, 1, 10)]
 )
 def test_work_is_split_evenly_where_a_part_is_worth_a_thread(count: int, least: int, parts: int) -> None:
     done: list[slice] = []
@@ -127,7 +127,7 @@ def test_cuda_that_is_not_there_says_what_to_do(wanted: str) -> None:
 
 @pytest.mark.usefixtures("two_threads")
 def test_threads_are_given_back_after_a_fit() -> None:
-    with use_threads_for_fitting("cpu"):
+    with at_most_threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 

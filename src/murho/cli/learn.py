@@ -110,7 +110,6 @@ def better_version(old: Posterior, rows: Sequence[JSON], device: str) -> tuple[J
     """
     from murho.model.evaluation.judging import evaluate_table
     from murho.model.python.progress import TerminalReporter
-    from murho.model.runtime import use_threads_for_fitting
     from murho.model.training.options import UpdateOptions
     from murho.model.training.revisions import labelled_rows
     from murho.model.training.updating import update
@@ -121,7 +120,7 @@ def better_version(old: Posterior, rows: Sequence[JSON], device: str) -> tuple[J
         why = f"{len(rows)} new outcomes with recorded inputs are too few: it takes {needed}"
         return {"taken": False, "why": why}, None
     learned, newest = (_table(part, old) for part in (rows[:-judged], rows[-judged:]))
-    with use_threads_for_fitting(device), TerminalReporter() as reporter:
+    with TerminalReporter() as reporter:
         revised = update(old, labelled_rows(learned, old), UpdateOptions(), reporter=reporter, device=device)
     score = "crps" if old.schema.target.classes is None else "log_loss"
     before, after = (evaluate_table(each, newest)[score] for each in (old, revised.posterior))

@@ -209,12 +209,13 @@ def train(
     release_memory()
 
     from murho.model.python.progress import TerminalReporter
-    from murho.model.runtime import interrupts_held_back, resolve_device, use_threads_for_fitting
+    from murho.model.runtime import interrupts_held_back, resolve_device, use_threads_for_answering
     from murho.model.training.train import train_on
 
     resolved = resolve_device(device)
+    use_threads_for_answering()
     with TerminalReporter() as reporter:
-        with use_threads_for_fitting(resolved), naming(data):
+        with naming(data):
             trained = train_on(prepared, reporter=reporter, began=began, device=resolved)
         with interrupts_held_back():
             extras = {}

@@ -61,7 +61,7 @@ def update(
     from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.progress import TerminalReporter
-    from murho.model.runtime import resolve_device, use_threads_for_fitting
+    from murho.model.runtime import resolve_device
     from murho.model.training.revisions import labelled_rows
     from murho.model.training.updating import update as update_posterior
 
@@ -71,7 +71,7 @@ def update(
         rows = labelled_rows(table, old)
     say_left_out(rows.left_out, old)
     _say_outside(rows, old.encoder.unread)
-    with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
+    with TerminalReporter() as reporter:
         updated = update_posterior(old, rows, options, reporter=reporter, device=resolved)
     finish_revision(store, source, updated, rows, report=report, report_rows=report_rows, json=json)
 

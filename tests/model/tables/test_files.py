@@ -416,3 +416,16 @@ def test_a_full_disk_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
     with pytest.raises(MurhoError, match=r"can't be read: No space left on device in .*: set TMPDIR"):
         on_disk(path, monkeypatch)
+
+
+def test_a_small_parquet_file_of_many_alike_cells_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "alike.parquet"
+    pyarrow.parquet.write_table(pa.table({"x": np.ones(200_000)}), path)
+    assert path.stat().st_size < 2**16
+    monkeypatch.setattr(formats, "LEAST_BYTES", 2**20)
+    before = pa.total_allocated_bytes()
+    table = read_table(path)
+    assert pa.total_allocated_bytes() - before < 2**16
+    assert table.num_rows == 200_000

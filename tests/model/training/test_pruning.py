@@ -17,6 +17,7 @@ from murho.model.bbb.network import Architecture, BayesianNetwork, inputs_read
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
+from murho.model.evaluation.held_out import SAMPLES
 from murho.model.predictive.draws import DrawMaker, Draws
 from murho.model.predictive.forward import forward
 from murho.model.predictive.prediction import PredictOptions
@@ -158,7 +159,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     assert (pruned.facts["calibration"], spec.metrics) == ("made", after)
     assert calibration_of(spec).rows == after["n"] == before["n"] == 200
     assert 0.8 < after["calibrated"]["coverage"]["90"] <= 1.0
-    answer = cast("Predictive", rent.drawn(rows.encoded, 256, rent.seed).predictive())
+    answer = cast("Predictive", rent.drawn(rows.encoded, SAMPLES, rent.seed).predictive())
     assert before["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
     assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
 
