@@ -15,6 +15,7 @@ from collections import defaultdict
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 import numpy as np
@@ -31,16 +32,16 @@ from murho.model.predictive.forward import DrawnRows, NetworkOutputs, TorchEngin
 from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, Engine
 from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
 from murho.model.runtime import threads_for
-from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue, select_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.arrays import Bools, Doubles, Places
+    from murho.model.arrays import Doubles, Places
     from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
@@ -198,9 +199,11 @@ class Posterior(Generic[Answer]):
             `model.predictive.prediction.ClassPrediction`: the caller knows which.
         """
         rows = len(next(iter(columns.values())))
-        return self.predict_questions(columns, (Question(slice(0, rows), options),))[0]
+        return self.predict_questions(columns, (Question(slice(0, rows), options),))[0][0]
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Answer]:
+    def predict_questions(
+        self, columns: Columns, questions: Sequence[Question]
+    ) -> list[tuple[Answer, list[UnfamiliarValue]]]:
         """Answer several questions in one pass: the rows are encoded and go through the network together.
 
         Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
@@ -213,12 +216,37 @@ class Posterior(Generic[Answer]):
                 together, wherever they stand.
 
         Returns:
-            One prediction per question, in order.
+            For each question, in order, the prediction and the first values unlike the training rows
+            (`model.encoding.unlike.unlike_values`); row 0 is the first one of the question.
 
         Raises:
             ValueError: The questions can't share a pass.
         """
-        return self._answer(self.encoder.encode_pieces(columns), questions)
+        stops, most = np.array([(each.rows.stop, each.most_told) for each in questions], dtype=int).reshape(-1, 2).T
+        found: list[list[UnfamiliarValue]] = [[] for _ in questions]
+
+        def pieces() -> Iterator[tuple[Places, Encoded]]:
+            for numbers, encoded in self.encoder.encode_pieces(columns):
+                # The rows of all questions together: most of the time is the same for one row and for many.
+                rows = np.flatnonzero(encoded.told)
+                owners = np.searchsorted(stops, numbers[rows], side="right")
+                few = np.arange(len(rows)) - np.searchsorted(owners, owners) < most[owners]
+                rows, owners = rows[few], owners[few].tolist()
+                if owners:
+                    chosen = numbers[rows]
+                    for value in self.encoder.unlike_values(select_rows(columns, chosen), encoded, rows):
+                        owner = owners[value.row]
+                        row = int(chosen[value.row]) - questions[owner].rows.start
+                        found[owner].append(UnfamiliarValue(row, value.feature, value.message))
+                yield numbers, encoded
+
+        answers = self._answer(pieces(), questions)
+        for values in found:
+            values.sort(key=attrgetter("row"))  # incomplete rows came last
+        return [
+            (answer, values[: question.most_told])
+            for answer, values, question in zip(answers, found, questions, strict=True)
+        ]
 
     def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Answer:
         """Answer as `predict` does, for encoded rows."""
@@ -367,10 +395,6 @@ class Posterior(Generic[Answer]):
             copies += (IMPUTATIONS - 1) * draws * WEIGHT * self._weights
         time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies
         return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
-
-    def input_warnings(self, columns: Columns, *, told: Bools | None = None) -> list[UnfamiliarValue]:
-        """Warnings of values unlike the training rows, see `model.encoding.encoder.Encoder.unlike_values`."""
-        return self.encoder.unlike_values(columns, told)
 
     def warm_up(self) -> None:
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""

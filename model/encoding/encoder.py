@@ -10,7 +10,7 @@ A new encoding needs a file with one class, a `model.encoding.transforms.Feature
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
@@ -33,7 +33,7 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, Stored, one_of, read_as
-from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, select_rows
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -97,12 +97,15 @@ class Encoded:
             ``[B]``. Without a distribution of the features these are the rows beyond.
         told: Whether there is something to tell of each row (`Encoder.unlike_values`), ``[B]``: it is unlike, has
             imputed cells, or a category that is unseen though it counts as one of the rare ones of training.
+        distances: Those of the rows to tell of, in order; None if there is none, without a distribution of the
+            features, for copies, which are measured and not the row itself, and for some of the rows.
     """
 
     inputs: Floats
     beyond: Bools
     unlike: Bools
     told: Bools
+    distances: Distances | None = None
 
     @classmethod
     def like(cls, inputs: Floats) -> Self:
@@ -291,16 +294,18 @@ class Encoder(Stored):
         rows = len(columns[self.schema.features[0].name])
         encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((3, rows), dtype=np.bool_))
         if rows <= _TILE:
-            self._encode(columns, encoded)
-            return encoded
+            return replace(encoded, distances=self._encode(columns, encoded))
+        found = []
         for start in range(0, rows, _TILE):
             tile = slice(start, start + _TILE)
-            self._encode({feature.name: columns[feature.name][tile] for feature in self.schema.features}, encoded[tile])
-        return encoded
+            cells = {feature.name: columns[feature.name][tile] for feature in self.schema.features}
+            found.append(self._encode(cells, encoded[tile]))
+        kept = [distances for distances in found if distances is not None]
+        return replace(encoded, distances=Distances.joined(kept) if kept else None)
 
-    def _encode(self, cells: Columns, tile: Encoded) -> None:
-        """Write the encoding of a tile's rows into the tile."""
-        out, beyond, unlike, told = tile.inputs, tile.beyond, tile.unlike, tile.told
+    def _encode(self, cells: Columns, tile: Encoded) -> Distances | None:
+        """Write the encoding of a tile's rows into the tile; return the distances of those to tell of, if any."""
+        out, beyond, unlike, told, measured = tile.inputs, tile.beyond, tile.unlike, tile.told, None
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
             distances, seen = self._ranges.measure(cells)
@@ -337,6 +342,7 @@ class Encoder(Stored):
             else:
                 unlike[rows] = True
         told |= unlike
+        return None if measured is None or not told.any() else measured[told]
 
     def encode_copies(self, columns: Columns) -> Encoded:
         """Encode rows with missing cells, each as R copies with imputed cells (`model.encoding.imputation`).
@@ -371,20 +377,20 @@ class Encoder(Stored):
             if rows.size:
                 yield rows, encode({name: column[rows] for name, column in columns.items()})
 
-    def unlike_values(self, columns: Columns, told: Bools | None = None) -> list[UnfamiliarValue]:
+    def unlike_values(self, columns: Columns, encoded: Encoded, rows: Places) -> list[UnfamiliarValue]:
         """List what is unlike the training rows, see `model.encoding.unlike.unlike_values`.
 
         Args:
-            columns: Canonical columns of the features, each ``[B]``.
-            told: `Encoded.told` of these rows, if known: only such rows are looked at.
+            columns: Canonical columns of the features of the rows to tell of, each ``[n]``.
+            encoded: These rows among others.
+            rows: Their numbers there, ``[n]``; `Encoded.told` holds for each.
         """
-        count = len(columns[self.schema.features[0].name])
-        rows = np.arange(count) if told is None else np.flatnonzero(told)
-        if not rows.size:
-            return []
-        if told is not None:
-            columns = select_rows(columns, rows)
-        return unlike_values(self.distribution, self.schema, columns, rows)
+        distances = encoded.distances
+        if distances is not None:
+            distances = distances[np.cumsum(encoded.told)[rows] - 1]
+        elif self.distribution is not None:
+            distances = Distances.of(self.distribution, columns)
+        return unlike_values(distances, self.schema, columns)
 
 
 def with_schema(data: Any, schema: Any) -> Any:

@@ -27,9 +27,9 @@ from murho.model.json_validation import Matrix, Positive, Stored, Vector
 from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, with_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from murho.model.arrays import Bools, Doubles, Floats, Ints, Places
+    from murho.model.arrays import Bools, Doubles, Floats, Places
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
 __all__ = [
@@ -264,6 +264,18 @@ class Distances:
             whole[:, rows] = measured(moved, values[rows])
         return cls(distribution, numbers, scores, beyond, within, whole)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The distances of the rows of all parts, one part's after the other's."""
+        numbers, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "scores"))
+        others = (np.hstack([getattr(part, name) for part in parts]) for name in ("beyond", "within", "whole"))
+        return cls(parts[0].distribution, numbers, scores, *others)
+
+    def __getitem__(self, rows: Bools | Places) -> Distances:
+        """Those of some rows, as copies."""
+        numbers, scores, beyond = self.numbers[rows], self.scores[rows], self.beyond[rows]
+        return Distances(self.distribution, numbers, scores, beyond, self.within[:, rows], self.whole[:, rows])
+
     @cached_property
     def unlike(self) -> Bools:
         """Whether each row is unlike the training rows: one of its distances is beyond reach, ``[B]``."""
@@ -334,9 +346,7 @@ def _largest(sizes: Doubles) -> list[list[int]]:
     return pairs
 
 
-def unlike_values(
-    distribution: FeatureDistribution | None, schema: Schema, columns: Columns, rows: Ints
-) -> list[UnfamiliarValue]:
+def unlike_values(distances: Distances | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:
     """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 
     Of an unlike row every number beyond its training range is listed. If the row would be unlike without these too, the
@@ -345,16 +355,14 @@ def unlike_values(
     the features, all values outside the training range are listed.
 
     Args:
-        distribution: The distribution of the training rows.
+        distances: The distances of the rows; None without a distribution of the features.
         schema: The features.
-        columns: The features' canonical columns of the rows to look at, ``[B]`` each.
-        rows: Their numbers, rising, ``[B]``.
+        columns: The features' canonical columns of the rows, ``[B]`` each.
 
     Returns:
         One entry per cell, sorted by row, then by feature in schema order.
     """
     features = {feature.name: feature for feature in schema.features}
-    distances = None if distribution is None else Distances.of(distribution, columns)
     messages: dict[tuple[int, str], str] = {}
     for value in schema.outside(columns):
         unlike = distances is None or distances.unlike[value.row]
@@ -377,7 +385,7 @@ def unlike_values(
             messages.setdefault((row, name), "the value is unlike the training rows" if partner is None else message)
     places = {name: place for place, name in enumerate(features)}
     return [
-        UnfamiliarValue(int(rows[row]), name, messages[row, name])
+        UnfamiliarValue(row, name, messages[row, name])
         for row, name in sorted(messages, key=lambda cell: (cell[0], places[cell[1]]))
     ]
 

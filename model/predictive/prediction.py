@@ -222,10 +222,12 @@ class Question:
     Attributes:
         rows: The rows, ``slice(start, stop)``.
         options: Options of the request, already validated.
+        most_told: The most values unlike the training rows to tell with the answer.
     """
 
     rows: slice
     options: PredictOptions
+    most_told: int = 0
 
 
 _LEVELS = (Axis.ROWS, Axis.LEVELS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 import numpy as np
 
 from murho.model.errors import OptionError, TableError
-from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions
+from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ class Distribution(Generic[Answer]):
     @property
     def warnings(self) -> tuple[UnfamiliarValue, ...]:
         """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
-        return tuple(self._posterior.input_warnings(self._columns, told=self._plain.told))
+        question = Question(slice(0, len(self)), PredictOptions(samples=0), most_told=sys.maxsize)
+        return tuple(self._posterior.predict_questions(self._columns, [question])[0][1])
 
     @property
     def unlike(self) -> Bools | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.answer_columns import answer_columns
-from murho.model.predictive.prediction import AnyPrediction, Place, PredictOptions
+from murho.model.predictive.prediction import AnyPrediction, Place, PredictOptions, Question
 from murho.model.tables.columns import list_array
 from murho.model.tables.schema import Schema
 from murho.model.tables.schema_inference import columns_from_table, labels_from_table, target_from_table
@@ -90,12 +91,12 @@ class LocalScorer:
             TableError: The cells can't be used; the message names column and row.
         """
         columns = columns_from_table(block, self.schema)
-        answer = self._posterior.predict(columns, self._options)
+        question = Question(slice(0, block.num_rows), self._options, most_told=sys.maxsize if self._warnings else 0)
+        ((answer, found),) = self._posterior.predict_questions(columns, [question])
         written: dict[str, Any] = written_columns(answer, self._options)
         imputed, unlike = self.schema.incomplete(columns), answer.unlike | answer.told
         unlike[imputed] = answer.unlike[imputed]
         if self._warnings:
-            found = self._posterior.input_warnings(columns, told=answer.told)
             written["warnings"] = warning_texts(block.num_rows, found)
         return Scored(answer_table(written), int(unlike.sum()), len(imputed))
 

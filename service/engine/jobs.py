@@ -7,21 +7,19 @@ depend on what else is in the pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
 from murho.model.errors import MurhoError
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question, arrays_of, in_one
-from murho.model.tables.schema import Columns, Schema, UnfamiliarValue, select_rows
+from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 from murho.service.errors import ComputationError, NotReadyError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from murho.model.checkpoint.spec import ModelSpec
 
@@ -62,14 +60,14 @@ class ModelLike(Protocol):
         So many of the rows have cells to impute.
         """
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> Sequence[AnyPrediction]:
+    def predict_questions(
+        self, columns: Columns, questions: Sequence[Question]
+    ) -> Sequence[tuple[AnyPrediction, list[UnfamiliarValue]]]:
         """Answers several questions about consecutive rows of canonical columns `[B]` in one pass.
 
-        All questions have the same samples and seed.
+        All questions have the same samples and seed. With each answer come the first values unlike the training rows,
+        with rows counted within the question.
         """
-
-    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
-        """Returns the values unlike the training rows; `told` marks the rows that have any, `[B]`."""
 
     def warm_up(self) -> None:
         """Makes the first prediction as fast as the next."""
@@ -199,13 +197,13 @@ def _compute(slices: Sequence[Slice]) -> list[Outcome]:
     questions, stop = [], 0
     for part in slices:
         start, stop = stop, stop + part.rows
-        questions.append(Question(slice(start, stop), part.job.options))
-    predictions = model.predict_questions(columns, questions)
-    finite = _finite(predictions)
-    unlike = _unlike(slices, columns, predictions, finite)
+        room = part.job.max_outside - len(part.job.outside)
+        questions.append(Question(slice(start, stop), part.job.options, room))
+    answers = model.predict_questions(columns, questions)
+    finite = _finite([prediction for prediction, _ in answers])
     return [
         _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
-        for part, question, prediction, fine, values in zip(slices, questions, predictions, finite, unlike, strict=True)
+        for part, question, (prediction, values), fine in zip(slices, questions, answers, finite, strict=True)
     ]
 
 
@@ -221,45 +219,13 @@ def _columns(parts: Sequence[Slice]) -> Columns:
     return {name: column[only.start : only.stop] for name, column in only.job.columns.items()}
 
 
-def _unlike(
-    slices: Sequence[Slice], columns: Columns, predictions: Sequence[AnyPrediction], finite: Sequence[bool]
-) -> list[list[UnfamiliarValue]]:
-    """Returns the values of each slice that are unlike the training rows, with rows counted within its job.
-
-    They are searched together, because most of a search's time is the same for one row and for many.
-
-    Args:
-        slices: The rows of the pass.
-        columns: All their cells.
-        predictions: Tell which rows have any such value.
-        finite: Whether each prediction is.
-    """
-    found: list[list[UnfamiliarValue]] = []
-    cells: list[tuple[int, list[UnfamiliarValue], int, int]] = []
-    start = 0
-    for part, prediction, fine in zip(slices, predictions, finite, strict=True):
-        found.append([])
-        room = part.job.max_outside - len(part.job.outside)
-        if fine and prediction.told is not None:
-            told = prediction.told.nonzero()[0][:room].tolist()
-            cells += [(start + row, found[-1], part.start + row, room) for row in told]
-        start += part.rows
-    if cells:
-        numbers = np.array([number for number, *_ in cells])
-        for value in slices[0].job.model.input_warnings(select_rows(columns, numbers)):
-            _, listed, row, room = cells[value.row]
-            if len(listed) < room:
-                listed.append(UnfamiliarValue(row, value.feature, value.message))
-    return found
-
-
 def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarValue]) -> Outcome:
     """Adds the rows of a slice to its job; returns the answer if they were the last."""
     job = part.job
     if part.rows == job.rows:
         return Answer(prediction, outside, job.timing)
     job.parts.append(prediction)
-    job.outside += outside
+    job.outside += [replace(value, row=part.start + value.row) for value in outside]
     job.done = part.stop
     return Answer(in_one(job.parts), job.outside, job.timing) if job.done == job.rows else None
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fastapi import FastAPI
-    from numpy.typing import NDArray
     from starlette.types import Receive, Scope, Send
 
     from murho.service.engine.jobs import ModelLike
@@ -94,10 +93,8 @@ class FakeModel:
         with np.errstate(over="ignore"):
             mean = columns["Weight"] / 100.0 + np.nan_to_num(columns["Horsepower"])
         seed = 7 if options.seed is None else options.seed
-        told = np.zeros(len(mean), dtype=bool)
-        told[[value.row for value in self.schema.outside(columns)]] = True
         if options.samples == 0:
-            return Prediction(0, seed, calibrated=False, mean=mean, told=told)
+            return Prediction(0, seed, calibrated=False, mean=mean)
         samples = np.arange(options.samples) - (options.samples - 1) / 2
         draws = mean[:, None] + samples
         epistemic = np.broadcast_to(samples.std(), mean.shape)
@@ -119,14 +116,16 @@ class FakeModel:
             mc_error=MonteCarloError(0.01 * mean, 0.02 * mean, 0.03 * mean[:, None] + 0.0 * levels)
             if options.mc_error
             else None,
-            told=told,
         )
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
+    def predict_questions(
+        self, columns: Columns, questions: Sequence[Question]
+    ) -> list[tuple[Prediction, list[UnfamiliarValue]]]:
         self.passes += 1
+        cells = [{name: column[question.rows] for name, column in columns.items()} for question in questions]
         return [
-            self.predict({name: column[question.rows] for name, column in columns.items()}, question.options)
-            for question in questions
+            (self.predict(rows, question.options), self.schema.outside(rows)[: question.most_told])
+            for rows, question in zip(cells, questions, strict=True)
         ]
 
     def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:  # noqa: ARG002 - the same
@@ -134,10 +133,6 @@ class FakeModel:
 
     def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:  # noqa: ARG002 - the same
         return rows * max(options.samples, 1) * (2 if options.mc_error else 1)
-
-    def input_warnings(self, columns: Columns, *, told: NDArray[np.bool_] | None = None) -> list[UnfamiliarValue]:
-        found = self.schema.outside(columns)
-        return [item for item in found if told is None or told[item.row]]
 
     def warm_up(self) -> None:
         self.warm = True

@@ -16,14 +16,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.encoding import encoder
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.imputation import IMPUTATIONS
+from murho.model.encoding.unlike import Distances, unlike_values
 from murho.model.errors import TableError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions, Question
-from murho.model.tables.schema import Columns, FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind, UnfamiliarValue
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
 
@@ -175,7 +177,7 @@ def test_each_question_is_answered_as_if_alone(
             strict=True,
         )
     ]
-    for question, together in zip(questions, posterior.predict_questions(columns, questions), strict=True):
+    for question, (together, _) in zip(questions, posterior.predict_questions(columns, questions), strict=True):
         rows = {name: column[question.rows] for name, column in columns.items()}
         assert_same(together, posterior.predict(rows, question.options))
 
@@ -205,13 +207,35 @@ def test_the_rows_with_something_to_tell_are_those_with_a_warning(rent: Posterio
     columns = rows_of(posterior, 60, missing=True)
     columns["district"][::7] = "unheard of"
     columns["district"][3::7] = "east"
-    answer = posterior.predict(columns, PredictOptions())
-    listed = {warning.row for warning in posterior.input_warnings(columns)}
+    ((answer, found),) = posterior.predict_questions(columns, [Question(slice(0, 60), PredictOptions(), 1000)])
+    listed = {warning.row for warning in found}
     told, unlike = present(answer.told), present(answer.unlike)
     assert listed == set(np.flatnonzero(told).tolist())
     assert (told | ~unlike).all()
     assert not told.all()
     assert not rare or not listed <= set(np.flatnonzero(unlike).tolist())  # here `unlike` does not tell
+
+
+@pytest.mark.parametrize("tile", [7, 2048])
+def test_each_question_is_told_its_first_values_unlike_the_training_rows_as_if_alone(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch, tile: int
+) -> None:
+    monkeypatch.setattr(encoder, "_TILE", tile)
+    monkeypatch.setattr(encoder, "PIECE_VALUES", 10 * rent.encoder.width)
+    columns = rows_of(rent, 60, missing=True)
+    columns["district"][::7] = "unheard of"
+    columns["size"][5::9] = 1e4
+    expected: list[UnfamiliarValue] = []
+    for row in range(60):
+        cells = row_of(columns, row)
+        alone = unlike_values(Distances.of(present(rent.encoder.distribution), cells), rent.schema, cells)
+        expected += [replace(value, row=row) for value in alone]
+    assert len({value.message for value in expected}) >= 3
+    limits = [(slice(0, 1), 9), (slice(1, 20), 4), (slice(20, 20), 9), (slice(20, 40), 0), (slice(40, 60), 1000)]
+    questions = [Question(rows, PredictOptions(samples=8), most) for rows, most in limits]
+    for (rows, most), (_, found) in zip(limits, rent.predict_questions(columns, questions), strict=True):
+        own = [replace(value, row=value.row - rows.start) for value in expected if rows.start <= value.row < rows.stop]
+        assert found == own[:most]
 
 
 @pytest.mark.parametrize("noise", [True, False])
@@ -281,7 +305,7 @@ def test_rows_alone_and_in_any_crowd_have_the_same_answers(
         order = np.random.default_rng(shuffle).permutation(ROWS)[:rows]
         crowd = {name: column[order] for name, column in columns.items()}
         questions = [Question(slice(row, row + 1), all_options[number]) for row in range(rows)]
-        for row, answer in zip(order, posterior.predict_questions(crowd, questions), strict=True):
+        for row, (answer, _) in zip(order, posterior.predict_questions(crowd, questions), strict=True):
             assert_same(answer, alone[number][row])
 
     try:

@@ -9,7 +9,8 @@ import pytest
 
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.unlike import Distances, unlike_values
+from tests.model.conftest import present
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, paired_columns, schema_of
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def unlike_rows(**changes: list[object]) -> dict[str, np.ndarray]:
 
 
 def warned(columns: dict[str, np.ndarray]) -> list[UnfamiliarValue]:
-    return ENCODER.unlike_values(columns)
+    return unlike_values(Distances.of(present(ENCODER.distribution), columns), SCHEMA, columns)
 
 
 def test_a_number_far_beyond_its_range_is_told_with_side_and_range() -> None:
@@ -109,7 +110,7 @@ def test_a_row_in_a_gap_is_told_with_what_the_nearest_rows_have() -> None:
     schema = schema_of(columns)
     encoder = Encoder.fit(schema, columns, distribution=fit_feature_distribution(schema, columns))
     asked = {"first": np.array([2.0, 4.0]), "day": np.array([18_500.0, 18_500.0])}
-    (found,) = encoder.unlike_values(asked)
+    (found,) = unlike_values(Distances.of(present(encoder.distribution), asked), schema, asked)
     assert (found.row, found.feature) == (1, "first")
     assert found.message.startswith("the row is far from every training row; the nearest ones have about 2.")
 
@@ -120,16 +121,8 @@ def test_a_missing_cell_is_told_where_it_is_imputed() -> None:
         ("kind", "the cell is missing"),
         ("lift", "the cell is missing"),
     ]
-    refusing = Encoder.fit(schema_of(COLUMNS, imputed=False), COLUMNS, distribution=ENCODER.distribution)
-    assert refusing.unlike_values(columns) == []
-
-
-def test_the_encoded_rows_tell_which_have_a_warning_and_only_these_are_looked_at() -> None:
-    columns = unlike_rows(first=[0.0, 2.0, 2.0], second=[1.0, 0.4, 0.4], kind=["A", "A", "Z"])
-    told = ENCODER.encode(columns).told
-    assert told.tolist() == [False, True, True]
-    assert ENCODER.unlike_values(columns, told=told) == warned(columns)
-    assert {item.row for item in ENCODER.unlike_values(columns, told=np.array([True, False, True]))} == {2}
+    refusing = schema_of(COLUMNS, imputed=False)
+    assert unlike_values(Distances.of(present(ENCODER.distribution), columns), refusing, columns) == []
 
 
 def named(columns: dict[str, np.ndarray]) -> list[list[tuple[str, str | None]]]:

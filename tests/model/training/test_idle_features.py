@@ -12,7 +12,7 @@ import torch
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training import candidates as candidates_module
 from murho.model.training.idle_features import idle_by_member
@@ -77,8 +77,9 @@ def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_tra
     assert inside.sum() > 10
     np.testing.assert_array_equal(before.mean[inside], within.mean[inside])
     far = {**columns, name: np.full(20, 1e3)}
-    assert posterior.predict(far, PredictOptions()).unlike.all()
-    assert {warning.feature for warning in posterior.input_warnings(far)} == {name}
+    ((answer, found),) = posterior.predict_questions(far, [Question(slice(0, 20), PredictOptions(), most_told=100)])
+    assert answer.unlike.all()
+    assert {warning.feature for warning in found} == {name}
 
 
 def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Trained, tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
-from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions
+from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, UnfamiliarValue
 from murho.service.engine import scheduler
 from murho.service.engine.jobs import Answer, Job, RowsNotFiniteError, Slice, compute
@@ -16,7 +17,7 @@ from murho.service.errors import ComputationError
 from tests.service.some_jobs import submit
 from tests.service.support import FakeModel
 
-ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike", "told")
+ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike")
 
 
 def columns(weights: list[float]) -> Columns:
@@ -61,9 +62,9 @@ class Broken(FakeModel):
 
 def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
     class InGap(Broken):
-        def input_warnings(self, columns: Columns, limit: int | None = None, **_: Any) -> list[UnfamiliarValue]:
-            found = [UnfamiliarValue(row, "Weight", "in a gap") for row in range(len(columns["Weight"]))]
-            return found[:limit]
+        def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> Any:
+            found = [UnfamiliarValue(0, "Weight", "in a gap")]
+            return [(answer, found) for answer, _ in super().predict_questions(columns, questions)]
 
     with pytest.raises(ComputationError, match="within the training range"):
         predict(InGap("mean", above=2500.0), columns([3000.0]))
@@ -173,28 +174,6 @@ def test_a_job_that_makes_the_model_fail_harms_no_other() -> None:
     asyncio.run(test())
 
 
-def test_unlike_rows_of_several_jobs_are_searched_together_as_many_as_are_listed() -> None:
-    class Marking(FakeModel):
-        searched: ClassVar[list[list[float]]] = []
-
-        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
-            return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
-
-        def input_warnings(self, columns: Columns, **rows: Any) -> list[UnfamiliarValue]:
-            self.searched.append(columns["Weight"].tolist())
-            return super().input_warnings(columns, **rows)
-
-    async def test() -> list[Any]:
-        weights = [[9000.0], [2000.0], [2000.0] * 50 + [9500.0], [9100.0] * 30]
-        model = Marking()
-        return answers([job_about(model, rows, MIXED[0], max_outside=20) for rows in weights])
-
-    found = asyncio.run(test())
-    assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [50], list(range(20))]
-    assert Marking.searched == [[9000.0, 9500.0, *[9100.0] * 20]]
-    assert found[2].outside == predict(FakeModel(), columns([2000.0] * 50 + [9500.0]), max_outside=20).outside
-
-
 @pytest.mark.parametrize("field", ["mean", "std", "percentiles", "exceedance", "draws"])
 def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
     options = PredictOptions(samples=4, thresholds=(1.0,), draws=True)
@@ -209,13 +188,9 @@ def test_overflow_far_outside_the_training_range_names_the_cells() -> None:
 
 
 def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
-    class Marking(FakeModel):
-        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
-            return replace(super().predict(columns, options), told=columns["Weight"] > 5000.0)
-
     async def test() -> None:
         weights = [[9000.0] * 3, [2000.0], [2000.0, 9500.0]]
-        found = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
+        found = answers([job_about(FakeModel(), rows, MIXED[0]) for rows in weights])
         assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
 
     asyncio.run(test())
