@@ -15,7 +15,6 @@ from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.feature_scores import QuantileScores
 from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
@@ -51,7 +50,6 @@ ROW: dict[str, Any] = {
     "Origin/plant": "USA",
 }
 NAMES = list(ROW)
-TARGETS = QuantileScores(np.array([10.0, 50.0]), np.array([0, 139]), np.array([139, 278]), 20.0).to_json()
 
 
 def spec_of(schema: Schema, **parts: Any) -> ModelSpec:
@@ -78,7 +76,7 @@ class FakeModel:
         self.schema = schema
         self.spec = spec_of(
             schema,
-            training={"rows": 278, "targets": TARGETS},
+            training={"rows": 278},
             metrics={"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
         )
         self.warm = False
