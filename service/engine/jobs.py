@@ -14,7 +14,6 @@ import numpy as np
 
 from murho.model.errors import MurhoError
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question, arrays_of, in_one
-from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 from murho.service.errors import ComputationError, NotReadyError
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 
 __all__ = ["Answer", "Job", "ModelLike", "Outcome", "RowsNotFiniteError", "Slice", "Timing", "compute"]
 

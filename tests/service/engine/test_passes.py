@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,9 @@ from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError
 from tests.service.some_jobs import submit
 from tests.service.support import FakeModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike")
 
