@@ -16,6 +16,7 @@ import numpy as np
 
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions, Question
+from murho.model.tables.schema import select_rows
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -175,8 +176,13 @@ class Distribution(Generic[Answer]):
     @property
     def warnings(self) -> tuple[UnfamiliarValue, ...]:
         """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
-        question = Question(slice(0, len(self)), PredictOptions(samples=0), most_told=sys.maxsize)
-        return tuple(self._posterior.predict_questions(self._columns, [question])[0][1])
+        told = self._plain.told
+        if told is None or not told.any():
+            return ()
+        rows = np.flatnonzero(told)
+        question = Question(slice(0, len(rows)), PredictOptions(samples=0), most_told=sys.maxsize)
+        ((_, found),) = self._posterior.predict_questions(select_rows(self._columns, rows), [question])
+        return tuple(replace(value, row=int(rows[value.row])) for value in found)
 
     @property
     def unlike(self) -> Bools | None:
