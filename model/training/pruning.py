@@ -4,7 +4,7 @@ A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, sect
 low, even the sign of the weight is uncertain, and its draws are mostly noise.
 
 Some weights with a low ratio are held, which means never removed: those of inputs that are zero for every training row,
-such as the distance beyond the training range (`model.encoding.ranges`) and "is unseen". No training row has
+such as the distance beyond the training range (`model.encoding.encoder.Ranges`) and "is unseen". No training row has
 moved these weights, so their mean is zero and their scale is that of the prior. They have no effect on training rows.
 Elsewhere they give the epistemic uncertainty.
 """
