@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import TableError
-from murho.model.tables.cells import parse_date
+from murho.model.tables.cells import as_text, parse_date
 from murho.model.tables.columns import (
     Distinct,
     canonical_cells,
@@ -63,6 +63,7 @@ __all__ = [
     "hints_of_table",
     "infer_column",
     "suspected_code",
+    "without_misfits",
 ]
 
 _ROWS_FOR_HINTS = 2_048
@@ -236,6 +237,28 @@ def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
         yield f"{word!r}, {number}, is read as a missing value; if it is a category, give {keep}"
 
 
+MOST_MISFITS = 50
+
+
+def without_misfits(column: pa.ChunkedArray, name: str, hints: ReadingHints) -> ReadingHints:
+    """The hints, with cells that do not fit a column of numbers or dates as words for a missing one.
+
+    Raises:
+        TableError: More than `MOST_MISFITS` different cells don't fit.
+    """
+    for _ in range(MOST_MISFITS):
+        try:
+            infer_column(column, name, None, hints)
+        except TableError as error:
+            if error.row is None:
+                raise
+            word = as_text(column[error.row - 1].as_py()).strip()
+            hints = replace(hints, missing_words=(*hints.missing_words, (name, word)))
+        else:
+            break
+    return hints
+
+
 def example_of(cells: pa.ChunkedArray) -> str | None:
     """The first cell that is there, as text, cut to some characters."""
     present = next((chunk for chunk in cells.chunks if chunk.null_count < len(chunk)), None)
@@ -321,9 +344,9 @@ def _text_kind(
         second_header = "; --skip-lines 1 if the file has two header lines" if values.first_row(misfit) == 1 else ""
         raise TableError(
             f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
-            f"({share:.0%} of the cells are {what}): correct the cell, give "
-            f"--missing-value {shlex.quote(f'{name}={values.values[misfit]}')} if the value is missing, or declare "
-            f'kind = "categorical" if it is meant{second_header}',
+            f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
+            f'missing, or declare kind = "categorical" if it is meant{second_header}; --drop-bad-rows '
+            "leaves out rows whose target is such a text",
             row=values.first_row(misfit),
         )
     return FeatureKind.CATEGORICAL, None, ""

@@ -137,6 +137,10 @@ class TrainOptions(BaseModel):
         description="Usual words for a missing value, such as None, that are categories here; COLUMN=WORD for one "
         "column.",
     )
+    drop_bad_rows: bool = Field(
+        default=False,
+        description="Whether to leave out rows whose target is a text, such as TBD, among numbers.",
+    )
     weight: str | None = Field(
         default=None,
         description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "

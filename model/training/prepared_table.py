@@ -15,7 +15,7 @@ import numpy as np
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import rows_of
 from murho.model.tables.data_report import DataReport, describe_table
-from murho.model.tables.inference import hints_of_table
+from murho.model.tables.inference import hints_of_table, without_misfits
 from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import Columns, FeatureKind
 from murho.model.tables.schema_inference import (
@@ -225,6 +225,10 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         table = table.drop_columns([options.weight])
     ignored = [name for name in options.ignore if name != options.weight]
     hints = reading_hints(table, options, ignored)
+    if options.drop_bad_rows and target in table.column_names:
+        given, hints = set(hints.words_for(target)), without_misfits(table.column(target), target, hints)
+        bad = [word for word in hints.words_for(target) if word not in given]
+        said += [f"rows with the target {', '.join(map(repr, bad))} are left out"] if bad else []
     classes = choose_classes(table, target, options, said.append, hints)
     plan = plan_columns(
         table,

@@ -21,7 +21,7 @@ from murho.model.training.options import make_options
 
 __all__ = ["inspect"]
 
-OPTIONS = ("task", "ignore", "decimal", "day_first", "missing_value", "keep")
+OPTIONS = ("task", "ignore", "decimal", "day_first", "missing_value", "keep", "drop_bad_rows")
 """Options of a training that change how a table is read."""
 
 
