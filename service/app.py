@@ -22,7 +22,7 @@ from murho.model.runtime import available_processors
 from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import handle_error
-from murho.service.http.middleware import FrontDoor, Paths, RequestLog, behind_proxies, shared_with
+from murho.service.http.middleware import AccessLog, FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
 from murho.service.models.loader import Loader, Registry, Snapshot, Swap
 from murho.service.models.watcher import CheckpointSource, Watcher, seconds_between_looks, source_of
@@ -39,7 +39,7 @@ from murho.service.protocols import v2_routes as v2
 from murho.service.protocols.mcp import AgentDoor
 from murho.service.security import Security
 from murho.service.settings import Settings, VersionPolicy, read_configuration
-from murho.service.telemetry.log import AccessLog, Tracing
+from murho.service.telemetry.log import Tracing
 from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:

@@ -269,8 +269,9 @@ class InFlight:
         Raises:
             RateLimitError: It is too much for now.
         """
-        self.parts.security.admit(self._caller, cost - self._charged, requests=0)
-        self._charged = max(cost, self._charged)
+        if self.parts.security.limited:
+            self.parts.security.admit(self._caller, cost - self._charged, requests=0)
+            self._charged = max(cost, self._charged)
 
     async def compute(
         self,
