@@ -105,7 +105,7 @@ class InFlight:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.in_flight -= 1
         if self._admitted is not None:
-            self.parts.scheduler.end(self._admitted)
+            self.parts.scheduler.admission.end(self._admitted)
         if self._share.size:
             self._share.resize(0)
         if self._answer_bytes:
