@@ -10,8 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
-from murho.service.predict.options import EXAMPLE
-from murho.service.predict.problems import InferenceError
+from murho.service.predict.options import EXAMPLE, InferenceError
 from murho.service.predict.routes import REFERENCE, Door
 from murho.service.predict.rows import example_row
 

@@ -18,11 +18,11 @@ from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
-from murho.service.predict.json_requests import load_json
+from murho.service.predict.json_bodies import load_json
 from murho.service.predict.memory import Share, decompressed
-from murho.service.predict.options import LONGEST_ID
-from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer, shorten
+from murho.service.predict.options import LONGEST_ID, Many, Strict, parsed
 from murho.service.predict.routes import REFERENCE
+from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.blocks import HELD, check_size

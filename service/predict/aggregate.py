@@ -18,9 +18,9 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import Spool
-from murho.service.predict.options import Included, PredictRequest
-from murho.service.predict.problems import Many, pointer
+from murho.service.predict.options import Included, Many, PredictRequest
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
+from murho.service.predict.rows import pointer
 from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, document_of
-from murho.service.predict.options import options_of
-from murho.service.predict.problems import Problems, Strict, parsed, pointer
+from murho.service.predict.json_bodies import JSONCodec, document_of
+from murho.service.predict.options import Strict, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.rows import cells_of, explain_unknown, parse_inputs
+from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
 
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike

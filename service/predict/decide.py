@@ -21,11 +21,20 @@ from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, w
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, document_of
-from murho.service.predict.options import MAX_SEED, options_of, records
-from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer
+from murho.service.predict.json_bodies import JSONCodec, document_of
+from murho.service.predict.options import MAX_SEED, Many, Strict, options_of, parsed, records
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
-from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
+from murho.service.predict.rows import (
+    MAX_LISTED,
+    Form,
+    Inputs,
+    Problems,
+    cells_of,
+    check_rows,
+    explain_unknown,
+    parse_inputs,
+    pointer,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

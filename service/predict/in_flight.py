@@ -42,7 +42,6 @@ __all__ = [
     "further_rows",
     "read_body",
     "step_of",
-    "wanted_within",
 ]
 
 Result = TypeVar("Result")
@@ -260,7 +259,11 @@ class InFlight:
         cost = self.model.cost(rows, options, incomplete)
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
-        self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
+        wanted = self.parts.settings.request_timeout
+        wanted = wanted if timeout is None else min(wanted, timeout)
+        if (said := self.headers.get("x-request-timeout")) is not None:
+            wanted = min(wanted, _seconds_of(said))
+        self._deadline = self._begin + wanted
         return cost
 
     def charge(self, cost: float) -> None:
@@ -404,16 +407,12 @@ async def read_body(
     return bytes(waiting)
 
 
-def wanted_within(option: float | None, headers: Mapping[str, str], most: float) -> float:
-    """Returns the seconds in which an answer is wanted: the least of the option, the header and the service's limit.
+def _seconds_of(said: str) -> float:
+    """Returns the seconds that the header X-Request-Timeout says.
 
     Raises:
-        BadInputError: The header is no positive number.
+        BadInputError: It is no positive number.
     """
-    wanted = most if option is None else min(most, option)
-    said = headers.get("x-request-timeout")
-    if said is None:
-        return wanted
     try:
         seconds = float(said)
     except ValueError:
@@ -421,7 +420,7 @@ def wanted_within(option: float | None, headers: Mapping[str, str], most: float)
     if not 0.0 < seconds < float("inf"):
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
         raise wrong("", message)
-    return min(wanted, seconds)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

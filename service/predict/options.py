@@ -1,4 +1,4 @@
-"""The options of a request for predictions, from a JSON document or from a query, strictly typed.
+"""Documents that are strictly typed, and the options of a request for predictions, from one or from a query.
 
 `/openapi.json` shows the pydantic model of this module.
 """
@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError, wrong
-from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, pointer, refuse_unknown, shorten
+from murho.service.predict.rows import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,13 +26,95 @@ if TYPE_CHECKING:
 __all__ = [
     "EXAMPLE",
     "LONGEST_ID",
+    "InferenceError",
+    "Many",
     "PredictRequest",
+    "Strict",
     "options_of",
+    "parsed",
     "predict_options",
     "query_options",
     "records",
     "value_of_text",
 ]
+
+EXPECTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
+    "list_type": "a list",
+    "string_type": "a string",
+    "string_too_short": "a text of {min_length} characters or more",
+    "string_too_long": "a text of at most {max_length} characters",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "none_required": "null",
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of {ge} or more",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of {le} or less",
+    "too_long": "at most {max_length} entries",
+    "literal_error": "{expected}",
+}
+"""What is expected, by the type of pydantic's error; other errors say it themselves."""
+
+
+class Strict(BaseModel):
+    """A document, or a part of one, without other keys than the known ones."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class InferenceError(BaseModel):
+    """What is wrong."""
+
+    error: str
+
+
+Document = TypeVar("Document", bound=Strict)
+Item = TypeVar("Item")
+Many = Annotated[list[Item], Field(fail_fast=True)]
+"""A list of any length: of its wrong entries one is told, as each takes a kilobyte."""
+
+
+def parsed(kind: type[Document], document: Mapping[str, Any]) -> Document:
+    """Returns a document by its types.
+
+    Raises:
+        BadInputError: It is something else.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        problems = (_problem(kind, document, item) for item in islice(found, MAX_LISTED))
+        raise BadInputError(problems, len(found)) from None
+
+
+def _problem(kind: type[Strict], document: Mapping[str, Any], item: Any) -> Problem:
+    place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
+    if item["type"] in EXPECTED:
+        limits = {name: f"{limit}".removesuffix(".0") for name, limit in item.get("ctx", {}).items()}
+        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {_shown(value)}"
+    elif item["type"] == "extra_forbidden":
+        message = f"There is no key {shorten(place[-1])!r} here"
+        message += f"; there are {', '.join(kind.model_fields)}" if len(place) == 1 else ""
+    elif item["type"] == "missing":
+        message = "This is required"
+    if place[0] == "inputs" and len(place) > 2:  # a tensor goes by its name, as in all other messages
+        name = document["inputs"][place[1]].get("name")
+        place[1] = name if isinstance(name, str) else place[1]
+    return Problem(pointer(*place), f"{message}.")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"the string {shorten(value)!r}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return shorten(repr(value))
+    return f"a list of {len(value)}" if isinstance(value, list) and value else JSON_NAMES.get(type(value), "this")
+
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100

@@ -15,7 +15,8 @@ import orjson
 from pydantic import BaseModel, Field
 
 from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Axis, PredictOptions, Unit
-from murho.service.predict.answers import Answered, Encoded, answer_facts, encode_document
+from murho.service.predict.answers import Answered, Encoded, answer_facts
+from murho.service.predict.json_bodies import encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,10 +22,19 @@ from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.model.tables.schema import FeatureKind, Schema, Target
 from murho.service.errors import wrong
 from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms
-from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import LISTS, PredictRequest, options_of, value_of_text
-from murho.service.predict.problems import JSON_NAMES, Many, Problems, Strict, parsed, pointer, shorten, wrong_at
-from murho.service.predict.rows import Form, Inputs, check_rows, read_column
+from murho.service.predict.json_bodies import load_json
+from murho.service.predict.options import LISTS, Many, PredictRequest, Strict, options_of, parsed, value_of_text
+from murho.service.predict.rows import (
+    JSON_NAMES,
+    Form,
+    Inputs,
+    Problems,
+    check_rows,
+    pointer,
+    read_column,
+    shorten,
+    wrong_at,
+)
 from murho.service.protocols.infer_answers import (
     BYTES,
     LENGTH_BYTES,

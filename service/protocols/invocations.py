@@ -14,11 +14,10 @@ from pydantic import BaseModel, Field
 
 from murho.service.errors import wrong
 from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, answer_columns, answer_facts
-from murho.service.predict.json_requests import document_of
-from murho.service.predict.options import options_of
-from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong_at
+from murho.service.predict.json_bodies import document_of
+from murho.service.predict.options import Many, Strict, options_of, parsed
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
-from murho.service.predict.rows import parse_inputs
+from murho.service.predict.rows import parse_inputs, pointer, wrong_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

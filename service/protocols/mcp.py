@@ -24,7 +24,7 @@ from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
 from murho.service.predict.decide import DecideRequest
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.problems import MAX_LISTED
+from murho.service.predict.rows import MAX_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -14,8 +14,7 @@ from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.service.errors import BadInputError, wrong
-from murho.service.predict.problems import pointer, shorten
-from murho.service.predict.rows import Form, Inputs
+from murho.service.predict.rows import Form, Inputs, pointer, shorten
 from murho.service.tables.blocks import TableCodec, block_rows, number_columns
 
 if TYPE_CHECKING:
