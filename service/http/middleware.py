@@ -171,7 +171,6 @@ class RequestLog:
         # The template, never the path: clients can invent any number of paths.
         route, client = scope["state"].get("route", UNMATCHED), scope.get("client")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.telemetry.count(method, route, status, seconds)
         said: dict[str, str | float | None] = {
             "method": method,
             "path": scope["path"],
@@ -184,6 +183,7 @@ class RequestLog:
         if trace is not None:
             said["trace_id"] = trace
         self.access_log.write(said, quiet=route in QUIET_ROUTES)
+        self.telemetry.count(method, route, status, seconds)
         return said
 
 

@@ -54,7 +54,6 @@ __all__ = [
     "Terms",
     "answer_columns",
     "answer_facts",
-    "answer_values",
     "calibration_of",
     "fact_headers",
     "head_of",
@@ -110,7 +109,7 @@ class Answered:
         asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
-        values: About how many values it has (`answer_values`).
+        values: About how many values it has (`predict.in_flight.answer_values`).
         ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
         adapted: How outcomes have moved the bands; None: they are the checkpoint's.
         explained: What else explains the answer: `why` and `worth_asking`, if they were asked for, as JSON data.
@@ -179,12 +178,6 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, answered: Answered) -> Encoded:
         """Returns the answer."""
-
-
-def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
-    """Returns about how many values the answer for rows has, and not less."""
-    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
-    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
 
 
 def require_place(writer: Codec, rows: int, options: PredictOptions, terms: Terms) -> None:

@@ -19,7 +19,7 @@ from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, 
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, answer_values, warnings_of
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
 from murho.service.predict.options import records
 from murho.service.predict.rows import Form, Inputs
@@ -39,6 +39,7 @@ __all__ = [
     "Ended",
     "Further",
     "InFlight",
+    "answer_values",
     "further_rows",
     "read_body",
     "step_of",
@@ -349,6 +350,12 @@ class InFlight:
             "queue_ms": round(1000 * timing.queue, 2),
             "compute_ms": round(1000 * timing.compute, 2),
         }
+
+
+def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
+    """Returns about how many values the answer for rows has, and not less."""
+    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
+    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
 
 
 async def read_body(

@@ -213,10 +213,10 @@ class _Documents:
             form, cells = Form.COLUMNS, msgspec.structs.astuple(rows)
             if len(set(map(len, cells))) > 1 or not cells[0]:
                 return None
-        count = len(cells[0])
-        check_rows(count, settings.max_rows)
-        columns = self._columns(cells)
-        return None if columns is None else Asked(Inputs(form, columns, count), options, request)
+        if (columns := self._columns(cells)) is None:
+            return None
+        check_rows(len(cells[0]), settings.max_rows)
+        return Asked(Inputs(form, columns, len(cells[0])), options, request)
 
     def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:
         """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
