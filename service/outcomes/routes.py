@@ -50,9 +50,8 @@ class Outcome(Strict):
     """What came true of a recorded prediction."""
 
     id: Any = Field(json_schema_extra={"type": "string", "minLength": 1, "maxLength": LONGEST_ID})
-    value: Any = Field(
-        description="A number, or the name of a class.", json_schema_extra={"type": ["number", "string"]}
-    )
+    value: Any = Field(json_schema_extra={"type": ["number", "string"]})
+    """A number, or the name of a class."""
 
 
 class OutcomesRequest(Strict):
@@ -108,10 +107,13 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
 class QualityQuery(Strict):
     """What is asked of the quality of a model."""
 
-    window: str = Field("30d", description="How far back predictions go, in hours, days or weeks: 24h, 30d, 4w.")
-    by: str | None = Field(None, description="A feature whose groups are told apart; inputs must be recorded.")
+    window: str = "30d"
+    """How far back predictions go, in hours, days or weeks: 24h, 30d, 4w."""
+    by: str | None = None
+    """A feature whose groups are told apart; inputs must be recorded."""
     coverage: float | None = Field(None, strict=False, description=f"Of a further central band: {COUNTED}.")
-    version: str | None = Field(None, description="The only version; by default all.")
+    version: str | None = None
+    """The only version; by default all."""
 
     @property
     def hours(self) -> int:

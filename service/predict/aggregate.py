@@ -47,26 +47,19 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class AggregateRequest(PredictRequest):
     """What is added up; everything else is as in a prediction."""
 
-    by: list[str] | None = Field(
-        None,
-        max_length=100,
-        description="Features whose cells say which rows belong together. Without them and groups all rows do.",
-    )
-    groups: Many[Label] | None = Field(None, description="One label a row, in place of by. In JSON alone.")
-    statistic: str | None = Field(
-        None, description="sum (default), mean or count_above; of a classifier count, of each class."
-    )
-    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
-        None, description="Of count_above, in the target's unit."
-    )
-    weights: Many[Weight] | None = Field(
-        None, description="One number a row, such as a quantity, not negative. In JSON alone."
-    )
-    units: Many[Label] | None = Field(
-        None,
-        description="One label a row, of a model trained with --group: the noise of rows of one unit is correlated, as "
-        "far as held-out rows told. In JSON alone.",
-    )
+    by: list[str] | None = Field(None, max_length=100)
+    """Features whose cells say which rows belong together. Without them and groups all rows do."""
+    groups: Many[Label] | None = None
+    """One label a row, in place of by. In JSON alone."""
+    statistic: str | None = None
+    """sum (default), mean or count_above; of a classifier count, of each class."""
+    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """Of count_above, in the target's unit."""
+    weights: Many[Weight] | None = None
+    """One number a row, such as a quantity, not negative. In JSON alone."""
+    units: Many[Label] | None = None
+    """One label a row, of a model trained with --group: the noise of rows of one unit is correlated, as far as
+    held-out rows told. In JSON alone."""
 
 
 class AggregateResponse(BaseModel):

@@ -32,15 +32,23 @@ MOST_FOUND = 10
 class CounterfactualRequest(Strict):
     """A row, and what its answer shall be. Null stands for an option that is not given."""
 
-    inputs: Any = Field(description="One row: an object with a value for each feature.")
+    inputs: Any
+    """One row: an object with a value for each feature."""
     goal: Goal
-    fixed: list[str] = Field([], max_length=10_000, description="Features whose cells stay as they are.")
-    count: int = Field(3, ge=1, le=MOST_FOUND, description="How many rows; each changes another set of cells.")
-    samples: Annotated[int, Field(ge=0)] | None = Field(None, description="Draws behind the answers.")
-    seed: Annotated[int, Field(ge=0)] | None = Field(None, description="Seed of the draws.")
-    noise: bool | None = Field(None, description="As in a prediction.")
-    calibrated: bool | None = Field(None, description="As in a prediction.")
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
+    fixed: list[str] = Field([], max_length=10_000)
+    """Features whose cells stay as they are."""
+    count: int = Field(3, ge=1, le=MOST_FOUND)
+    """How many rows; each changes another set of cells."""
+    samples: Annotated[int, Field(ge=0)] | None = None
+    """Draws behind the answers."""
+    seed: Annotated[int, Field(ge=0)] | None = None
+    """Seed of the draws."""
+    noise: bool | None = None
+    """As in a prediction."""
+    calibrated: bool | None = None
+    """As in a prediction."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """As in a prediction."""
 
 
 OF_ANSWERS = ("samples", "seed", "noise", "calibrated", "timeout")

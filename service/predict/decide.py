@@ -60,7 +60,8 @@ VALUES_OF_PASS = 2**18
 class Abstain(Strict):
     """When to answer "unsure" in place of an action."""
 
-    risk: float = Field(gt=0, lt=1, description="Largest share of wrong decisions among those that are taken.")
+    risk: float = Field(gt=0, lt=1)
+    """Largest share of wrong decisions among those that are taken."""
 
 
 EXAMPLE: JSON = {
@@ -78,34 +79,38 @@ class DecideRequest(Strict):
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
-    contexts: Any = Field(
-        description="At least one row, in the forms of a prediction's inputs, with all features that no action sets."
-    )
-    actions: Any = Field(
-        None,
-        description='A list of {"id": …, "inputs": {…}, "cost": …, "utility": {…}}. inputs are the features that the '
-        "action sets, the same ones for all; cost is in the target's unit. Of a classifier, utility has a number for "
-        "each class, and inputs may be left out; without actions its classes are the actions.",
-    )
-    policy: str | None = Field(None, description="thompson (default), greedy, ucb or threshold.")
-    goal: str | None = Field(None, description="max (default) or min: of the target.")
-    width: float | None = Field(None, description="Of ucb: epistemic standard deviations that are added, 1 by default.")
-    threshold: float | None = Field(None, description="Of threshold: what a new observation is to be beyond.")
-    at_least: float | None = Field(None, description="Of threshold: the probability of that, 0.9 by default.")
-    abstain: Abstain | None = Field(
-        None, description="Answers \"unsure\" where the decision's error can't be controlled. For classifiers."
-    )
-    draw: Many[int] | None = Field(
-        None, description="Number of the draw that decides for each context; at random by default. For thompson."
-    )
-    samples: Annotated[int, Field(ge=1)] | None = Field(None, description="Draws behind the answer.")
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(None, description="Seed of the draws.")
-    calibrated: bool | None = Field(None, description="As in a prediction.")
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
-    record: bool | None = Field(
-        None, description="true: the store keeps the decisions, with ids, so that outcomes can be told of them."
-    )
-    ids: Many[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
+    contexts: Any
+    """At least one row, in the forms of a prediction's inputs, with all features that no action sets."""
+    actions: Any = None
+    """A list of {"id": …, "inputs": {…}, "cost": …, "utility": {…}}. inputs are the features that the action sets,
+    the same ones for all; cost is in the target's unit. Of a classifier, utility has a number for each class, and
+    inputs may be left out; without actions its classes are the actions."""
+    policy: str | None = None
+    """thompson (default), greedy, ucb or threshold."""
+    goal: str | None = None
+    """max (default) or min: of the target."""
+    width: float | None = None
+    """Of ucb: epistemic standard deviations that are added, 1 by default."""
+    threshold: float | None = None
+    """Of threshold: what a new observation is to be beyond."""
+    at_least: float | None = None
+    """Of threshold: the probability of that, 0.9 by default."""
+    abstain: Abstain | None = None
+    """Answers "unsure" where the decision's error can't be controlled. For classifiers."""
+    draw: Many[int] | None = None
+    """Number of the draw that decides for each context; at random by default. For thompson."""
+    samples: Annotated[int, Field(ge=1)] | None = None
+    """Draws behind the answer."""
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    """Seed of the draws."""
+    calibrated: bool | None = None
+    """As in a prediction."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """As in a prediction."""
+    record: bool | None = None
+    """true: the store keeps the decisions, with ids, so that outcomes can be told of them."""
+    ids: Many[str] | None = None
+    """The caller's own ids, one a context; they ask for a record, too."""
 
 
 class DecideResponse(BaseModel):

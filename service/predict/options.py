@@ -63,7 +63,7 @@ EXPECTED = {
 class Strict(BaseModel):
     """A document, or a part of one, without other keys than the known ones."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class InferenceError(BaseModel):
@@ -192,55 +192,37 @@ class PredictRequest(Strict):
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
 
-    inputs: Any = Field(
-        description="At least one row: a list of objects, a list of lists with the features in schema order, "
-        "or an object of lists. null is a missing cell, where the feature allows it.",
-        json_schema_extra=_INPUTS,
-    )
-    samples: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Draws behind the answer; 0 for the deterministic mean of the mu network."
-    )
-    percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = Field(
-        None, description="Percentile levels, strictly between 0 and 100; [5, 50, 95] by default."
-    )
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(
-        None, description="Seed of the draws; the checkpoint's own by default."
-    )
-    noise: bool | None = Field(
-        None, description="true (default) describes a new observation, false the function alone. Not for a classifier."
-    )
-    calibrated: bool | None = Field(
-        None,
-        description="true (default): std and both its parts, percentiles and exceedance, or the probabilities of a "
-        "classifier and all that describes them, are as calibrated on held-out rows; false: all of them are raw. The "
-        "answer says which it is.",
-    )
-    thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
-        None, description="For each, the answer has the probability that the target exceeds it. Not for a classifier."
-    )
-    include: Annotated[list[Included], Field(max_length=MAX_LEVELS)] | None = Field(
-        None,
-        description='"draws" adds the function value of every draw, in the target\'s unit, or its probabilities of the '
-        'classes; "mc_error" the standard errors of mean, std and percentiles, or of the probabilities, for the finite '
-        'number of draws; "why" the share of each known cell in the mean and in both variances, or in the probability '
-        'of the likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were '
-        "known.",
-    )
-    coverage: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."
-    )
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        None,
-        description="Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header "
-        "X-Request-Timeout says the same for every format.",
-    )
-    record: bool | None = Field(
-        None,
-        description="true: the answer is kept in the service's store and has ids, so that outcomes can be told of it.",
-    )
-    ids: Many[Id] | None = Field(
-        None, description="The caller's own ids, all different, one a row; they ask for a record, too."
-    )
+    inputs: Any = Field(json_schema_extra=_INPUTS)
+    """At least one row: a list of objects, a list of lists with the features in schema order, or an object of
+    lists. null is a missing cell, where the feature allows it."""
+    samples: Annotated[int, Field(ge=0)] | None = None
+    """Draws behind the answer; 0 for the deterministic mean of the mu network."""
+    percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = None
+    """Percentile levels, strictly between 0 and 100; [5, 50, 95] by default."""
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    """Seed of the draws; the checkpoint's own by default."""
+    noise: bool | None = None
+    """true (default) describes a new observation, false the function alone. Not for a classifier."""
+    calibrated: bool | None = None
+    """true (default): std and both its parts, percentiles and exceedance, or the probabilities of a classifier and
+    all that describes them, are as calibrated on held-out rows; false: all of them are raw. The answer says which
+    it is."""
+    thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = None
+    """For each, the answer has the probability that the target exceeds it. Not for a classifier."""
+    include: Annotated[list[Included], Field(max_length=MAX_LEVELS)] | None = None
+    """"draws" adds the function value of every draw, in the target's unit, or its probabilities of the classes;
+    "mc_error" the standard errors of mean, std and percentiles, or of the probabilities, for the finite number of
+    draws; "why" the share of each known cell in the mean and in both variances, or in the probability of the
+    likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were known."""
+    coverage: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header
+    X-Request-Timeout says the same for every format."""
+    record: bool | None = None
+    """true: the answer is kept in the service's store and has ids, so that outcomes can be told of it."""
+    ids: Many[Id] | None = None
+    """The caller's own ids, all different, one a row; they ask for a record, too."""
 
 
 def query_options(

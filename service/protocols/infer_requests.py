@@ -111,25 +111,27 @@ class Parameters(Strict):
 class InputParameters(Parameters):
     """The parameters of an input."""
 
-    binary_data_size: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Bytes behind the JSON.")
+    binary_data_size: Annotated[int, Field(ge=0)] | None = None
+    """Bytes behind the JSON."""
 
 
 class InputTensor(Strict):
     """One input: a feature, or all of them in the matrix `x`."""
 
     name: str
-    shape: Annotated[list[Size], Field(min_length=1, max_length=2)] = Field(
-        description="[rows], [rows, 1], or [rows, features] of x."
-    )
+    shape: Annotated[list[Size], Field(min_length=1, max_length=2)]
+    """[rows], [rows, 1], or [rows, features] of x."""
     datatype: Datatype
     parameters: Annotated[InputParameters, NONE_IS_EMPTY] = InputParameters()
-    data: list[Any] | None = Field(default=None, description="The elements, row-major, flat or nested; null: missing.")
+    data: list[Any] | None = None
+    """The elements, row-major, flat or nested; null: missing."""
 
 
 class OutputParameters(Parameters):
     """The parameters of a wanted output."""
 
-    binary_data: bool | None = Field(default=None, description="Whether it is sent as bytes behind the JSON.")
+    binary_data: bool | None = None
+    """Whether it is sent as bytes behind the JSON."""
 
 
 class WantedOutput(Strict):
@@ -144,22 +146,28 @@ class RequestParameters(Parameters):
 
     samples: Any = None
     seed: Any = None
-    percentiles: Any = Field(default=None, description="A level, or levels in a text such as '5,50,95'.")
+    percentiles: Any = None
+    """A level, or levels in a text such as '5,50,95'."""
     noise: Any = None
     calibrated: Any = None
-    thresholds: Any = Field(default=None, description="A number, or numbers in a text such as '20,30'.")
+    thresholds: Any = None
+    """A number, or numbers in a text such as '20,30'."""
     coverage: Any = None
-    timeout: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Microseconds.")
-    binary_data_output: bool = Field(default=False, description="Whether outputs are sent as bytes by default.")
+    timeout: Annotated[int, Field(ge=0)] | None = None
+    """Microseconds."""
+    binary_data_output: bool = False
+    """Whether outputs are sent as bytes by default."""
 
 
 class InferRequest(Strict):
     """A request for inference."""
 
-    id: Annotated[str, Field(max_length=1000)] | None = Field(default=None, description="Comes back in the answer.")
+    id: Annotated[str, Field(max_length=1000)] | None = None
+    """Comes back in the answer."""
     parameters: Annotated[RequestParameters, NONE_IS_EMPTY] = RequestParameters()
     inputs: Many[InputTensor] = Field(min_length=1)
-    outputs: Many[WantedOutput] | None = Field(default=None, description="Without them, those of the model's metadata.")
+    outputs: Many[WantedOutput] | None = None
+    """Without them, those of the model's metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,10 +41,14 @@ class DataframeSplit(Strict):
 class ScoringRequest(Strict):
     """Rows under exactly one of four keys, and the options of `POST /predict`."""
 
-    dataframe_split: DataframeSplit | None = Field(None, description='{"columns": ["a"], "data": [[1]]}')
-    dataframe_records: list[Any] | None = Field(None, description='[{"a": 1}]')
-    instances: list[Any] | None = Field(None, description="Records, or a matrix.")
-    inputs: Any = Field(None, description="Records, a matrix, or columns.")
+    dataframe_split: DataframeSplit | None = None
+    """{"columns": ["a"], "data": [[1]]}"""
+    dataframe_records: list[Any] | None = None
+    """[{"a": 1}]"""
+    instances: list[Any] | None = None
+    """Records, or a matrix."""
+    inputs: Any = None
+    """Records, a matrix, or columns."""
     params: dict[str, Any] | None = None
 
 
