@@ -34,16 +34,6 @@ from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
-__all__ = [
-    "FILE_VARIABLE",
-    "OF_OTHERS",
-    "Configuration",
-    "Settings",
-    "VersionPolicy",
-    "read_configuration",
-    "toml_value",
-]
-
 PREFIX = "MURHO_"
 FILE_VARIABLE = "MURHO_CONFIG"
 OF_OTHERS = frozenset(
@@ -144,7 +134,7 @@ class Settings(BaseModel):
     """Directory of NAME/VERSION checkpoints, or the URL of a storage such as s3://BUCKET/PREFIX."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for every interface."""
-    port: int = Field(8000, ge=0, le=65535)
+    port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 lets the system choose."""
     hosts: Words = ()
     """Names of the service besides those of this machine, such as murho.example or *.example; another Host is
@@ -154,9 +144,9 @@ class Settings(BaseModel):
     """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
     ssl_certfile: FilePath | None = None
     """Certificate chain, PEM: the service then speaks HTTPS, and only that."""
-    ssl_keyfile: FilePath | None = Field(None, validate_default=True)
+    ssl_keyfile: FilePath | None = Field(default=None, validate_default=True)
     """Its private key, if it is not in the same file."""
-    metrics_port: int | None = Field(None, ge=1, le=65535)
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """A port for /metrics, /healthz and /readyz alone, in plain HTTP and without keys. /metrics is then nowhere
     else."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -166,7 +156,7 @@ class Settings(BaseModel):
 
     versions: PolicyName = "latest"
     """Which versions of a model are served: the latest that can be loaded, all, or the pinned ones."""
-    pinned: str = Field("", validate_default=True)
+    pinned: str = Field(default="", validate_default=True)
     """With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest."""
     watch_seconds: NotNegative | None = None
     """Seconds between two looks for new and deleted versions, by default 1 in a directory and 10 in a storage; 0:
@@ -186,7 +176,7 @@ class Settings(BaseModel):
     """The most bytes of predictions that wait for the store; beyond, they aren't recorded and answers say so."""
     store_days: Positive | None = None
     """Days after which predictions and their outcomes are deleted; sums stay."""
-    store_bytes: int | None = Field(None, ge=2**20)
+    store_bytes: int | None = Field(default=None, ge=2**20)
     """The most bytes of the store; beyond it the oldest predictions are deleted."""
 
     metric_models: Whole = 100
@@ -235,11 +225,11 @@ class Settings(BaseModel):
     # Connections: the HTTP protocol and the process (service/http/connection.py).
     max_connections: Count = 10_000
     """The most open connections; another one is answered 503 and closed."""
-    max_header_bytes: int = Field(32 * 1024, ge=1024)
+    max_header_bytes: int = Field(default=32 * 1024, ge=1024)
     """The most bytes of a request line with its headers; then 431."""
     max_headers: Count = 100
     """The most headers of a request; then 431."""
-    max_target_bytes: int = Field(16 * 1024, ge=256)
+    max_target_bytes: int = Field(default=16 * 1024, ge=256)
     """The most bytes of a request's path with its query; then 414."""
     header_timeout: Positive = 10.0
     """Seconds from a request's first byte to the end of its headers; then 408."""
