@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
 
-__all__ = [
-    "EXAMPLE",
-    "LONGEST_ID",
-    "InferenceError",
-    "Many",
-    "PredictRequest",
-    "Strict",
-    "options_of",
-    "parsed",
-    "predict_options",
-    "query_options",
-    "records",
-    "value_of_text",
-]
-
 EXPECTED = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
     "list_type": "a list",

@@ -47,22 +47,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-__all__ = [
-    "CODECS",
-    "DOOR",
-    "LARGE_ANSWER_VALUES",
-    "MEDIA_TYPES",
-    "OF_MODELS",
-    "PARQUET",
-    "REFERENCE",
-    "Decoder",
-    "Door",
-    "answer",
-    "codecs_of",
-    "reader_of",
-    "writer_of",
-]
-
 Result = TypeVar("Result")
 
 PARQUET = ParquetCodec()
