@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
+from murho.model.errors import Problem
 from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.prediction import (
@@ -30,9 +31,10 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     level_hint,
 )
-from murho.service.errors import TooLargeError, wrong
+from murho.service.errors import BadInputError, TooLargeError, wrong
 from murho.service.predict.memory import VARY, Room, Spool, SpooledResponse, compressed, compressed_pieces
 from murho.service.predict.options import PredictRequest
+from murho.service.predict.rows import MAX_LISTED, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -210,6 +212,41 @@ def require_place(writer: Codec, rows: int, options: PredictOptions, terms: Term
             f"The answer for {rows} rows, {classes} classes and {len(options.percentiles)} percentile levels has "
             f"{values} numbers; {MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
         )
+
+
+def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
+    """Returns whether the answer to a request is to be recorded.
+
+    Args:
+        request: The options as they were sent.
+        options: The same, complete.
+        settings: Whether there is a store, and what it has if a request doesn't say.
+        rows: Number of rows.
+
+    Raises:
+        BadInputError: It can't be recorded, or not under these ids.
+    """
+    ids, judged = request.ids, options.samples > 0 and options.noise
+    if request.record is None and ids is None:
+        return settings.record == "all" and settings.store is not None and judged
+    if request.record is False:
+        if ids is not None:
+            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
+        return False
+    if settings.store is None:
+        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
+        raise wrong("/record", message)
+    if not judged:
+        message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
+        raise wrong("/record", message)
+    if ids is not None and len(ids) != rows:
+        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
+    if ids is not None and len(set(ids)) != rows:
+        first = {key: place for place, key in reversed(list(enumerate(ids)))}
+        again = [place for place, key in enumerate(ids) if first[key] != place]
+        problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
+        raise BadInputError(problems, len(again))
+    return True
 
 
 def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[str, str]]:

@@ -19,10 +19,10 @@ from murho.model.evaluation.recorded import with_grid
 from murho.model.files import JSON
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, records
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
-from murho.service.predict.options import MAX_SEED, Many, Strict, options_of, parsed, records
+from murho.service.predict.options import MAX_SEED, Many, Strict, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import (
     MAX_LISTED,

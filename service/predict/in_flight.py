@@ -21,7 +21,6 @@ from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
 from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, ToRecord, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
-from murho.service.predict.options import records
 from murho.service.predict.rows import Form, Inputs, cells_of
 
 if TYPE_CHECKING:
@@ -124,18 +123,17 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, asked: Asked, *, recorded: bool = True) -> Answered:
+    async def predict(self, asked: Asked, *, record: bool) -> Answered:
         """Returns the answer.
 
         Args:
             asked: The request.
-            recorded: Whether its protocol has a place for ids.
+            record: Whether it is recorded (`answers.records`).
 
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
         model, inputs, options = self.model, asked.inputs, self.followed(asked.options)
-        record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0

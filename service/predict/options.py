@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.errors import BadInputError, wrong
+from murho.service.errors import BadInputError
 from murho.service.predict.rows import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
@@ -256,41 +256,6 @@ def options_of(
     except BadInputError as error:
         problems = (Problem(move(each.pointer), each.message) for each in error.problems)
         raise BadInputError(problems, error.total) from None
-
-
-def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
-    """Returns whether the answer to a request is to be recorded.
-
-    Args:
-        request: The options as they were sent.
-        options: The same, complete.
-        settings: Whether there is a store, and what it has if a request doesn't say.
-        rows: Number of rows.
-
-    Raises:
-        BadInputError: It can't be recorded, or not under these ids.
-    """
-    ids, judged = request.ids, options.samples > 0 and options.noise
-    if request.record is None and ids is None:
-        return settings.record == "all" and settings.store is not None and judged
-    if request.record is False:
-        if ids is not None:
-            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
-        return False
-    if settings.store is None:
-        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise wrong("/record", message)
-    if not judged:
-        message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
-        raise wrong("/record", message)
-    if ids is not None and len(ids) != rows:
-        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
-    if ids is not None and len(set(ids)) != rows:
-        first = {key: place for place, key in reversed(list(enumerate(ids)))}
-        again = [place for place, key in enumerate(ids) if first[key] != place]
-        problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
-        raise BadInputError(problems, len(again))
-    return True
 
 
 def value_of_text(text: str, *, listed: bool = False) -> Any:

@@ -29,6 +29,7 @@ from murho.service.predict.answers import (
     Codec,
     PredictResponse,
     Terms,
+    records,
     require_place,
     response_of,
 )
@@ -234,7 +235,8 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
         return await answer_in_blocks(call, reader, writer, terms)
     asked = await parts.decoder.decode(call, reader, terms)
     require_place(writer, asked.inputs.count, asked.options, terms)
-    answered = await call.predict(asked, recorded=writer.records)
+    record = writer.records and records(asked.request, asked.options, parts.settings, asked.inputs.count)
+    answered = await call.predict(asked, record=record)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values <= LARGE_ANSWER_VALUES:
         return response_of(writer.encode(answered), accepted, None)

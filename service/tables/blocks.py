@@ -36,6 +36,7 @@ from murho.service.predict.answers import (
     Encoded,
     Terms,
     fact_headers,
+    records,
     require_place,
     response_of,
     warnings_of,
@@ -49,7 +50,7 @@ from murho.service.predict.memory import (
     is_plain,
     sent_pieces,
 )
-from murho.service.predict.options import PredictRequest, query_options, records
+from murho.service.predict.options import PredictRequest, query_options
 from murho.service.predict.rows import (
     ABSENT,
     Form,
