@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
-from murho.service.predict.options import EXAMPLE, InferenceError
+from murho.service.predict.options import EXAMPLE, InferenceError, Told
 from murho.service.predict.routes import REFERENCE, Door
 from murho.service.predict.rows import example_row
 
@@ -62,14 +61,15 @@ SCHEMES = {
 }
 
 
-class InputProblem(BaseModel):
+class InputProblem(Told):
     """What is wrong, and where."""
 
-    pointer: str = Field(description="RFC 6901 JSON pointer, such as /inputs/3/Horsepower.")
+    pointer: str
+    """RFC 6901 JSON pointer, such as /inputs/3/Horsepower."""
     message: str
 
 
-class ProblemDocument(BaseModel):
+class ProblemDocument(Told):
     """An RFC 9457 problem."""
 
     type: str

@@ -20,7 +20,7 @@ from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_bodies import load_json
 from murho.service.predict.memory import Share, decompressed
-from murho.service.predict.options import LONGEST_ID, Many, Strict, parsed
+from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed
 from murho.service.predict.routes import REFERENCE
 from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
 from murho.service.settings import Settings
@@ -58,18 +58,20 @@ class OutcomesRequest(Strict):
     outcomes: Many[Outcome] = Field(min_length=1)
 
 
-class UnknownOutcome(BaseModel):
+class UnknownOutcome(Told):
     """An outcome that was not kept."""
 
     id: str
     why: str
 
 
-class OutcomesResponse(BaseModel):
+class OutcomesResponse(Told):
     """What became of the outcomes."""
 
-    accepted: int = Field(description="Those that are kept now; one that was there already counts, too.")
-    revised: int = Field(description="Of these, those that replaced another value.")
+    accepted: int
+    """Those that are kept now; one that was there already counts, too."""
+    revised: int
+    """Of these, those that replaced another value."""
     unknown: list[UnknownOutcome]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import numpy as np
 from fastapi import Response
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from murho.model.errors import OptionError
 from murho.service.errors import BadInputError, wrong
@@ -18,7 +18,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import Spool
-from murho.service.predict.options import Included, Many, PredictRequest
+from murho.service.predict.options import Included, Many, PredictRequest, Told
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import pointer
 from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
@@ -60,7 +60,7 @@ class AggregateRequest(PredictRequest):
     held-out rows told. In JSON alone."""
 
 
-class AggregateResponse(BaseModel):
+class AggregateResponse(Told):
     """One entry a group, in the order of first rows; of a classifier a list over its classes."""
 
     model: ModelName

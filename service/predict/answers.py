@@ -33,7 +33,7 @@ from murho.model.predictive.prediction import (
 )
 from murho.service.errors import BadInputError, TooLargeError, wrong
 from murho.service.predict.memory import VARY, Room, Spool, SpooledResponse, compressed, compressed_pieces
-from murho.service.predict.options import PredictRequest
+from murho.service.predict.options import PredictRequest, Told
 from murho.service.predict.rows import MAX_LISTED, pointer
 
 if TYPE_CHECKING:
@@ -362,29 +362,31 @@ def response_of(encoded: Encoded, coding: str | None, room: Room | None) -> Resp
     return SpooledResponse(spool, headers, media_type)
 
 
-class ModelName(BaseModel):
+class ModelName(Told):
     """Which checkpoint answered."""
 
     name: str
     version: str
 
 
-class InputWarning(BaseModel):
+class InputWarning(Told):
     """A value unlike the training rows."""
 
     pointer: str
     message: str
 
 
-class Adapted(BaseModel):
+class Adapted(Told):
     """What outcomes have made of the bands."""
 
     adapted: bool
-    outcomes: int = Field(description="How many were learned from.")
-    state: str = Field(description="Which state of the bands this is, in the service's store.")
+    outcomes: int
+    """How many were learned from."""
+    state: str
+    """Which state of the bands this is, in the service's store."""
 
 
-class WorthAsking(BaseModel):
+class WorthAsking(Told):
     """A missing cell, and how far the variance, or a class's entropy, is expected to fall once it is known."""
 
     feature: str

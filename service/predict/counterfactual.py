@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from murho.model.errors import OptionError
 from murho.model.evaluation.counterfactual import MOST_ROWS, Counterfactual, Goal, counterfactuals
@@ -17,7 +17,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
-from murho.service.predict.options import Strict, options_of, parsed
+from murho.service.predict.options import Strict, Told, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
 
@@ -58,7 +58,7 @@ class _Asked(Asked):
     own: CounterfactualRequest
 
 
-class Change(BaseModel):
+class Change(Told):
     """What becomes of a cell."""
 
     feature: str
@@ -66,12 +66,13 @@ class Change(BaseModel):
     to: Any
 
 
-class FoundRow(BaseModel):
+class FoundRow(Told):
     """A row that reaches the goal, and its answer."""
 
     inputs: dict[str, Any]
     changes: list[Change]
-    distance: float = Field(description="Gower's distance: the mean over features of the change, 1 at most.")
+    distance: float
+    """Gower's distance: the mean over features of the change, 1 at most."""
     mean: float | None = None
     std: float | None = None
     exceedance: float | None = None
@@ -79,14 +80,16 @@ class FoundRow(BaseModel):
     probability: float | None = None
 
 
-class CounterfactualResponse(BaseModel):
+class CounterfactualResponse(Told):
     """Rows that reach the goal, the nearest first."""
 
     model: ModelName
     target: str
-    reached: bool = Field(description="Whether the row reaches the goal as it is.")
+    reached: bool
+    """Whether the row reaches the goal as it is."""
     found: list[FoundRow]
-    message: str | None = Field(description="Why there is none.")
+    message: str | None
+    """Why there is none."""
 
 
 NONE = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
@@ -22,7 +22,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, records
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
-from murho.service.predict.options import MAX_SEED, Many, Strict, options_of, parsed
+from murho.service.predict.options import MAX_SEED, Many, Strict, Told, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import (
     MAX_LISTED,
@@ -111,7 +111,7 @@ class DecideRequest(Strict):
     """The caller's own ids, one a context; they ask for a record, too."""
 
 
-class DecideResponse(BaseModel):
+class DecideResponse(Told):
     """One entry a context, in order; `[contexts][actions]` where there is one for each action."""
 
     model: ModelName
@@ -120,16 +120,21 @@ class DecideResponse(BaseModel):
     goal: str
     samples: int
     seed: int
-    action: list[str] = Field(description='The action of each context, or "unsure".')
-    propensity: list[float] = Field(description="Probability of this choice over the draws.")
-    draw: list[int] | None = Field(None, description="Number of the draw that decided. Of thompson alone.")
+    action: list[str]
+    """The action of each context, or "unsure"."""
+    propensity: list[float]
+    """Probability of this choice over the draws."""
+    draw: list[int] | None = None
+    """Number of the draw that decided. Of thompson alone."""
     actions: list[str]
     mean: list[list[float]]
     std: list[list[float]]
     epistemic_std: list[list[float]]
-    probability_best: list[list[float]] = Field(description="Share of the draws under which the action is the best.")
+    probability_best: list[list[float]]
+    """Share of the draws under which the action is the best."""
     calibrated: bool
-    ids: list[str | None] | None = Field(None, description="Of recorded decisions; null where nothing was chosen.")
+    ids: list[str | None] | None = None
+    """Of recorded decisions; null where nothing was chosen."""
     warnings: list[InputWarning]
 
 

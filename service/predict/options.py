@@ -51,7 +51,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
-class InferenceError(BaseModel):
+class Told(BaseModel):
+    """An answer, or a part of one."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class InferenceError(Told):
     """What is wrong."""
 
     error: str

@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from murho.service.errors import wrong
 from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, answer_columns, answer_facts
 from murho.service.predict.json_bodies import document_of
-from murho.service.predict.options import Many, Strict, options_of, parsed
+from murho.service.predict.options import Many, Strict, Told, options_of, parsed
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
 from murho.service.predict.rows import parse_inputs, pointer, wrong_at
 
@@ -50,7 +50,7 @@ class ScoringRequest(Strict):
     params: dict[str, Any] | None = None
 
 
-class ScoringResponse(BaseModel):
+class ScoringResponse(Told):
     """One object a row, with the columns of `murho predict`, and what belongs to the whole answer."""
 
     predictions: list[dict[str, Any]]
