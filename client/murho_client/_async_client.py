@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from murho_client._responses import Response
 
-__all__ = ["AsyncClient"]
-
 P = ParamSpec("P")
 Result = TypeVar("Result")
 

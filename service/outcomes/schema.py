@@ -45,22 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = [
-    "PREDICTIONS",
-    "REVISIONS",
-    "ROLLUPS",
-    "SPANS",
-    "STATES",
-    "SUMS",
-    "VERSIONS",
-    "address_of",
-    "open_engine",
-    "reading",
-    "serialised",
-    "shown",
-    "writing",
-]
-
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process that writes."""
 LOCK = 0x4D7572686F

@@ -34,8 +34,7 @@ from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import holds_cells, holds_text, integers, list_array, number_array, text_array
 from murho.service.errors import TooLargeError
 from murho.service.predict.answers import Answered, Terms, answer_facts
-from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import Inputs, check_rows
+from murho.service.predict.rows import Inputs, Problems, check_rows, pointer, shorten
 from murho.service.tables import parquet_worker
 from murho.service.tables.blocks import (
     HELD,
@@ -55,19 +54,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Ints
     from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
-
-__all__ = [
-    "FACTS",
-    "TEXT_BYTES",
-    "ArrowCodec",
-    "ParquetCodec",
-    "ParquetProcess",
-    "StreamSize",
-    "arrow_table",
-    "stream_rows",
-    "stream_size",
-    "text_bytes",
-]
 
 TEXT_BYTES = 2**23
 """Of a block, once each row has its own texts; and those of one row more."""
