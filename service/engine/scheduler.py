@@ -342,7 +342,8 @@ def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]], sent: threading
             job.future.set_exception(outcome)
         else:
             job.future.set_result(outcome)
-    _after_turns(3, sent)  # after those who wait for the outcomes, the tasks that they start, and these tasks' jobs
+    # After those who wait for the outcomes, the record of all, the tasks that they start, and these tasks' jobs.
+    _after_turns(4, sent)
 
 
 def _after_turns(turns: int, sent: threading.Event) -> None:

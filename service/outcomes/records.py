@@ -112,7 +112,7 @@ class VersionFacts(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """The predictions of one request that are to be recorded, B rows.
+    """Predictions that are to be recorded, B rows.
 
     Attributes:
         model: The model's name.

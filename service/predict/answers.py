@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.tables.schema import Schema, UnfamiliarValue
+    from murho.service.engine.jobs import ModelLike
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
@@ -56,6 +57,7 @@ __all__ = [
     "Encoded",
     "PredictResponse",
     "Terms",
+    "ToRecord",
     "answer_columns",
     "answer_facts",
     "answer_values",
@@ -137,6 +139,27 @@ class Answered:
     def options(self) -> PredictOptions:
         """The options of the request."""
         return self.asked.options
+
+
+@dataclass(frozen=True, slots=True)
+class ToRecord:
+    """An answer to record.
+
+    Attributes:
+        model: Who answered.
+        prediction: The answer, with draws and noise; a number's with its grid.
+        ids: One a row, all different; None: new ones.
+        inputs: The cells of each row as JSON; None: they aren't recorded.
+        decisions: JSON of each row, if these are decisions.
+        state: The state of adaptation that made the bands.
+    """
+
+    model: ModelLike
+    prediction: AnyPrediction
+    ids: Sequence[str] | None = None
+    inputs: list[str] | None = None
+    decisions: list[str] | None = None
+    state: str | None = None
 
 
 class Encoded(NamedTuple):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
-from murho.model.evaluation.recorded import with_grid, without_grid
+from murho.model.evaluation.recorded import with_grid
 from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, answer_values, warnings_of
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, ToRecord, answer_values, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
 from murho.service.predict.options import records
-from murho.service.predict.rows import Form, Inputs
+from murho.service.predict.rows import Form, Inputs, cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -166,7 +166,7 @@ class InFlight:
         prediction, ids, warnings = answer.prediction, None, warnings_of(answer.outside, asked)
         if record:
             ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
-            prediction, warnings = without_grid(prediction, asked.options), [*warnings, *unrecorded]
+            warnings += unrecorded
         names, target, adapted = (model.name, model.version), model.schema.target.name, options.adapted
         return Answered(names, target, asked, prediction, warnings, values, ids, adapted, explained)
 
@@ -193,7 +193,7 @@ class InFlight:
         prediction: AnyPrediction,
         *,
         adapted: AdaptedBands | None = None,
-        decisions: Sequence[str] | None = None,
+        decisions: list[str] | None = None,
     ) -> tuple[Sequence[str | None], list[dict[str, str]]]:
         """Records an answer; returns the ids of its rows, None each if they could not be, and warnings.
 
@@ -205,22 +205,23 @@ class InFlight:
         """
         recorder, telemetry, inputs = self.parts.recorder, self.parts.telemetry, asked.inputs
         assert recorder is not None  # noqa: S101 - `records`
-        work = partial(
-            recorder.record,
-            self.model,
-            prediction,
-            asked.request.ids,
-            inputs=inputs.columns if self.parts.settings.record_inputs else None,
-            decisions=decisions,
-            state=None if adapted is None else adapted.state,
-        )
-        found = await self.parts.decoder.in_thread(work) if inputs.count > MOST_RECORDED_AT_ONCE else work()
-        if found is None:
+        state = None if adapted is None else adapted.state
+
+        def answer() -> ToRecord:
+            cells = cells_of(self.model.schema, inputs.columns) if self.parts.settings.record_inputs else None
+            return ToRecord(self.model, prediction, asked.request.ids, cells, decisions, state)
+
+        if inputs.count > MOST_RECORDED_AT_ONCE:
+            found = await self.parts.decoder.in_thread(lambda: recorder.record([answer()]))
+            ids = None if found is None else found[0]
+        else:
+            ids = await recorder.with_others(answer())
+        if ids is None:
             telemetry.unrecorded.inc(inputs.count)
             message = "The store is behind: these rows aren't recorded."
             return [None] * inputs.count, [{"pointer": "/record", "message": message}]
         telemetry.recorded.inc(inputs.count)
-        return found, []
+        return ids, []
 
     async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, TableError
-from murho.model.evaluation.recorded import with_grid, without_grid
+from murho.model.evaluation.recorded import with_grid
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
 from murho.service.errors import ClientGoneError, DeadlineError, TooLargeError, wrong
@@ -525,7 +525,7 @@ async def _through(
                 of_block, prediction, ids = Asked(inputs, asked.options, request), found.prediction, None
                 if record:
                     ids, unkept = await call.recorded(of_block, prediction, adapted=options.adapted)
-                    prediction, unrecorded = without_grid(prediction, asked.options), unrecorded or unkept
+                    unrecorded = unrecorded or unkept
                 answered = Answered(names, target, of_block, prediction, [], 0, ids, options.adapted)
                 if writing is not None:
                     await writing

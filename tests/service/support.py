@@ -107,6 +107,7 @@ class FakeModel:
             epistemic_std=epistemic,
             aleatoric_std=aleatoric,
             percentiles=mean[:, None] + (levels - 50.0) / 10.0,
+            grid=mean[:, None] + (np.array(options.grid) - 50.0) / 10.0 if options.grid else None,
             exceedance=1.0 / (1.0 + np.exp(np.clip(thresholds - mean[:, None], -50, 50)))
             if options.thresholds
             else None,

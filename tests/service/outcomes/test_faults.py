@@ -15,6 +15,7 @@ from murho.model.evaluation.recorded import with_grid
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.outcomes.recorder import Recorder, _Journal
 from murho.service.outcomes.store import Store
+from murho.service.predict.answers import ToRecord
 from tests.service.outcomes.conftest import ADDRESS, in_postgres, start_postgres
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 
@@ -102,10 +103,10 @@ def _killed(address: str, step: str, told: Any) -> None:
     recorder = Recorder(Store(address), 2**20)
     columns = {name: np.array([cell, cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
     answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
-    told.send(recorder.record(model, answer, ["a", "b"]))
+    told.send(recorder.record([ToRecord(model, answer, ["a", "b"])]))
     if step == "while the journal is written":
         patch.setattr(os, "write", lambda file, data: die(written(file, data[:9])))
-        recorder.record(model, answer, ["never", "told"])
+        recorder.record([ToRecord(model, answer, ["never", "told"])])
     recorder.start()
     time.sleep(30.0)
 
@@ -116,7 +117,7 @@ def test_a_kill_at_any_step_keeps_what_was_told_once(tmp_path: Path, step: str) 
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_killed, args=(address, step, send))
     process.start()
-    assert receive.recv() == ["a", "b"]
+    assert receive.recv() == [["a", "b"]]
     process.join(30)
     assert process.exitcode == 9
     recorder = Recorder(Store(address), 2**20)
