@@ -26,7 +26,7 @@ from benchmarks.results import Report, add_counts, command
 from benchmarks.runner import Task, add_fits, fit_job, fits_of, grouped, mean
 from benchmarks.training import made_up_table
 from murho.model.calibration.totals import TotalsCalibration
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions, rows_of
 from murho.model.predictive.totals import Totals, TotalsOptions
 from murho.model.python.table_totals import added_up
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
@@ -118,12 +118,14 @@ def _judged(trained: Trained, test: Task, blocks: list[tuple[str, Places]] | Non
         trees = _Trees(learned, target_from_table(test.training, posterior.schema.target), columns)
     elif unit := next((name for name in KNOWN.values() if name in test.test.column_names), None):
         units = test.test.column(unit).to_pylist()
+    asked = TotalsOptions(of=PredictOptions(percentiles=LEVELS))
+    of_rows = posterior.predict(columns, Totals(asked).asked)
     found: dict[str, dict[str, list[float]]] = {}
     for name, block in blocks or _blocks(columns, answer.mean, 0):
-        totals = Totals(TotalsOptions(of=PredictOptions(percentiles=LEVELS)))
+        totals = Totals(asked)
         cells = {each: column[block] for each, column in columns.items()}
         of_units = None if units is None else [units[row] for row in block]
-        totals.add(posterior.predict(cells, totals.asked), cells, [()] * len(block), units=of_units)
+        totals.add(rows_of(of_rows, block), cells, [()] * len(block), units=of_units)
         truth, kept = float(targets[block].sum()), found.setdefault(name, {})
         bands = {} if trees is None else trees.bands(block)
         for how, calibration in (("answered", posterior.spec.totals), ("plain", TotalsCalibration())):
