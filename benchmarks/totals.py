@@ -13,13 +13,13 @@ import statistics
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task, splits
+from benchmarks.datasets import TABULAR, UCI, Split, add_data, split_jobs, split_task
 from benchmarks.dependent import AHEAD, WITH
 from benchmarks.dependent import task as dependent_task
 from benchmarks.results import Report, add_counts, command
@@ -49,7 +49,7 @@ LEVELS = (5.0, 95.0)
 SCORE = 1.6448536269514722
 HOWS = ("answered", "plain", "quadrature", "comonotone", "bootstrap", "conformal")
 BOOTSTRAPS = 20
-DEFAULT = "bike,power,abalone,california,diamonds,wine"
+DEFAULT = ("bike", "power", "abalone", "california", "diamonds", "wine")
 KNOWN = {"patients": "patient", "groups": "plot", "AR(1)": None}
 """Made-up table → the column whose rows are added up; None: futures of 100 days."""
 
@@ -210,7 +210,7 @@ def speed_task(rows: int) -> Task:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    add_data(parser, UCI | TABULAR, {name: SETS[name] for name in DEFAULT.split(",")})
+    add_data(parser, UCI | TABULAR, DEFAULT)
     add_fits(parser)
     add_counts(parser, splits=(5, "splits of each set, and seeds of each known table"))
     parser.add_argument("--known", action="store_true", help="tables whose truth is known, instead of sets")
@@ -221,13 +221,7 @@ def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
     if options.known or options.speed:
         return _of_known(options) if options.known else _of_speed(options)
-    own: dict[str, Any] = {"budget": options.budget} if options.budget else {"quick": True}
-    jobs = [
-        fit_job(f"totals-{name}-{number}-{options.budget}", name, task, options.data, name, split, own)
-        for name in options.sets
-        for number, split in enumerate(splits(SETS[name], read_set(SETS[name], options.data).num_rows, options.splits))
-    ]
-    lines = fits_of(jobs, options)
+    lines = fits_of(split_jobs(options, task, "totals-", quick=not options.budget), options)
     for kind in KINDS:
         for size in SIZES:
             known = {name: [each for each in of if f"{size} {kind}" in each["totals"]] for name, of in lines.items()}
@@ -242,12 +236,9 @@ def _covered(place: str, lines: Mapping[str, list[Report]], hows: tuple[str, ...
 
 
 def _of_known(options: argparse.Namespace) -> Report:
-    seeds = range(options.splits)
-    jobs = [
-        fit_job(f"totals-{name}-{seed}", f"{name}, {WITH[name]}", known_task, name, seed)
-        for name in KNOWN
-        for seed in seeds
-    ]
+    seeds, jobs = range(options.splits), []
+    for seed in seeds:
+        jobs += [fit_job(f"totals-{of}-{seed}", f"{of}, {WITH[of]}", known_task, of, seed) for of in KNOWN]
     lines = fits_of(jobs, options)
     print(_covered("known", lines, HOWS[:4]))
     linear = fits_of([fit_job(f"totals-linear-{seed}", "linear", linear_task, seed) for seed in seeds], options)
