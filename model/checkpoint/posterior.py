@@ -341,7 +341,7 @@ class Posterior(Generic[Answer]):
             # Batch means: blocks of draws are independent, each with the coupling of all. Parts of one block are not,
             # and the errors of fewer draws than two blocks are rather too large.
             size = min(BLOCK, options.samples // 2)
-            starts = range(0, options.samples - size + 1, size)
+            starts, plan = range(0, options.samples - size + 1, size), self._plan(replace(options, grid=()))
             batches = [drawn.of_draws(slice(start, start + size)).answer(plan) for start in starts]
             names = [part.name for each in prediction.answer_fields for part in each.parts]
             spreads = {name: np.std([batch[name] for batch in batches], axis=0, ddof=1) for name in names}
@@ -387,7 +387,8 @@ class Posterior(Generic[Answer]):
         unit = WEIGHT * self._weights + COMPONENT * self._components
         if options.samples:
             new = self.draws.missing(options.samples, self.seed if options.seed is None else options.seed)
-            further = FURTHER * (max(0, len(options.percentiles) - PLAIN_LEVELS) + len(options.thresholds))
+            levels = len(options.percentiles) + len(options.grid)
+            further = FURTHER * (max(0, levels - PLAIN_LEVELS) + len(options.thresholds))
             answer = (1 + options.mc_error) * self._components * (COMPONENT + further)
             answer += LISTED * (options.draws or not options.noise)
         else:

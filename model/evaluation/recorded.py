@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import Target
 
     Doubles: TypeAlias = NDArray[np.float64]
@@ -42,7 +41,6 @@ __all__ = [
     "number_pits",
     "number_sums",
     "with_grid",
-    "without_grid",
 ]
 
 _LOWER = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)
@@ -84,20 +82,8 @@ def band_ends(coverage: float) -> tuple[int, int]:
 
 @lru_cache(256)  # most requests ask for the same
 def with_grid(options: PredictOptions, target: Target) -> PredictOptions:
-    """Options whose answer can be recorded: of a number, percentiles at `LEVELS` come after all that were asked for."""
-    if target.classes is not None:
-        return options
-    return replace(options, percentiles=(*options.percentiles, *LEVELS))
-
-
-def without_grid(prediction: AnyPrediction, options: PredictOptions) -> AnyPrediction:
-    """The answer to the options that were asked for, of one to `with_grid`'s."""
-    if not isinstance(prediction, Prediction) or prediction.percentiles is None:
-        return prediction
-    asked, errors = len(options.percentiles), prediction.mc_error
-    if errors is not None and errors.percentiles is not None:
-        errors = replace(errors, percentiles=errors.percentiles[:, :asked])
-    return replace(prediction, percentiles=prediction.percentiles[:, :asked], mc_error=errors)
+    """Options whose answer can be recorded: that of a number has its percentiles at `LEVELS` as its grid."""
+    return options if target.classes is not None else replace(options, grid=LEVELS)
 
 
 def number_pits(apart: NDArray[np.float32], values: Doubles, shares: Doubles) -> Doubles:

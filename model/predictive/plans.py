@@ -59,7 +59,7 @@ class PredictionPlan:
         options: Options of the request.
         calibration: Calibrates the spread, percentiles and exceedance; None: they are raw.
         spread: Gives the calibrated standard deviation; None without calibration.
-        levels: The percentile levels as probabilities, ``[K]``, float64.
+        levels: The percentile levels as probabilities, ``[K]``, float64; after those asked for those of the grid.
         scores: Normal scores in the raw predictive, for rows like the training rows, ``[L]``.
         wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[L]``.
         thresholds: ``[T]``, float64.
@@ -85,7 +85,7 @@ class PredictionPlan:
         used: ConformalMap | AdaptedMap | None = None
         if options.noise and options.calibrated and options.samples > 0:
             used = calibration if options.adapted is None else AdaptedMap(options.adapted.moved, calibration)
-        levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
+        levels = torch.tensor(options.percentiles + options.grid, dtype=torch.float64, device=device) / 100.0
         scores = wider = torch.special.ndtri(levels)
         spread = None
         if used is not None:
@@ -127,7 +127,11 @@ class PredictionPlan:
         return answer
 
     def prediction(self, answer: Mapping[str, Any], **facts: Any) -> Prediction:
-        """The answer with what else belongs to it."""
+        """The answer with what else belongs to it; its grid is a field of its own."""
+        if self.options.grid:
+            count, all_of = len(self.options.percentiles), answer["percentiles"]
+            facts |= {"grid": all_of[:, count:]}
+            answer = {**answer, "percentiles": all_of[:, :count]}
         return Prediction(**facts, **answer)
 
     def of_quantiles(

@@ -151,13 +151,13 @@ class AnswerField:
 
 
 def arrays_of(prediction: AnyPrediction) -> list[NDArray[Any]]:
-    """The arrays of a prediction's fields."""
+    """The arrays of a prediction's fields, and its grid."""
     arrays: list[NDArray[Any]] = []
     for each in prediction.answer_fields:
         value = getattr(prediction, each.name)
         if value is not None:
             arrays += [getattr(value, part.name) for part in each.parts] if each.parts else [value]
-    return arrays
+    return arrays if prediction.grid is None else [*arrays, prediction.grid]
 
 
 DEFAULT_SAMPLES = 256
@@ -202,6 +202,7 @@ class PredictOptions:
         adapted: How outcomes move calibrated answers of numbers; None: the checkpoint's calibration holds.
         why: Whether to say what the known cells of each row add to its answer (`model.evaluation.why`).
         worth_asking: Whether to say which missing cells are worth asking for (`model.evaluation.why`).
+        grid: Levels of the answer's `grid`, by which outcomes will be scored; of numbers, with draws and noise.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -217,6 +218,7 @@ class PredictOptions:
     adapted: AdaptedBands | None = None
     why: bool = False
     worth_asking: bool = False
+    grid: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +329,7 @@ class Predicted:
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
         told: Whether there is something to tell of each row, ``[B]``, likewise.
+        grid: Percentiles at the levels of `PredictOptions.grid`, ``[B, G]``, besides all that was asked for.
     """
 
     samples: int
@@ -338,6 +341,7 @@ class Predicted:
     mc_error: MonteCarloError | None = None
     unlike: Bools | None = None
     told: Bools | None = None
+    grid: Doubles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,8 +495,8 @@ def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
     return _with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
 
 
-def rows_of(prediction: Answer, rows: slice) -> Answer:
-    """Some rows of a prediction, as views."""
+def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
+    """Some rows of a prediction; as views, if they are a slice."""
     return _with_arrays(lambda arrays: arrays[0][rows], [prediction])
 
 

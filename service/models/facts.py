@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["description", "overview", "report_charts", "target_of"]
 
+
 SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
 BINS = 30

@@ -18,8 +18,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,21 +29,19 @@ import numpy as np
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError
 
-from murho.model.evaluation.recorded import LEVELS
-from murho.model.predictive.prediction import AnyPrediction, ClassPrediction
+from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction
 from murho.service.errors import NotReadyError
 from murho.service.outcomes.records import Batch, VersionFacts
-from murho.service.predict.rows import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.tables.schema import Columns
-    from murho.service.engine.jobs import ModelLike
     from murho.service.outcomes.store import Store
+    from murho.service.predict.answers import ToRecord
 
 __all__ = ["Recorder"]
+
 
 GATHER_SECONDS = 0.1
 """What comes within it is one transaction, of 1.5 ms; each of its rows takes 10 microseconds."""
@@ -57,6 +56,15 @@ LONGEST_WORK = 60.0
 THREADS = 4
 
 Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Together:
+    """Answers of one version, alike in what is recorded of them, and their ids once they are recorded."""
+
+    answers: list[ToRecord] = field(default_factory=list)
+    ids: list[list[str]] | None = None
+    done: bool = False
 
 
 class Recorder:
@@ -84,6 +92,7 @@ class Recorder:
         self._come, self._closing = threading.Event(), threading.Event()
         self._journal: _Journal | None = None
         self._batches: list[Batch] = []
+        self._together: dict[tuple[object, ...], _Together] = {}
         self._facts: tuple[ModelSpec, VersionFacts] | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._own, self._numbers = f"{os.urandom(8).hex()}-", count()
@@ -115,40 +124,40 @@ class Recorder:
         except TimeoutError:
             raise NotReadyError("The store doesn't answer. Try again later.", retry_after=5) from None
 
-    def record(
-        self,
-        model: ModelLike,
-        prediction: AnyPrediction,
-        ids: Sequence[str] | None = None,
-        *,
-        inputs: Columns | None = None,
-        decisions: Sequence[str] | None = None,
-        state: str | None = None,
-    ) -> list[str] | None:
-        """Records an answer, from any thread.
+    async def with_others(self, answer: ToRecord) -> list[str] | None:
+        """Records an answer with the others of the same turn of the event loop, as `record` does.
 
-        Args:
-            model: Who answered.
-            prediction: The answer, with draws and noise; a number's with percentiles at `LEVELS` after all others.
-            ids: One a row, all different; None: new ones.
-            inputs: Canonical columns; None: the cells aren't recorded.
-            decisions: JSON of each row, if these are decisions.
-            state: The state of adaptation that made the bands.
+        The answers of a pass come at one time, and one write for all takes as long as one for each.
+        """
+        key = (answer.model, answer.state, answer.inputs is None, answer.decisions is None)
+        together = self._together.setdefault(key, _Together())
+        place = len(together.answers)
+        together.answers.append(answer)
+        await asyncio.sleep(0)
+        if not together.done:
+            self._together.pop(key, None)
+            together.done, together.ids = True, self.record(together.answers)
+        return None if together.ids is None else together.ids[place]
+
+    def record(self, answers: Sequence[ToRecord]) -> list[list[str]] | None:
+        """Records answers of one version, alike in what is recorded of them, from any thread.
 
         Returns:
-            The ids; None: there was no room for it.
+            Their ids; None: there was no room for them.
         """
-        rows = len(prediction)
-        kept = _new_ids(rows, self._own, next(self._numbers)) if ids is None else list(ids)
-        cells = None if inputs is None else cells_of(model.schema, inputs)
-        means, answers = _kept_of(prediction)
-        told = None if decisions is None else list(decisions)
-        batch = Batch(model.name, model.version, time.time(), kept, means, answers, cells, told, state)
+        first, prefix = answers[0], f"{time.time_ns() // 1_000_000:011x}{self._own}{next(self._numbers):x}"
+        own = (f"{prefix}-{row}" for row in count())  # in the order of time, of a random prefix of the process
+        ids = [list(islice(own, len(each.prediction)) if each.ids is None else each.ids) for each in answers]
+        means, kept = _kept_of([each.prediction for each in answers])
+        inputs = None if first.inputs is None else [cell for each in answers for cell in each.inputs or ()]
+        decisions = None if first.decisions is None else [said for each in answers for said in each.decisions or ()]
+        of_all, model = [key for each in ids for key in each], first.model
+        batch = Batch(model.name, model.version, time.time(), of_all, means, kept, inputs, decisions, first.state)
         with self._lock:
             done = self._write(batch, model.spec)
         if done:
             self._come.set()
-        return kept if done else None
+        return ids if done else None
 
     def settle(self) -> None:
         """Waits, some seconds at most, until what was recorded before is in the store, by other workers too."""
@@ -353,20 +362,16 @@ def _directory_of(store: Store) -> Path:
     return Path(tempfile.gettempdir()) / f"murho-{os.getuid()}-{digest}"
 
 
-def _new_ids(rows: int, own: str, number: int) -> list[str]:
-    """Returns new ids, in the order of time, of a process's random prefix and of what it has numbered."""
-    prefix = f"{time.time_ns() // 1_000_000:011x}{own}{number:x}"
-    return [f"{prefix}-{row}" for row in range(rows)]
-
-
-def _kept_of(prediction: AnyPrediction) -> tuple[bytes, bytes]:
+def _kept_of(predictions: Sequence[AnyPrediction]) -> tuple[bytes, bytes]:
     """Returns means and answers as `Batch` has them."""
-    if isinstance(prediction, ClassPrediction):
-        sets = (
-            np.ones_like(prediction.probabilities) if prediction.prediction_set is None else prediction.prediction_set
-        )
-        answers = np.hstack([prediction.probabilities, sets])
-        return b"", answers.astype(np.float32).tobytes()
-    assert prediction.percentiles is not None  # noqa: S101 - the caller asked for them
-    apart = prediction.percentiles[:, -len(LEVELS) :] - prediction.mean[:, None]
-    return prediction.mean.tobytes(), apart.astype(np.float32).tobytes()
+    numbers = [each for each in predictions if isinstance(each, Prediction)]
+    if numbers:
+        mean = np.concatenate([each.mean for each in numbers])
+        grid = np.concatenate([each.grid for each in numbers if each.grid is not None])  # each has one
+        return mean.tobytes(), (grid - mean[:, None]).astype(np.float32).tobytes()
+    answers = []
+    for each in predictions:
+        assert isinstance(each, ClassPrediction)  # noqa: S101 - all are of one version
+        sets = np.ones_like(each.probabilities) if each.prediction_set is None else each.prediction_set
+        answers.append(np.hstack([each.probabilities, sets]))
+    return b"", np.concatenate(answers).astype(np.float32).tobytes()

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
-from murho.model.evaluation.recorded import with_grid, without_grid
+from murho.model.evaluation.recorded import with_grid
 from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, answer_values, warnings_of
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, ToRecord, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
-from murho.service.predict.options import records
-from murho.service.predict.rows import Form, Inputs
+from murho.service.predict.rows import Form, Inputs, cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,16 +33,8 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
     from murho.service.security import Caller
 
-__all__ = [
-    "BYTES_PER_ROW_DRAW",
-    "Ended",
-    "Further",
-    "InFlight",
-    "further_rows",
-    "read_body",
-    "step_of",
-    "wanted_within",
-]
+__all__ = ["BYTES_PER_ROW_DRAW", "Ended", "Further", "InFlight", "further_rows", "read_body", "step_of"]
+
 
 Result = TypeVar("Result")
 
@@ -105,7 +96,7 @@ class InFlight:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.in_flight -= 1
         if self._admitted is not None:
-            self.parts.scheduler.end(self._admitted)
+            self.parts.scheduler.admission.end(self._admitted)
         if self._share.size:
             self._share.resize(0)
         if self._answer_bytes:
@@ -135,18 +126,17 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, asked: Asked, *, recorded: bool = True) -> Answered:
+    async def predict(self, asked: Asked, *, record: bool) -> Answered:
         """Returns the answer.
 
         Args:
             asked: The request.
-            recorded: Whether its protocol has a place for ids.
+            record: Whether it is recorded (`answers.records`).
 
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
         model, inputs, options = self.model, asked.inputs, self.followed(asked.options)
-        record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
@@ -166,7 +156,7 @@ class InFlight:
         prediction, ids, warnings = answer.prediction, None, warnings_of(answer.outside, asked)
         if record:
             ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
-            prediction, warnings = without_grid(prediction, asked.options), [*warnings, *unrecorded]
+            warnings += unrecorded
         names, target, adapted = (model.name, model.version), model.schema.target.name, options.adapted
         return Answered(names, target, asked, prediction, warnings, values, ids, adapted, explained)
 
@@ -193,7 +183,7 @@ class InFlight:
         prediction: AnyPrediction,
         *,
         adapted: AdaptedBands | None = None,
-        decisions: Sequence[str] | None = None,
+        decisions: list[str] | None = None,
     ) -> tuple[Sequence[str | None], list[dict[str, str]]]:
         """Records an answer; returns the ids of its rows, None each if they could not be, and warnings.
 
@@ -205,22 +195,23 @@ class InFlight:
         """
         recorder, telemetry, inputs = self.parts.recorder, self.parts.telemetry, asked.inputs
         assert recorder is not None  # noqa: S101 - `records`
-        work = partial(
-            recorder.record,
-            self.model,
-            prediction,
-            asked.request.ids,
-            inputs=inputs.columns if self.parts.settings.record_inputs else None,
-            decisions=decisions,
-            state=None if adapted is None else adapted.state,
-        )
-        found = await self.parts.decoder.in_thread(work) if inputs.count > MOST_RECORDED_AT_ONCE else work()
-        if found is None:
+        state = None if adapted is None else adapted.state
+
+        def answer() -> ToRecord:
+            cells = cells_of(self.model.schema, inputs.columns) if self.parts.settings.record_inputs else None
+            return ToRecord(self.model, prediction, asked.request.ids, cells, decisions, state)
+
+        if inputs.count > MOST_RECORDED_AT_ONCE:
+            found = await self.parts.decoder.in_thread(lambda: recorder.record([answer()]))
+            ids = None if found is None else found[0]
+        else:
+            ids = await recorder.with_others(answer())
+        if ids is None:
             telemetry.unrecorded.inc(inputs.count)
             message = "The store is behind: these rows aren't recorded."
             return [None] * inputs.count, [{"pointer": "/record", "message": message}]
         telemetry.recorded.inc(inputs.count)
-        return found, []
+        return ids, []
 
     async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.
@@ -260,7 +251,11 @@ class InFlight:
         cost = self.model.cost(rows, options, incomplete)
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
-        self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
+        wanted = self.parts.settings.request_timeout
+        wanted = wanted if timeout is None else min(wanted, timeout)
+        if (said := self.headers.get("x-request-timeout")) is not None:
+            wanted = min(wanted, _seconds_of(said))
+        self._deadline = self._begin + wanted
         return cost
 
     def charge(self, cost: float) -> None:
@@ -269,8 +264,9 @@ class InFlight:
         Raises:
             RateLimitError: It is too much for now.
         """
-        self.parts.security.admit(self._caller, cost - self._charged, requests=0)
-        self._charged = max(cost, self._charged)
+        if self.parts.security.limited:
+            self.parts.security.admit(self._caller, cost - self._charged, requests=0)
+            self._charged = max(cost, self._charged)
 
     async def compute(
         self,
@@ -347,6 +343,12 @@ class InFlight:
         }
 
 
+def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
+    """Returns about how many values the answer for rows has, and not less."""
+    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
+    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
+
+
 async def read_body(
     receive: Receive,
     headers: Mapping[str, str],
@@ -403,16 +405,12 @@ async def read_body(
     return bytes(waiting)
 
 
-def wanted_within(option: float | None, headers: Mapping[str, str], most: float) -> float:
-    """Returns the seconds in which an answer is wanted: the least of the option, the header and the service's limit.
+def _seconds_of(said: str) -> float:
+    """Returns the seconds that the header X-Request-Timeout says.
 
     Raises:
-        BadInputError: The header is no positive number.
+        BadInputError: It is no positive number.
     """
-    wanted = most if option is None else min(most, option)
-    said = headers.get("x-request-timeout")
-    if said is None:
-        return wanted
     try:
         seconds = float(said)
     except ValueError:
@@ -420,7 +418,7 @@ def wanted_within(option: float | None, headers: Mapping[str, str], most: float)
     if not 0.0 < seconds < float("inf"):
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
         raise wrong("", message)
-    return min(wanted, seconds)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
