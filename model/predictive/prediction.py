@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from typing_extensions import TypeVar
@@ -512,7 +513,8 @@ def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequ
     return replace(parts[0], **changes)
 
 
-def level_hint(levels: Sequence[float]) -> str | None:
+@lru_cache(256)  # most requests ask for the same
+def level_hint(levels: tuple[float, ...]) -> str | None:
     """What to say where all levels are below 1: they are answered as they are, for 0.5 % is a level, too.
 
     Args:
