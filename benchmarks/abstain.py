@@ -15,7 +15,8 @@ import numpy as np
 
 import murho
 from benchmarks.datasets import CLASSES, add_data, read_set
-from benchmarks.results import Report, add_counts, command, table
+from benchmarks.results import Report, add_counts, command
+from benchmarks.runner import mean, one_each
 from murho.model.calibration.abstention import least_confidence
 from murho.model.calibration.classes import ClassCalibration
 from murho.model.predictive.prediction import PredictOptions
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["main", "measured"]
 
 LIMITS = (0.01, 0.05, 0.1)
+COLUMNS = {
+    "wrong": mean("wrong"),
+    "broken": mean("broken"),
+    "taken": mean("taken"),
+    "taken by its checkpoint": mean("own_taken"),
+    "wrong of these": mean("own_wrong"),
+}
 
 
 def measured(data: Path, name: str, repeats: int) -> dict[str, dict[str, float | None]]:
@@ -84,17 +92,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Measures and prints."""
-    found = {}
-    for name in options.sets:
-        found[name] = measured(options.data, name, options.repeats)
-        print(f"{name}: {found[name]['0.05']}", file=sys.stderr, flush=True)
-    lines = [
-        [name, limit, f"{of['wrong']:.3f}", f"{of['broken']:.2f}", f"{of['taken']:.2f}", f"{of['own_taken']:.2f}",
-         "" if of["own_wrong"] is None else f"{of['own_wrong']:.3f}"]
-        for name, limits in found.items() for limit, of in limits.items()
-    ]  # fmt: skip
-    headers = ["table", "limit", "wrong", "broken", "taken", "taken by its checkpoint", "wrong of these"]
-    print(table(headers, lines))
+    found = {name: measured(options.data, name, options.repeats) for name in options.sets}
+    lines = {f"{name}, {limit}": of for name, limits in found.items() for limit, of in limits.items()}
+    print(one_each("table, limit", COLUMNS, lines))
     return {"sets": found}
 
 

@@ -52,7 +52,7 @@ def task(seed: int, budget: float | None = None) -> Task:
         near, far = (trained.posterior.predict(rows, PredictOptions()).epistemic_std for rows in (columns, heavy))
         return {"far_ratio": float(np.median(np.asarray(far)) / np.median(np.asarray(near)))}
 
-    options = config | {"seed": seed} | ({} if budget is None else {"budget": budget})
+    options = config | {"seed": seed, "budget": budget}
     return Task(cars.take(order[HELD_OUT:]), held_out, target, options, far_ratio)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.comparison import MURHO, Comparison, known_rows
 from benchmarks.datasets import CLASSES, Split, read_set
-from benchmarks.runner import Job, Task, fit_job, mean, values
+from benchmarks.runner import Task, mean, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ ROWS_FOR_ECE = 2_000
 """Least test rows with which a calibration error is more than noise."""
 
 
-def task(data: Path, name: str, split: Split, options: dict[str, Any]) -> Task:
+def task(data: Path, name: str, split: Split, options: Mapping[str, Any]) -> Task:
     """A split, without test rows of a class that no training row has."""
     table, target = read_set(CLASSES[name], data), CLASSES[name].target
     split = known_rows(table, target, split)
@@ -48,12 +48,6 @@ def filled_in(test: pa.Table, training: pa.Table) -> pa.Table:
             usual = Counter(training[name].to_pylist()).most_common(1)[0][0]
             test = test.set_column(place, name, test[name].fill_null(usual))
     return test
-
-
-def fit(data: Path, name: str, number: int, split: Split, options: dict[str, Any]) -> Job:
-    """The fit of a split."""
-    parts = ["classes", name, f"{number:02d}", *(f"{key}={value}" for key, value in options.items())]
-    return fit_job("-".join(parts), name, task, data, name, split, options)
 
 
 def calibration_errors(runs: Mapping[str, Runs]) -> str:
@@ -79,8 +73,9 @@ COMPARISON = Comparison(
         "accuracy": mean("scores.accuracy"),
         "seconds": mean("seconds"),
     },
-    fit=fit,
     remarks=calibration_errors,
+    make=task,
+    kind="classes-",
 )
 main = COMPARISON.main
 

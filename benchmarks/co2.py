@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import sys
 from calendar import month_abbr
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.datasets import add_data
 from benchmarks.results import Report, command, table
 from benchmarks.runner import Task, add_fits, fit_job, fits_of
 from murho.model.errors import OptionError
@@ -25,6 +25,7 @@ from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -55,7 +56,7 @@ def features_of(read: pa.Table, kind: str) -> tuple[pa.Table, NDArray[np.float64
     return pa.table(columns), decimal
 
 
-def task(data: Path, kind: str, seed: int, budget: float | None = None) -> Task:
+def task(data: Path, kind: str, budget: float | None) -> Task:
     """The months to the end of 2010, and those after; the report gets dates, truth, mean and bands of all months."""
     path = data / FILE
     if not path.exists():
@@ -73,9 +74,8 @@ def task(data: Path, kind: str, seed: int, budget: float | None = None) -> Task:
             found |= {"mean": answer.mean.tolist(), f"{name}_band": np.asarray(answer.percentiles).tolist()}
         return found
 
-    return Task(
-        months.filter(pa.compute.invert(later)), months.filter(later), TARGET, {"seed": seed, "budget": budget}, answers
-    )
+    training, test = months.filter(pa.compute.invert(later)), months.filter(later)
+    return Task(training, test, TARGET, {"budget": budget}, answers)
 
 
 def render(report: Report) -> str:
@@ -102,16 +102,15 @@ def render(report: Report) -> str:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folder co2")
+    add_data(parser)
     parser.add_argument("--features", choices=FEATURES, default=FEATURES[0], help="default month")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the fit (default 0)")
     add_fits(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
-    name = f"co2-{options.features}-{options.seed}-{options.budget}"
-    job = fit_job(name, options.features, task, options.data, options.features, options.seed, options.budget)
+    kind = options.features
+    job = fit_job(f"co2-{kind}-{options.budget}", kind, task, options.data, kind, options.budget)
     ((report,),) = fits_of([job], options).values()
     print(render(report))
     return {"run": report}

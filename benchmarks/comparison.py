@@ -11,26 +11,19 @@ or the calibration of classes, Beta calibration for two and matrix scaling for m
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
 
-from benchmarks.datasets import SETS, DataSet, Split, add_data, read_set, splits
+from benchmarks.datasets import SETS, DataSet, Split, add_data, numeric, read_set, split_jobs, split_task, splits
 from benchmarks.peers import CALIBRATOR, PEERS, RESULTS, Peer, peers_of
 from benchmarks.peers.tables import Answer, Features, Predictive, TableTask
 from benchmarks.processes import SystemProcess, add_cache
 from benchmarks.results import Kept, Main, Report, add_counts, add_names, command, mean_and_error, shown, table
-from benchmarks.runner import Cell, Job, add_fits, fits_of, grouped, reports_of
-from benchmarks.scores import (
-    LEVELS,
-    class_report,
-    conformal_quantiles,
-    crps_of_normals,
-    normal_quantiles,
-    quantile_scores,
-)
+from benchmarks.runner import Cell, Job, Task, add_fits, fits_of, grouped, reports_of
+from benchmarks.scores import LEVELS, class_report, conformal_quantiles, normal_quantiles, quantile_scores
 
 if TYPE_CHECKING:
     import argparse
@@ -73,8 +66,9 @@ class Comparison:
         datasets: The sets.
         score: What is compared.
         columns: Of a set's table besides it: title → cell of reports whose ``scores`` are those of one answer.
-        fit: The job of a fit: from data directory, set, number of the split, split and options.
         remarks: Adds lines below the summary, from set → system → reports.
+        make: Makes the task of a fit, see `benchmarks.datasets.split_jobs`.
+        kind: Begins the names of the fits.
     """
 
     about: str | None
@@ -82,8 +76,9 @@ class Comparison:
     datasets: Mapping[str, DataSet]
     score: str
     columns: Mapping[str, Cell]
-    fit: Callable[[Path, str, int, Split, dict[str, Any]], Job]
-    remarks: Callable[[Mapping[str, Runs]], str] = lambda _: ""
+    remarks: Callable[[Mapping[str, Runs]], str]
+    make: Callable[[Path, str, Split, Mapping[str, Any]], Task] = split_task
+    kind: str = ""
 
     def add(self, parser: argparse.ArgumentParser) -> None:
         """Adds the options."""
@@ -103,13 +98,7 @@ class Comparison:
             for name in options.sets
         }
         if not options.only_peers:
-            own = {} if options.budget is None else {"budget": options.budget}
-            jobs = [
-                replace(self.fit(options.data, name, number, split, own), line=name)
-                for name in options.sets
-                for number, split in enumerate(self._splits(name, options))
-            ]
-            fits = fits_of(jobs, options)
+            fits = fits_of(split_jobs(options, self.make, self.kind), options)
             runs = {name: {MURHO: fits[name], **runs[name]} for name in options.sets}
         runs = {name: of_set for name, of_set in runs.items() if of_set}
         for name, of_set in runs.items():
@@ -117,11 +106,6 @@ class Comparison:
         print("* the answer that is compared; ± standard error over splits, or over the test rows of a single one\n")
         print(self.render_summary(runs))
         return {"runs": runs, "verdicts": {name: standing(of_set, self.score) for name, of_set in runs.items()}}
-
-    def _splits(self, name: str, options: argparse.Namespace) -> list[Split]:
-        dataset = self.datasets[name]
-        rows = dataset.rows if options.only_peers and options.kept_peers else read_set(dataset, options.data).num_rows
-        return splits(dataset, rows, options.splits)
 
     def _peer(self, peer: str, name: str, options: argparse.Namespace) -> list[Report]:
         """Kept and measured reports; none unless all splits have one, because means over others do not compare."""
@@ -135,7 +119,7 @@ class Comparison:
             return known if len(known) == len(names) else []
         jobs = [
             peer_job(peer, each, options.data, name, split, options.cache, number)
-            for number, (each, split) in enumerate(zip(names, self._splits(name, options), strict=True))
+            for number, (each, split) in enumerate(zip(names, splits(self.datasets[name], options.splits), strict=True))
         ]
         wanted = [job for job in jobs if job is not None]
         reports = reports_of(wanted, kept, workers=1)
@@ -260,7 +244,7 @@ def measure_peer(peer: Peer, data: Path, dataset: str, split: Split, cache: Path
     with SystemProcess(peer, None, cache=cache) as process:
         reply = process.ask(task)
     answer: Answer = reply["answer"]
-    report: Report = {"rows": len(truth), "seconds": round(reply["seconds"], 2), "rounds": answer.rounds}
+    report: Report = {"rows": len(truth), "seconds": round(reply["seconds"], 2)}
     if not classes:
         return report | number_scores(answer, task.target[task.inner], truth)
     with SystemProcess(CALIBRATOR, None, cache=cache) as process:
@@ -302,9 +286,9 @@ def features_of(table: pa.Table, target: str) -> Features:
         if name == target:
             continue
         cells = table[name].to_pylist()
-        try:
-            numbers.append([np.nan if cell in (None, "") else float(cell) for cell in cells])
-        except ValueError:
+        if (column := numeric(cells)) is not None:
+            numbers.append(column)
+        else:
             known = {cell: code for code, cell in enumerate(sorted({cell for cell in cells if cell}))}
             codes.append([known.get(cell, -1) for cell in cells])
     rows = table.num_rows
@@ -331,7 +315,7 @@ def number_scores(answer: Answer, inner_truth: Doubles, truth: Doubles) -> Repor
 
     Returns:
         ``rmse``; ``raw`` and ``calibrated``, each the scores of `quantile_scores`, ``raw`` None for a peer without a
-        distribution of its own; ``crps_closed`` for Normals.
+        distribution of its own.
     """
     raw: Predictive | None = answer.raw
     base, held_back = answer.base, answer.inner
@@ -351,5 +335,4 @@ def number_scores(answer: Answer, inner_truth: Doubles, truth: Doubles) -> Repor
         report["raw"] = quantile_scores(raw.quantiles, truth)
     elif raw is not None and raw.std is not None:
         report["raw"] = quantile_scores(normal_quantiles(raw.mean, raw.std), truth)
-        report["crps_closed"] = crps_of_normals(raw.mean, raw.std, truth)
     return report

@@ -8,26 +8,40 @@ comparable only on the same splits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow
 import pyarrow.csv
 
-from benchmarks.runner import Task
+from benchmarks.results import some_of
+from benchmarks.runner import Job, Task, fit_job
 from murho.model.errors import OptionError
 from murho.model.tables.files import read_table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import pyarrow as pa
 
-    from murho.model.arrays import Ints
+    from murho.model.arrays import Doubles, Ints
 
-__all__ = ["CLASSES", "SETS", "TABULAR", "UCI", "DataSet", "Split", "add_data", "read_set", "split_task", "splits"]
+__all__ = [
+    "CLASSES",
+    "SETS",
+    "TABULAR",
+    "UCI",
+    "DataSet",
+    "Split",
+    "add_data",
+    "numeric",
+    "read_set",
+    "split_jobs",
+    "split_task",
+    "splits",
+]
 
 STANDARD_SPLITS, STANDARD_SEED = 20, 1
 REPOSITORY = "the UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/"
@@ -137,17 +151,15 @@ CLASSES = _by_name(
 SETS = UCI | TABULAR | CLASSES
 
 
-def add_data(parser: argparse.ArgumentParser, known: Collection[str], default: Collection[str] | None = None) -> None:
-    """Adds ``--data`` and ``--sets``, some names of ``known``."""
-    from pathlib import Path
-
-    from benchmarks.results import some_of
-
+def add_data(
+    parser: argparse.ArgumentParser, known: Collection[str] = (), default: Collection[str] | None = None
+) -> None:
+    """Adds ``--data`` and, where sets can be chosen, ``--sets``, some names of ``known``."""
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folders uci, tabular, …")
-    chosen = list(known if default is None else default)
-    parser.add_argument(
-        "--sets", type=some_of(known), default=chosen, metavar="NAMES", help=f"some of {','.join(known)}"
-    )
+    if known:
+        chosen = list(default or known)
+        said = f"some of {','.join(known)} (default {','.join(chosen)})"
+        parser.add_argument("--sets", type=some_of(known), default=chosen, metavar="NAMES", help=said)
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
@@ -178,7 +190,7 @@ def _without_header(path: Path, header: list[str]) -> pa.Table:
     )
 
 
-def splits(dataset: DataSet, rows: int, count: int) -> list[Split]:
+def splits(dataset: DataSet, count: int) -> list[Split]:
     """The first splits of a set.
 
     The standard UCI splits are 90/10: numpy's legacy generator is seeded once with 1 and draws one permutation per
@@ -186,10 +198,10 @@ def splits(dataset: DataSet, rows: int, count: int) -> list[Split]:
     are 80/20: ``default_rng(number).permutation(n)``, of which the first ``int(0.8 n)`` rows are for training.
 
     Args:
-        dataset: The set.
-        rows: Rows of its table, n.
+        dataset: The set, whose table has n rows.
         count: Number of splits; the standard protocol has no more than ``dataset.most_splits``.
     """
+    rows = dataset.rows
     if not dataset.standard:
         orders = [np.random.default_rng(number).permutation(rows) for number in range(count)]
         return [Split(order[: int(0.8 * rows)], order[int(0.8 * rows) :]) for order in orders]
@@ -202,3 +214,34 @@ def split_task(data: Path, name: str, split: Split, options: Mapping[str, Any]) 
     """A split of a set, for `benchmarks.runner.fit_job`."""
     table = read_set(SETS[name], data)
     return Task(table.take(split.training), table.take(split.test), SETS[name].target, options)
+
+
+def split_jobs(
+    options: argparse.Namespace,
+    make: Callable[[Path, str, Split, Mapping[str, Any]], Task] = split_task,
+    kind: str = "",
+    **own: Any,
+) -> list[Job]:
+    """A fit of each split of each set, with ``--data``, ``--sets``, ``--splits`` and ``--budget``.
+
+    Args:
+        options: Of the command.
+        make: Makes a task.
+        kind: Begins the names of the jobs; without one they are fits with the defaults, which all benchmarks share.
+        own: Options of `murho train`.
+    """
+    given, jobs = {**own, "budget": options.budget}, []
+    for name in options.sets:
+        read_set(SETS[name], options.data)  # before hours of fits
+        for number, split in enumerate(splits(SETS[name], options.splits)):
+            label = f"{kind}{name}-{number:02d}-{options.budget}"
+            jobs.append(fit_job(label, name, make, options.data, name, split, given))
+    return jobs
+
+
+def numeric(cells: Sequence[str | None]) -> Doubles | None:
+    """A column of texts as numbers, NaN for missing cells; None if one is no number."""
+    try:
+        return np.array([np.nan if cell in (None, "") else float(cell) for cell in cells], dtype=np.float64)
+    except ValueError:
+        return None

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from murho_client import Client
 
+from benchmarks.datasets import add_data
 from benchmarks.mushroom import PROBLEMS, Problem, murho, problem_of, uniform
 from benchmarks.processes import ProcessError, train
 from benchmarks.results import ROOT, Report, add_counts, add_names, command, table
@@ -153,7 +154,7 @@ def _said(facts: Report) -> str:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folder mushroom")
+    add_data(parser)
     add_names(parser, problems=PROBLEMS)
     add_counts(parser, decisions=(400, "T"), first=(100, "at random"), step=(100, "of a round"), seeds=(1, "from 0 on"))
 

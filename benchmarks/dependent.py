@@ -188,16 +188,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_fits(parser)
     parser.add_argument("--seeds", default="0", help="seeds of tables and fits, such as 0,1,2 (default 0)")
     add_names(parser, tables=TABLES)
-    parser.add_argument("--only", choices=("with", "without"), help="train only with the options, or only without")
 
 
 def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
     jobs = []
     for name in options.tables:
-        for told in (False, True):
-            if (told and name not in WITH) or (name in WITH and options.only == ("without" if told else "with")):
-                continue
+        for told in (False, True) if name in WITH else (False,):
             line = f"{name}, {WITH[name] if told else 'no option'}"
             for seed in map(int, options.seeds.split(",")):
                 parts = f"dependent-{line}-{seed}-{options.budget}"

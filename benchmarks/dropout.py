@@ -25,9 +25,18 @@ from torch import Tensor, nn
 
 from benchmarks import mnist
 from benchmarks.datasets import UCI, Split, add_data, read_set, splits
-from benchmarks.mnist_networks import VALIDATION, doubt, drawn_answers, noise_images, point_answers, scores
-from benchmarks.results import Report, add_counts, command, table
-from benchmarks.runner import grouped, mean
+from benchmarks.mnist_networks import (
+    SCORES,
+    VALIDATION,
+    doubt_cells,
+    doubts,
+    drawn_answers,
+    noise_images,
+    point_answers,
+    scores,
+)
+from benchmarks.results import Report, add_counts, command
+from benchmarks.runner import grouped, mean, one_each
 from murho.model.bbb.fit import FitOptions, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.numbers import HomoscedasticNoise
@@ -167,16 +176,10 @@ def images(options: argparse.Namespace) -> Report:
         "dropout as a posterior": partial(point_answers, point, draws=64),
         "Bayes by Backprop": partial(drawn_answers, run.bayes(options.width)[0]),
     }
-    some, found, rows = run.test[:2000], Report(), []
-    kinds = {"digits": some, "noise": noise_images(len(some))}
-    for name, answers in systems.items():
-        of = scores(answers, run.test)
-        doubts = {kind: doubt(answers, shown) for kind, shown in kinds.items()}
-        found[name] = of | {kind: (each["entropy"], each["information"]) for kind, each in doubts.items()}
-        cells = [f"{entropy:.2f} ({information:.2f})" for entropy, information in (found[name][kind] for kind in kinds)]
-        rows.append([name, f"{100 * (1 - of['accuracy']):.2f}", f"{of['log_loss']:.4f}", f"{of['ece']:.4f}", *cells])
-    headers = ["MNIST; entropy (mutual information)", "test error %", "log loss", "ECE", *kinds]
-    print(f"\n{table(headers, rows)}")
+    some = run.test[:2000]
+    kinds = {"digits": some, "pure noise": noise_images(len(some))}
+    found = {name: scores(of, run.test) | doubts(of, kinds) for name, of in systems.items()}
+    print(f"\n{one_each('MNIST; entropy (mutual information)', SCORES | doubt_cells(kinds), found)}")
     return found
 
 
@@ -193,7 +196,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         threads=(torch.get_num_threads(), "of the fits"),
     )
     parser.add_argument("--no-mnist", dest="mnist", action="store_false", help="without the networks of MNIST")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the MNIST networks")
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -202,7 +204,7 @@ def run(options: argparse.Namespace) -> Report:
     lines: dict[str, list[Report]] = {}
     for name in options.sets:
         read = read_set(UCI[name], options.data)
-        for number, split in enumerate(splits(UCI[name], read.num_rows, options.splits)):
+        for number, split in enumerate(splits(UCI[name], options.splits)):
             for system in SYSTEMS:
                 report = measure(read, UCI[name].target, split, system, options.epochs, number)
                 lines.setdefault(f"{name}, {system}", []).append(report)

@@ -22,7 +22,7 @@ from benchmarks.peers import Peer, peers_of
 from benchmarks.peers.murho_predictions import posterior_of
 from benchmarks.peers.networks import EngineTask, shown_rows
 from benchmarks.processes import SystemProcess, Turns, add_cache
-from benchmarks.results import Report, add_counts, add_names, command, numbers, positive, table
+from benchmarks.results import Report, add_counts, add_names, command, numbers, positive, ratio, table
 from murho.model.predictive.forward import TorchEngine, forward
 from murho.model.predictive.prediction import PredictOptions
 
@@ -145,11 +145,6 @@ def disagreement(
     of_mean = (mean - reference["mean"]) / (reference["epistemic_std"] * np.sqrt(share))
     of_std = np.log(std / reference["epistemic_std"]) / np.sqrt(0.5 * share)
     return float(np.sqrt(np.mean(of_mean**2))), float(np.sqrt(np.mean(of_std**2)))
-
-
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Median of the rounds' ratios."""
-    return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
 def _systems_table(cells: Sequence[Report]) -> str:

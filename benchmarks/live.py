@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import torch
 
-from benchmarks.datasets import SETS, read_set
-from benchmarks.results import Report, command, table
-from benchmarks.runner import Task, add_fits, fit_job, fits_of
+from benchmarks.datasets import SETS, add_data, read_set
+from benchmarks.results import Report, command
+from benchmarks.runner import Task, add_fits, fit_job, fits_of, mean, one_each
 from murho.model.calibration.adaptation import Adaptation, AdaptationMethod
 from murho.model.calibration.conformal import AdaptedMap, ConformalMap
 from murho.model.predictive.prediction import PredictOptions
@@ -28,6 +27,7 @@ from murho.model.tables.schema_inference import columns_from_table, target_from_
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -173,6 +173,13 @@ WAYS: dict[str, Callable[[Asked, int], Doubles]] = {
 }
 
 
+COLUMNS = {
+    "cover, %": mean("coverage", 100.0),
+    "worst 500, %": mean("worst", 100.0),
+    "width, bikes": mean("width"),
+}
+
+
 def scores(bands: Doubles, truth: Doubles) -> Report:
     """Coverage in all and in the worst 500 rows on end, and mean width."""
     inside = (bands[:, 0] <= truth) & (truth <= bands[:, 1])
@@ -187,7 +194,7 @@ def bands_of(asked: Asked) -> Report:
     return {name: {str(late): scores(way(asked, late), asked.truth) for late in DELAYS} for name, way in WAYS.items()}
 
 
-def task(data: Path, seed: int, budget: float | None = None) -> Task:
+def task(data: Path, budget: float | None) -> Task:
     """The hours of 2011, and those of 2012."""
     read = read_set(SETS["bike"], data)
     later = np.array([int(year) == 1 for year in read["yr"].to_pylist()])
@@ -197,27 +204,22 @@ def task(data: Path, seed: int, budget: float | None = None) -> Task:
     def live(trained: Trained) -> Report:
         return {"live": bands_of(Asked(trained.posterior, test))}
 
-    return Task(hours.filter(~later), test, target, {"seed": seed, "budget": budget}, live)
+    return Task(hours.filter(~later), test, target, {"budget": budget}, live)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folder tabular")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the fit (default 0)")
+    add_data(parser)
     add_fits(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
-    job = fit_job(f"live-{options.seed}-{options.budget}", "bike", task, options.data, options.seed, options.budget)
+    job = fit_job(f"live-{options.budget}", "bike", task, options.data, options.budget)
     ((report,),) = fits_of([job], options).values()
-    rows = []
-    for name, delays in report["live"].items():
-        for late, found in delays.items():
-            rows.append(
-                [name, late, *(f"{100.0 * found[each]:.1f}" for each in ("coverage", "worst")), f"{found['width']:.0f}"]
-            )
-    print(table(["90 % bands", "hours late", "cover, %", "worst 500, %", "width, bikes"], rows))
+    ways = report["live"].items()
+    lines = {f"{name}, {late} h late": found for name, delays in ways for late, found in delays.items()}
+    print(one_each("90 % bands", COLUMNS, lines))
     return {"run": report}
 
 

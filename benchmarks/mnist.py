@@ -16,17 +16,19 @@ import math
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from benchmarks.datasets import add_data
 from benchmarks.mnist_networks import (
+    SCORES,
     VALIDATION,
     Images,
     PointRecipe,
     Recipe,
-    doubt,
+    doubt_cells,
+    doubts,
     drawn_answers,
     fitted,
     mean_answers,
@@ -39,6 +41,7 @@ from benchmarks.mnist_networks import (
     write_images,
 )
 from benchmarks.results import Report, add_counts, add_names, command, numbers, table
+from benchmarks.runner import mean, one_each
 from murho.model.bbb.network import BayesianNetwork
 from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 from murho.model.training.pruning import cut
@@ -55,8 +58,6 @@ PRIOR = ScaleMixturePrior(pi=0.25, sigma1=math.exp(-1), sigma2=math.exp(-4))
 REMOVED = (0.0, 0.5, 0.75, 0.95, 0.98)
 """Shares of the weights to remove: those of the paper."""
 REFITTED = 0.95
-ANGLES = (0, 60)
-"""Degrees."""
 POINTS = {"gradient descent": "sgd", "dropout": "dropout"}
 
 
@@ -75,9 +76,7 @@ class Run:
 
     def bayes(self, width: int) -> tuple[BayesianNetwork, Recipe]:
         """(a) Bayes by Backprop under a scale mixture; the recipe was chosen on the validation images."""
-        recipe = Recipe(
-            (width, width), PRIOR, 0.02, final_temperature=0.06, epochs=self.options.epochs, seed=self.options.seed
-        )
+        recipe = Recipe((width, width), PRIOR, 0.02, final_temperature=0.06, epochs=self.options.epochs)
         return self._fitted(f"bayes-{width}", recipe)
 
     def _fitted(self, name: str, recipe: Recipe, initial: Any = None) -> tuple[BayesianNetwork, Recipe]:
@@ -85,8 +84,7 @@ class Run:
 
     def point(self, kind: str, width: int) -> torch.nn.Sequential:
         """(a) The same network by gradient descent, plain (``sgd``) or with ``dropout``."""
-        epochs, seed = self.options.point_epochs, self.options.seed
-        recipe = PointRecipe((width, width), dropout=kind == "dropout", epochs=epochs, seed=seed)
+        recipe = PointRecipe((width, width), dropout=kind == "dropout", epochs=self.options.point_epochs)
         network: torch.nn.Sequential = fitted(self.folder, f"{kind}-{width}", recipe, self.training)
         return network
 
@@ -101,8 +99,8 @@ class Run:
 
     def notebook(self) -> Report:
         """(c) A Gaussian prior with its KL in closed form, geometric weights of the minibatches."""
-        epochs, seed = self.options.notebook_epochs, self.options.seed
-        recipe = Recipe((512, 256), GaussianPrior(0.1), 0.02, kl_weights="geometric", epochs=epochs, seed=seed)
+        epochs = self.options.notebook_epochs
+        recipe = Recipe((512, 256), GaussianPrior(0.1), 0.02, kl_weights="geometric", epochs=epochs)
         self._score("notebook 784-512-256-10", *self._fitted("notebook", recipe), served="mnist-notebook")
         return {}
 
@@ -116,15 +114,15 @@ class Run:
 
     def pruning(self) -> Report:
         """(b) Pruning, before and after further epochs at a higher temperature; what is left of it, fitted again."""
-        found, seed = {}, self.options.seed
+        found = {}
         for width in self.options.widths:
             hidden, (network, _) = (width, width), self.bayes(width)
             found[f"bayes-{width}"], _ = self._prune(f"bayes-{width}", network)
-            recipe = Recipe(hidden, PRIOR, 0.06, final_temperature=0.1, warm_up=0.0, learning_rate=5e-4, seed=seed + 1)
+            recipe = Recipe(hidden, PRIOR, 0.06, final_temperature=0.1, warm_up=0.0, learning_rate=5e-4, seed=1)
             further = self._fitted(f"sparse-{width}", replace(recipe, epochs=self.options.sparse_epochs), network)
             self._score(f"sparse-{width}", *further)
             found[f"sparse-{width}"], left = self._prune(f"sparse-{width}", further[0])
-            recipe = Recipe(hidden, PRIOR, 0.06, warm_up=0.0, learning_rate=5e-4, seed=seed + 2)
+            recipe = Recipe(hidden, PRIOR, 0.06, warm_up=0.0, learning_rate=5e-4, seed=2)
             again = self._fitted(f"refit-{width}", replace(recipe, epochs=self.options.refit_epochs), left)
             self._score(f"refit-{width}, 95 % removed", *again, served=f"mnist-{width}-pruned")
         return {"pruning": found}
@@ -144,7 +142,7 @@ class Run:
                     tensor.copy_(pruned[key])
             kept = smaller if share == REFITTED else kept
             both = (partial(mean_answers, smaller), partial(drawn_answers, smaller, draws=16))
-            rows.append([share, left, *(1.0 - scores(answers, self.test)["accuracy"] for answers in both)])
+            rows.append([share, left, *(scores(answers, self.test)["error"] for answers in both)])
         shown = [[f"{100 * a:g} %", f"{b:,}", f"{100 * c:.2f}", f"{100 * d:.2f}"] for a, b, c, d in rows]
         print(f"\n{name}, weights removed (b)\n{table(['removed', 'left', 'error % (means)', '(16 draws)'], shown)}")
         return rows, kept
@@ -154,22 +152,17 @@ class Run:
         width, images = self.options.widths[0], self.test[: self.options.doubt_images]
         systems = {"Bayes by Backprop": partial(drawn_answers, self.bayes(width)[0])}
         systems |= {title: partial(point_answers, self.point(kind, width)) for title, kind in POINTS.items()}
-        kinds = {f"turned by {angle}": rotated(images, angle) if angle else images for angle in ANGLES}
-        kinds["pure noise"] = noise_images(len(images))
-        found = {name: {kind: doubt(of, shown) for kind, shown in kinds.items()} for name, of in systems.items()}
-        rows = [
-            [name, kind, *(f"{of[key]:.3f}" for key in ("entropy", "information"))]
-            for name, kinds_of in found.items()
-            for kind, of in kinds_of.items()
-        ]
-        headers = ["network", "images", "entropy", "mutual information"]
-        print(f"\ndoubt, nats; ln 10 = 2.303 (d)\n{table(headers, rows)}")
-        return {"doubt": rows}
+        kinds = {"digits": images, "turned by 60°": rotated(images, 60), "pure noise": noise_images(len(images))}
+        found = {name: doubts(of, kinds) for name, of in systems.items()}
+        print(
+            f"\nentropy (mutual information), nats; ln 10 = 2.303 (d)\n{one_each('network', doubt_cells(kinds), found)}"
+        )
+        return {"doubt": found}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with mnist.npz, or mnist/mnist.npz")
+    add_data(parser)
     parser.add_argument("--widths", type=numbers, default=[400, 800, 1200], metavar="N,…", help="default 400,800,1200")
     add_names(parser, parts=PARTS)
     add_counts(
@@ -183,7 +176,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         doubt_images=(2_000, "of (d)"),
         threads=(torch.get_num_threads(), "of the fits"),
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights, minibatches and draws")
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -192,12 +184,8 @@ def run(options: argparse.Namespace) -> Report:
     mnist, found = Run(options), Report()
     for part in options.parts:
         found |= getattr(mnist, part)()
-    rows = [
-        [name, f"{100 * (1 - of['accuracy']):.2f}", f"{of['log_loss']:.4f}", f"{of['ece']:.4f}", str(of["epochs"])]
-        for name, of in mnist.systems.items()
-    ]
-    if rows:
-        print(f"\n{table(['test images (a, c)', 'error %', 'log loss', 'ECE', 'epochs'], rows)}")
+    if mnist.systems:
+        print(f"\n{one_each('test images (a, c)', SCORES | {'epochs': mean('epochs')}, mnist.systems)}")
     return found | {"systems": mnist.systems}
 
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from scipy import ndimage
 from torch import Tensor, nn
 
+from benchmarks.runner import Cell, mean
 from benchmarks.scores import class_report
 from murho.model.bbb.free_energy import GradientStep, kl_weights
 from murho.model.bbb.likelihood import Categorical
@@ -33,20 +35,24 @@ from murho.model.tables.splits import HeldOut
 from murho.model.training.pruning import PRUNED_RHO, is_removed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from benchmarks.results import Report
+    from murho.model.arrays import Doubles
     from murho.model.bbb.priors import Prior
 
 __all__ = [
     "CLASSES",
+    "SCORES",
     "VALIDATION",
     "Images",
     "PointRecipe",
     "Recipe",
-    "doubt",
+    "doubt_cells",
+    "doubts",
     "drawn_answers",
     "fit_bayes",
     "fit_point",
@@ -99,8 +105,6 @@ def read_images(directory: Path, validation: int) -> tuple[Images, Images, Image
         OptionError: There is no such file; the message says what it holds.
     """
     path = directory / "mnist" / "mnist.npz"
-    if not path.exists():
-        path = directory / "mnist.npz"
     if not path.exists():
         raise OptionError(f"{path} does not exist; it holds MNIST's x_train, y_train, x_test and y_test as uint8")
     with np.load(path, allow_pickle=False) as arrays:
@@ -305,23 +309,41 @@ def point_answers(network: nn.Sequential, inputs: Tensor, draws: int = 0) -> Ten
     return found
 
 
-def scores(answers: Callable[[Tensor], Tensor], images: Images) -> dict[str, Any]:
+def scores(answers: Callable[[Tensor], Tensor], images: Images) -> Report:
     """Scores of the mean probabilities over draws."""
-    return class_report(answers(images.inputs).exp().mean(dim=0).double().numpy(), images.digits)
+    return _scores(answers(images.inputs).exp().mean(dim=0).double().numpy(), images)
 
 
-def doubt(answers: Callable[[Tensor], Tensor], images: Images) -> dict[str, Any]:
-    """``entropy`` of the mean probabilities and ``information``, that of class and weights (Houlsby et al. 2011).
+def _scores(probabilities: Doubles, images: Images) -> Report:
+    report = class_report(probabilities, images.digits)
+    return report | {"error": 1.0 - report["accuracy"]}
 
-    Means over the images, in nats.
+
+def doubts(answers: Callable[[Tensor], Tensor], kinds: Mapping[str, Images]) -> Report:
+    """Kind of images → entropy of the mean probabilities, mutual information of class and weights.
+
+    Means over the images, in nats (Houlsby et al. 2011).
     """
-    drawn = answers(images.inputs)
-    mixed = drawn.logsumexp(dim=0) - math.log(len(drawn))
-    total, expected = (-(part.exp() * part).sum(dim=-1) for part in (mixed, drawn))
-    return {
-        "entropy": float(total.mean()),
-        "information": float((total - expected.mean(dim=0)).clamp_min(0.0).mean()),
-    }
+    found = {}
+    for kind, images in kinds.items():
+        drawn = answers(images.inputs)
+        mixed = drawn.logsumexp(dim=0) - math.log(len(drawn))
+        total, expected = (-(part.exp() * part).sum(dim=-1) for part in (mixed, drawn))
+        found[kind] = [float(total.mean()), float((total - expected.mean(dim=0)).clamp_min(0.0).mean())]
+    return found
+
+
+SCORES: dict[str, Cell] = {"error %": mean("error", 100.0), "log loss": mean("log_loss"), "ECE": mean("ece")}
+
+
+def doubt_cells(kinds: Iterable[str]) -> dict[str, Cell]:
+    """Columns of `doubts`."""
+    return {kind: partial(_doubt_cell, kind) for kind in kinds}
+
+
+def _doubt_cell(kind: str, reports: Sequence[Report]) -> str:
+    entropy, information = reports[0][kind]
+    return f"{entropy:.3f} ({information:.3f})"
 
 
 def write_images(
@@ -363,10 +385,8 @@ def _pixels() -> list[str]:
     return [f"pixel_{row:02d}_{column:02d}" for row in range(SIDE) for column in range(SIDE)]
 
 
-def served_scores(checkpoint: Path, images: Images) -> dict[str, Any]:
-    """Scores of what a checkpoint answers when it is served, with coverage and size of its prediction sets."""
+def served_scores(checkpoint: Path, images: Images) -> Report:
+    """Scores of what a checkpoint answers when it is served."""
     values = dict(zip(_pixels(), np.ascontiguousarray(images.pixels.astype(np.float64).T), strict=True))
     answer = Posterior.load(checkpoint, engine="torch").predict(values, PredictOptions(samples=DRAWS))
-    held = answer.prediction_set[range(len(images)), images.digits]
-    sets = {"set_coverage": float(held.mean()), "set_size": float(answer.prediction_set.sum(axis=1).mean())}
-    return class_report(answer.probabilities, images.digits) | sets
+    return _scores(answer.probabilities, images)

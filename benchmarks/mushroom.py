@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from benchmarks.datasets import CLASSES, read_set
+from benchmarks.datasets import CLASSES, add_data, read_set
 from benchmarks.peers import peers_of
-from benchmarks.processes import ProcessError, SystemProcess, add_cache
-from benchmarks.results import Kept, Report, add_counts, add_names, command, mean_and_error, table
+from benchmarks.processes import SystemProcess, add_cache
+from benchmarks.results import Kept, Report, add_counts, add_names, command, mean_and_error
+from benchmarks.runner import Cell, Job, grouped, mean, reports_of, values
 from murho.model.python.bandits import BanditOptions, ThompsonSampling, decisions_until_update
 from murho.model.runtime import at_most_threads
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -46,6 +47,8 @@ SAFE, FAIR, PRIZE, NOISE = 1.2, 1.0, 50.0, 0.01
 PRECISION, SHAPE, RATE = 0.25, 6.0, 6.0
 """Linear agents: prior precision of a weight over that of the noise; shape and rate of the noise variance's inverse
 gamma prior: those of Riquelme et al. (2018), appendix C."""
+DEFAULTS = asdict(BanditOptions(lowest_reward=0.0, highest_reward=1.0))
+"""What a kept run must agree in."""
 CURVE_POINTS = 500
 """Points of a kept curve of cumulative regret; its last one is the whole regret."""
 
@@ -225,44 +228,26 @@ def problem_of(name: str, data: Path, decisions: int, seed: int) -> Problem:
     return mushrooms(*one_hot(read_set(CLASSES["mushroom"], data)), decisions, seed)
 
 
-def measured(options: argparse.Namespace) -> dict[str, dict[str, list[Report]]]:
-    """Problem → agent → its runs, one for each seed; a peer whose environment can't be made is left out, and named."""
-    kept = Kept(options.output / "bandits.jsonl")
-    found: dict[str, dict[str, list[Report]]] = {name: {} for name in options.problems}
-    for name, agent, seed in product(options.problems, options.agents, range(options.seeds)):
-        problem = problem_of(name, options.data, options.decisions, seed)
-        key, of = f"{name}-{agent}-{seed}-{options.decisions}", asdict(problem.options(seed))
-        report = None if options.fresh else kept.get(key, of)
-        if report is None and not options.only_finished:
-            began = time.perf_counter()
-            try:
-                regret = problem.regret(played(agent, problem, seed, options.cache))
-            except ProcessError as error:
-                print(f"without {agent}: {error}", file=sys.stderr)
-                continue
-            share = float((problem.expected.max(axis=1) - problem.expected.mean(axis=1)).sum())
-            about = {"uniform": share, "curve": curve_of(regret).tolist(), "seconds": time.perf_counter() - began}
-            report = {"regret": float(regret.sum()), **about}
-            kept.put(key, of, report)
-            print(f"{key}: regret {report['regret']:,.0f} of {share:,.0f} for uniform", file=sys.stderr, flush=True)
-        if report is not None:
-            found[name].setdefault(agent, []).append(report)
-    return found
+def measured(name: str, agent: str, data: Path, decisions: int, seed: int, cache: Path) -> Report:
+    """Plays a problem; ``regret``, its ``curve``, that of ``uniform`` decisions, and ``seconds``."""
+    problem, began = problem_of(name, data, decisions, seed), time.perf_counter()
+    regret = problem.regret(played(agent, problem, seed, cache))
+    seconds = time.perf_counter() - began
+    share = float((problem.expected.max(axis=1) - problem.expected.mean(axis=1)).sum())
+    return {"regret": float(regret.sum()), "uniform": share, "curve": curve_of(regret).tolist(), "seconds": seconds}
 
 
-def render(runs: Mapping[str, Sequence[Report]]) -> str:
-    """A line an agent; the better of the linear agents is the mark."""
-    regrets = {name: np.array([run["regret"] for run in of]) for name, of in runs.items()}
-    linear = min((of.mean() for name, of in regrets.items() if name.startswith("linear")), default=np.nan)
-    rows = []
-    for name, of in regrets.items():
-        mean, error = mean_and_error(of.tolist())
-        share = 100.0 * mean / np.mean([run["uniform"] for run in runs[name]])
-        line = [title_of(name), str(len(of)), f"{mean:,.0f} ± {error:,.0f}", f"{of.min():,.0f} to {of.max():,.0f}"]
-        seconds = np.mean([run["seconds"] for run in runs[name]])
-        rows.append([*line, f"{share:.2f}", f"{mean / linear:.2f}", f"{seconds:.0f}"])
-    headers = ["agent", "seeds", "regret ± s.e.", "range", "% of uniform", "to linear", "s a seed"]
-    return table(headers, rows)
+def mean_regret(reports: Sequence[Report]) -> str:
+    """Mean ± standard error."""
+    return " ± ".join(f"{each:,.0f}" for each in mean_and_error(values(reports, "regret")))
+
+
+COLUMNS: dict[str, Cell] = {
+    "regret ± s.e.": mean_regret,
+    "range": lambda reports: " to ".join(f"{of(values(reports, 'regret')):,.0f}" for of in (min, max)),
+    "% of uniform": lambda reports: f"{100.0 * sum(values(reports, 'regret')) / sum(values(reports, 'uniform')):.2f}",
+    "s a seed": mean("seconds"),
+}
 
 
 def title_of(agent: str) -> str:
@@ -272,21 +257,27 @@ def title_of(agent: str) -> str:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    from pathlib import Path
-
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folder mushroom")
+    add_data(parser)
     add_names(parser, problems=PROBLEMS, agents=KNOWN)
     add_counts(parser, seeds=(10, "seeds 0 to N - 1"), decisions=(50_000, "T"))
     parser.add_argument("--fresh", action="store_true", help="ignore finished runs, as after a change of the code")
-    parser.add_argument("--only-finished", action="store_true", help="show the finished runs, and run nothing")
     add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Plays and prints."""
-    found = measured(options)
+    kept = Kept(options.output / "bandits.jsonl")
+    found: dict[str, dict[str, list[Report]]] = {name: {} for name in options.problems}
+    for name, agent in product(options.problems, options.agents):
+        jobs = []
+        for seed in range(options.seeds):
+            given = (name, agent, options.data, options.decisions, seed, options.cache)
+            jobs.append(Job(f"{name}-{agent}-{seed}-{options.decisions}", agent, measured, given, DEFAULTS))
+        reports = reports_of(jobs, kept, workers=1, fresh=options.fresh)
+        found[name][agent] = [reports[job.name] for job in jobs]
     for name, runs in found.items():
-        print(f"\n{name}, {options.decisions:,} decisions\n{render(runs) if runs else 'nothing'}")
+        titles = {title_of(agent): of for agent, of in runs.items()}
+        print(f"\n{name}, {options.decisions:,} decisions\n{grouped('agent', COLUMNS, titles)}")
     return {"problems": found}
 
 

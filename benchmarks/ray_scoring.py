@@ -88,12 +88,11 @@ def measured(place: Path, words: tuple[str, ...]) -> dict[str, float]:
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     add_counts(parser, rows=(1_000_000, "of the table"), rounds=(1, "of each, in turns"))
-    parser.add_argument("--only", choices=SYSTEMS, action="append", help="leave out the others")
 
 
 def run(options: argparse.Namespace) -> Report:
     """Measures and prints."""
-    runs: dict[str, list[dict[str, float]]] = {system: [] for system in options.only or SYSTEMS}
+    runs: dict[str, list[dict[str, float]]] = {system: [] for system in SYSTEMS}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         write_rows(place / "train.parquet", 3_000, labelled=True)

@@ -10,6 +10,7 @@ import argparse
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ __all__ = [
     "mean_and_error",
     "numbers",
     "positive",
+    "ratio",
     "shown",
     "some_of",
     "table",
@@ -223,6 +225,11 @@ def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
         return names
 
     return read
+
+
+def ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    """Median of the rounds' ratios; both of the same round saw the same other load on the machine."""
+    return statistics.median(top / bottom for top, bottom in zip(one, other, strict=True))
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

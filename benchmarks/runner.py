@@ -51,6 +51,7 @@ __all__ = [
     "grouped",
     "mean",
     "measure",
+    "one_each",
     "reports_of",
     "values",
 ]
@@ -275,3 +276,8 @@ def grouped(first: str, columns: Mapping[str, Cell], lines: Mapping[str, Sequenc
     """
     rows = [[name, str(len(of)), *(cell(of) for cell in columns.values())] for name, of in lines.items() if of]
     return table([first, "fits", *columns], rows)
+
+
+def one_each(first: str, columns: Mapping[str, Cell], lines: Mapping[str, Report]) -> str:
+    """`grouped` of a single report a line."""
+    return grouped(first, columns, {name: [of] for name, of in lines.items()})

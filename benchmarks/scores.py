@@ -23,7 +23,6 @@ __all__ = [
     "LEVELS",
     "class_report",
     "conformal_quantiles",
-    "crps_of_normals",
     "normal_quantiles",
     "quantile_scores",
 ]
@@ -69,14 +68,6 @@ def class_report(probabilities: Doubles, labels: Ints) -> Report:
     scores = class_scores(probabilities, labels)
     errors = {f"{name}_error": scores["standard_errors"][name] for name in ("log_loss", "brier")}
     return {name: scores[name] for name in ("log_loss", "brier", "ece", "classwise_ece", "auc", "accuracy")} | errors
-
-
-def crps_of_normals(mean: Doubles, std: Doubles, target: Doubles) -> float:
-    """Mean CRPS of Normals in closed form (Gneiting & Raftery 2007, eq. 5); arguments ``[B]``, the target's unit."""
-    z = (target - mean) / std
-    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-    above = np.array([math.erf(value / math.sqrt(2.0)) for value in z])  # 2 Phi(z) - 1
-    return float(np.mean(std * (z * above + 2.0 * density - 1.0 / math.sqrt(math.pi))))
 
 
 def normal_quantiles(mean: Doubles, std: Doubles) -> Doubles:

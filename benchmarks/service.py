@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from benchmarks.peers import Peer
 from benchmarks.processes import ProcessError, SystemProcess, add_cache, train
 from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of
-from benchmarks.results import ROOT, Report, add_counts, add_names, command, numbers, table
+from benchmarks.results import ROOT, Report, add_counts, add_names, command, numbers, ratio, table
 from benchmarks.servers import PEERS, Server, murho, peer, running
 from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.runtime import available_processors
@@ -258,9 +258,8 @@ def _middle(rounds: Sequence[Report], name: str) -> float:
 
 
 def _ratio(one: Sequence[Report], other: Sequence[Report]) -> float:
-    """The median of the rounds' ratios of rates; both of the same round saw the same other load on the machine."""
-    pairs = zip(one, other, strict=True)
-    return float(statistics.median(top["rate"] / max(1e-9, bottom["rate"]) for top, bottom in pairs))
+    """`ratio` of the rates."""
+    return ratio([each["rate"] for each in one], [each["rate"] for each in other])
 
 
 def claims_of(found: Report) -> list[list[str]]:
@@ -279,8 +278,8 @@ def claims_of(found: Report) -> list[list[str]]:
         many = f"32 connections, {workers} worker{'s' * (workers > 1)}"
         claim(f"{many}: to the FastAPI route", _ratio(rates[ours(workers)], rates[ROUTE]), aim, most=False)
         if beside := [rates[f"{name}, {workers}"] for name in PEERS if f"{name}, {workers}" in rates]:
-            ratio = min(_ratio(rates[ours(workers)], theirs) for theirs in beside)
-            claim(f"{many}: to the better of LitServe and MLServer with as many", ratio, 2.5, most=False)
+            least = min(_ratio(rates[ours(workers)], theirs) for theirs in beside)
+            claim(f"{many}: to the better of LitServe and MLServer with as many", least, 2.5, most=False)
     if rounds := found.get("one_connection"):
         value = statistics.median(each["latency"] / (each["engine"] + each["route"]) for each in rounds)
         claim("1 connection: latency, to Posterior.predict and the route together", value, 1.4)

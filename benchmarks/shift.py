@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.comparison import peer_job
-from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task
+from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, numeric, read_set, split_task
 from benchmarks.peers import peers_of
 from benchmarks.processes import add_cache
 from benchmarks.results import Kept, Report, add_counts, command, positive, some_of, table
@@ -79,7 +79,8 @@ def splits_of(name: str, read: pa.Table, most: int | None = None, most_rows: int
     rows = np.arange(read.num_rows)
     if len(rows) > most_rows:
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
-    columns = {each: _numbers(read[each].to_pylist())[rows] for each in read.column_names if each != SETS[name].target}
+    numbers = {each: numeric(read[each].to_pylist()) for each in read.column_names if each != SETS[name].target}
+    columns = {each: column[rows] for each, column in numbers.items() if column is not None}
     known = {each: ~np.isnan(column) for each, column in columns.items()}
     chosen = [each for each, column in columns.items() if len(np.unique(column[known[each]])) >= FEWEST_VALUES]
     if most is not None and most < len(chosen):
@@ -89,14 +90,6 @@ def splits_of(name: str, read: pa.Table, most: int | None = None, most_rows: int
         for each in chosen
         for shift, split in shifted_splits(columns[each][known[each]], rows[known[each]]).items()
     }
-
-
-def _numbers(cells: Sequence[str | None]) -> Doubles:
-    """A column as numbers, NaN for missing cells; all NaN if it holds texts."""
-    try:
-        return np.array([np.nan if cell in (None, "") else float(cell) for cell in cells], dtype=np.float64)
-    except ValueError:
-        return np.full(len(cells), np.nan)
 
 
 def render_beside(crps: dict[str, tuple[float, float]]) -> str:
@@ -124,12 +117,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
-    own = {} if options.budget is None else {"budget": options.budget}
-    jobs, beside = [], []
+    own, jobs, beside = {"budget": options.budget}, [], []
     for name in options.sets:
-        for split_name, split in splits_of(
-            name, read_set(SETS[name], options.data), options.features, options.rows
-        ).items():
+        read = read_set(SETS[name], options.data)
+        for split_name, split in splits_of(name, read, options.features, options.rows).items():
             shift = split_name.partition("-")[0]
             if shift in options.shifts:
                 jobs.append(fit_job(split_name, f"{shift}, {name}", split_task, options.data, name, split, own))

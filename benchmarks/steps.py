@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks.peers import Peer, peers_of
 from benchmarks.peers.networks import LEARNING_STEPS, NOISE, StepTask
 from benchmarks.processes import SystemProcess, Turns, add_cache
-from benchmarks.results import Report, add_counts, add_names, command, table
+from benchmarks.results import Report, add_counts, add_names, command, ratio, table
 
 if TYPE_CHECKING:
     import argparse
@@ -56,20 +56,13 @@ def measure(case: StepTask, options: argparse.Namespace) -> dict[str, Report]:
     }
 
 
-def ratio(measured: Report, reference: Report) -> float:
-    """Time per member over the reference's time per member, median of the rounds."""
-    share = reference["members"] / measured["members"]
-    pairs = zip(measured["wall_us"], reference["wall_us"], strict=True)
-    return float(statistics.median(share * mine / other for mine, other in pairs))
-
-
 def render(results: Mapping[str, Report]) -> str:
     """The table of a case."""
-    rows = []
+    rows, times = [], {title: [each / of["members"] for each in of["wall_us"]] for title, of in results.items()}
     for title, of in results.items():
-        step = statistics.median(of["wall_us"])
-        to = f"{ratio(of, results[REFERENCE]):.2f}" if REFERENCE in results else "-"
-        rows.append([title, f"{step:.0f}", f"{step / of['members']:.0f}", to, f"{of['rmse']:.2f}"])
+        each = statistics.median(times[title])
+        to = f"{ratio(times[title], times[REFERENCE]):.2f}" if REFERENCE in times else "-"
+        rows.append([title, f"{each * of['members']:.0f}", f"{each:.0f}", to, f"{of['rmse']:.2f}"])
     return table(["system", "us/step", "us/member", "to Murho's", "RMSE"], rows)
 
 

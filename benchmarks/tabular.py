@@ -6,28 +6,21 @@ All systems have the same splits and give the same quantiles, from which `benchm
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.comparison import MURHO, Comparison, standing
-from benchmarks.datasets import TABULAR, Split, split_task
-from benchmarks.runner import Job, fit_job, mean, values
+from benchmarks.datasets import TABULAR
+from benchmarks.runner import mean, values
 from benchmarks.scores import COVERAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from benchmarks.comparison import Runs
 
 __all__ = ["COMPARISON", "main"]
-
-
-def fit(data: Path, name: str, number: int, split: Split, options: dict[str, Any]) -> Job:
-    """The fit of a split, the same as in `benchmarks.uci`: either benchmark uses the other's."""
-    parts = [name, f"{number:02d}", "defaults", *(f"{key}={value}" for key, value in options.items())]
-    return fit_job("-".join(parts), name, split_task, data, name, split, options)
 
 
 def widths(runs: Mapping[str, Runs]) -> str:
@@ -53,7 +46,6 @@ COMPARISON = Comparison(
         "width of 90 %": mean("scores.width.90"),
         "seconds": mean("seconds"),
     },
-    fit=fit,
     remarks=widths,
 )
 main = COMPARISON.main

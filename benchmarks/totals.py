@@ -13,20 +13,20 @@ import statistics
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from benchmarks.datasets import SETS, TABULAR, UCI, Split, add_data, read_set, split_task, splits
+from benchmarks.datasets import TABULAR, UCI, Split, add_data, split_jobs, split_task
 from benchmarks.dependent import AHEAD, WITH
 from benchmarks.dependent import task as dependent_task
 from benchmarks.results import Report, add_counts, command
 from benchmarks.runner import Task, add_fits, fit_job, fits_of, grouped, mean
 from benchmarks.training import made_up_table
 from murho.model.calibration.totals import TotalsCalibration
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions, rows_of
 from murho.model.predictive.totals import Totals, TotalsOptions
 from murho.model.python.table_totals import added_up
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
@@ -49,7 +49,7 @@ LEVELS = (5.0, 95.0)
 SCORE = 1.6448536269514722
 HOWS = ("answered", "plain", "quadrature", "comonotone", "bootstrap", "conformal")
 BOOTSTRAPS = 20
-DEFAULT = "bike,power,abalone,california,diamonds,wine"
+DEFAULT = ("bike", "power", "abalone", "california", "diamonds", "wine")
 KNOWN = {"patients": "patient", "groups": "plot", "AR(1)": None}
 """Made-up table → the column whose rows are added up; None: futures of 100 days."""
 
@@ -118,12 +118,14 @@ def _judged(trained: Trained, test: Task, blocks: list[tuple[str, Places]] | Non
         trees = _Trees(learned, target_from_table(test.training, posterior.schema.target), columns)
     elif unit := next((name for name in KNOWN.values() if name in test.test.column_names), None):
         units = test.test.column(unit).to_pylist()
+    asked = TotalsOptions(of=PredictOptions(percentiles=LEVELS))
+    of_rows = posterior.predict(columns, Totals(asked).asked)
     found: dict[str, dict[str, list[float]]] = {}
     for name, block in blocks or _blocks(columns, answer.mean, 0):
-        totals = Totals(TotalsOptions(of=PredictOptions(percentiles=LEVELS)))
+        totals = Totals(asked)
         cells = {each: column[block] for each, column in columns.items()}
         of_units = None if units is None else [units[row] for row in block]
-        totals.add(posterior.predict(cells, totals.asked), cells, [()] * len(block), units=of_units)
+        totals.add(rows_of(of_rows, block), cells, [()] * len(block), units=of_units)
         truth, kept = float(targets[block].sum()), found.setdefault(name, {})
         bands = {} if trees is None else trees.bands(block)
         for how, calibration in (("answered", posterior.spec.totals), ("plain", TotalsCalibration())):
@@ -208,7 +210,7 @@ def speed_task(rows: int) -> Task:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    add_data(parser, UCI | TABULAR, {name: SETS[name] for name in DEFAULT.split(",")})
+    add_data(parser, UCI | TABULAR, DEFAULT)
     add_fits(parser)
     add_counts(parser, splits=(5, "splits of each set, and seeds of each known table"))
     parser.add_argument("--known", action="store_true", help="tables whose truth is known, instead of sets")
@@ -219,13 +221,7 @@ def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
     if options.known or options.speed:
         return _of_known(options) if options.known else _of_speed(options)
-    own: dict[str, Any] = {"budget": options.budget} if options.budget else {"quick": True}
-    jobs = [
-        fit_job(f"totals-{name}-{number}-{options.budget}", name, task, options.data, name, split, own)
-        for name in options.sets
-        for number, split in enumerate(splits(SETS[name], read_set(SETS[name], options.data).num_rows, options.splits))
-    ]
-    lines = fits_of(jobs, options)
+    lines = fits_of(split_jobs(options, task, "totals-", quick=not options.budget), options)
     for kind in KINDS:
         for size in SIZES:
             known = {name: [each for each in of if f"{size} {kind}" in each["totals"]] for name, of in lines.items()}
@@ -240,12 +236,9 @@ def _covered(place: str, lines: Mapping[str, list[Report]], hows: tuple[str, ...
 
 
 def _of_known(options: argparse.Namespace) -> Report:
-    seeds = range(options.splits)
-    jobs = [
-        fit_job(f"totals-{name}-{seed}", f"{name}, {WITH[name]}", known_task, name, seed)
-        for name in KNOWN
-        for seed in seeds
-    ]
+    seeds, jobs = range(options.splits), []
+    for seed in seeds:
+        jobs += [fit_job(f"totals-{of}-{seed}", f"{of}, {WITH[of]}", known_task, of, seed) for of in KNOWN]
     lines = fits_of(jobs, options)
     print(_covered("known", lines, HOWS[:4]))
     linear = fits_of([fit_job(f"totals-linear-{seed}", "linear", linear_task, seed) for seed in seeds], options)

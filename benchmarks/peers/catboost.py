@@ -60,7 +60,7 @@ def _fits(task: TableTask, kind: Any, options: dict[str, Any], *, refitted: bool
 def _answer(task: TableTask, fits: tuple[Any, Any], of: Any) -> Answer:
     base, refit = fits
     inner = task.training.take(task.inner)
-    return Answer(of(refit, task.test), of(base, task.test), of(base, inner), rounds=int(base.tree_count_))
+    return Answer(of(refit, task.test), of(base, task.test), of(base, inner))
 
 
 def _pool(features: Features, target: np.ndarray | None = None) -> Pool:

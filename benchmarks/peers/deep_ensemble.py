@@ -42,12 +42,11 @@ def answer(task: TableTask) -> Answer:
     centre, unit = float(task.target.mean()), float(task.target.std())
     targets = torch.from_numpy((task.target - centre) / unit).float()
     kind = 0 if len(rows) <= SMALL else 1 if len(rows) <= MEDIUM else 2
-    base, refit, best = [], [], []
+    base, refit = [], []
     for number in range(NETWORKS):
         seed = NETWORKS * task.seed + number
         network, epochs = _fit(rows[~inner], targets[~inner], seed, kind, (rows[inner], targets[inner]))
         base.append(network)
-        best.append(epochs)
         refit.append(_fit(rows, targets, seed, kind, stop=epochs)[0] if kind == 0 else network)
 
     @torch.inference_mode()
@@ -61,7 +60,7 @@ def answer(task: TableTask) -> Answer:
         mean = means.mean(dim=0).numpy() * unit + centre
         return Predictive(mean, quantiles.numpy() * unit + centre, std.numpy() * unit)
 
-    return Answer(mixture(refit, test), mixture(base, test), mixture(base, rows[inner]), rounds=float(np.mean(best)))
+    return Answer(mixture(refit, test), mixture(base, test), mixture(base, rows[inner]))
 
 
 def _fit(

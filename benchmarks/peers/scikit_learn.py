@@ -45,7 +45,6 @@ def answer(task: TableTask) -> Answer:
         raw=_normals(fitted, test),
         base=_normals(base, test),
         inner=_normals(base, rows[task.inner]),
-        rounds=starts,
     )
 
 
@@ -73,7 +72,6 @@ def classify(task: TableTask) -> Answer:
         raw=fitted(FACTORS[best], np.ones(len(labels), dtype=bool)).predict_proba(test),
         base=models[best].predict_proba(test),
         inner=models[best].predict_proba(rows[inner]),
-        rounds=FACTORS[best],
     )
 
 

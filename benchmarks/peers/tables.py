@@ -135,13 +135,11 @@ class Answer:
         raw: Test rows, by the raw model; None for a peer that has no distribution without the conformal correction.
         base: Test rows, by the base model, which was not fitted to the inner rows.
         inner: Inner rows, by the base model.
-        rounds: Iterations or epochs that early stopping chose, for the record.
     """
 
     raw: Any
     base: Any
     inner: Any
-    rounds: float
 
 
 def table_session(answer: Callable[..., Any]) -> Session:

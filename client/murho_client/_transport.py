@@ -128,6 +128,8 @@ class Settings:
                 raise ValueError(f"{name} is {value!r}; it is a whole number from {least} on.")
         Deadline(self.timeout)
         key = self.api_key
+        if key is not None and address.userinfo:
+            raise ValueError("url has a user and a password, and there is an api_key: a request can carry only one.")
         if key is not None and (not key or not key.isascii() or not key.isprintable() or " " in key):
             raise ValueError(
                 "api_key, or MURHO_API_KEY, is empty, or has a space, a line break or another character no key has."

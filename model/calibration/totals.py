@@ -113,15 +113,20 @@ class HeldOutTotals:
 
 SHARED = np.concatenate([[0.0], np.exp2(np.linspace(-4.0, 4.0, 17))])
 INDEPENDENT = np.exp2(np.linspace(-1.0, 1.0, 9))
-CORRELATIONS = np.append(np.linspace(0.0, 0.95, 20), (0.97, 0.98, 0.99))
+CORRELATIONS = np.append(np.linspace(0.0, 0.9, 19), 1.0 - np.exp2(-np.arange(3.5, 8.0, 0.5)))
 PRIOR_SHARED, PRIOR_INDEPENDENT = 1.0, 0.3
 """Standard deviations of the logarithms before anything is known: little evidence leaves factors near 1."""
 MOST_ERROR = 25.0
 """Most squared error of a total that counts, in variances: one odd block must not decide."""
+ONE_ERROR = 1.0
+"""A value is within one standard error of the likeliest if twice the log likelihood falls by no more."""
 
 
 def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCalibration:
     """Fit the calibration by the Gaussian likelihood of the errors of totals, over a grid, with priors about 1.
+
+    A correlation in time leaves few independent blocks, which tell it badly, and one that is too small makes bands too
+    narrow. So the largest within one standard error of the likeliest is taken.
 
     Args:
         totals: Held-out totals.
@@ -129,23 +134,26 @@ def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCa
         in_time: Whether it may be correlated between neighbours in time.
     """
     predicted = (totals.rows, totals.own, totals.noise, totals.noise_sum, totals.same_unit, totals.drawn)
-    largest = totals.noise + totals.same_unit + np.maximum(totals.own, totals.drawn)
+    largest = totals.noise_sum**2 if in_time else totals.noise + totals.same_unit
+    largest = largest + np.maximum(totals.own, totals.drawn)
     error = np.minimum(totals.error, MOST_ERROR * np.maximum(largest, LEAST))
-    best, least = TotalsCalibration(), np.inf
-    for correlation, independent, shared in product(
-        CORRELATIONS if units or in_time else CORRELATIONS[:1], INDEPENDENT, SHARED
-    ):
-        guess = TotalsCalibration(
-            shared=float(shared),
-            independent=float(independent),
-            within=float(correlation) if units else 0.0,
-            neighbours=0.0 if units else float(correlation),
-            blocks=len(error),
-        )
-        variance = np.maximum(np.add(*guess.variances(*predicted)), LEAST)
-        loss = float(totals.weight @ (np.log(variance) + error / variance))
-        loss += (np.log(max(shared, SHARED[1] / 2.0)) / PRIOR_SHARED) ** 2
-        loss += (np.log(independent) / PRIOR_INDEPENDENT) ** 2
-        if loss < least:
-            best, least = guess, loss
-    return best
+    found: list[tuple[float, TotalsCalibration]] = []
+    for correlation in CORRELATIONS if units or in_time else CORRELATIONS[:1]:
+        best, least = TotalsCalibration(), np.inf
+        for independent, shared in product(INDEPENDENT, SHARED):
+            guess = TotalsCalibration(
+                shared=float(shared),
+                independent=float(independent),
+                within=float(correlation) if units else 0.0,
+                neighbours=0.0 if units else float(correlation),
+                blocks=len(error),
+            )
+            variance = np.maximum(np.add(*guess.variances(*predicted)), LEAST)
+            loss = float(totals.weight @ (np.log(variance) + error / variance))
+            loss += (np.log(max(shared, SHARED[1] / 2.0)) / PRIOR_SHARED) ** 2
+            loss += (np.log(independent) / PRIOR_INDEPENDENT) ** 2
+            if loss < least:
+                best, least = guess, loss
+        found.append((least, best))
+    least = min(loss for loss, _ in found) + (ONE_ERROR if in_time else 0.0)
+    return [guess for loss, guess in found if loss <= least][-1]

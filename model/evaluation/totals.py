@@ -126,7 +126,8 @@ def _blocks(
 ) -> Iterator[tuple[float, NDArray[np.intp]]]:
     """Ways to put the rows into blocks: the weight of one, and the number of each row's block.
 
-    Together they count as if each row were in one block.
+    Together they count as if each row were in one block. In time there is one block of all rows as well, and small ones
+    count less: those that follow each other err alike.
     """
     count = len(predicted)
     if in_time:
@@ -138,9 +139,9 @@ def _blocks(
         varied = [features[place] for place in np.argsort(spread)[::-1] if spread[place] > 0.0]
         orders = [rng.permutation(count), np.argsort(predicted, kind="stable")]
         orders += [np.lexsort((rng.random(count), *each.T)) for each in varied[:MOST_FEATURES]]
+    sizes = [size for size in SIZES if 2 * size <= count] + [count] * in_time
     for order in orders:
-        for size in SIZES:
-            if 2 * size <= count:
-                index = np.empty(count, dtype=np.intp)
-                index[order] = np.arange(count) * (count // size) // count
-                yield 1.0 / (len(orders) * len(SIZES)), index
+        for size in sizes:
+            index = np.empty(count, dtype=np.intp)
+            index[order] = np.arange(count) * (count // size) // count
+            yield (size / count) ** 0.5 if in_time else 1.0 / (len(orders) * len(SIZES)), index

@@ -491,8 +491,8 @@ def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
     return _with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
 
 
-def rows_of(prediction: Answer, rows: slice) -> Answer:
-    """Some rows of a prediction, as views."""
+def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
+    """Some rows of a prediction; as views, if they are a slice."""
     return _with_arrays(lambda arrays: arrays[0][rows], [prediction])
 
 

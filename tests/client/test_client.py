@@ -110,6 +110,9 @@ def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPat
             murho.model("boats")
         assert str(service.requests[-1].url) == "https://murho.test/at/home/models/boats"
         assert service.requests[-1].headers["authorization"] == f"Bearer {sent}"
+    with pytest.raises(ValueError, match="a user and a password, and there is an api_key"):
+        Client("https://user:word@murho.test/")
+    monkeypatch.delenv("MURHO_API_KEY")
     assert repr(Client("https://user:word@murho.test/")) == "Client('https://murho.test')"
     monkeypatch.delenv("MURHO_URL")
     with pytest.raises(ValueError, match="give url, or set MURHO_URL"):

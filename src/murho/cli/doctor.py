@@ -158,9 +158,10 @@ def _checkpoints(settings: "Settings") -> Iterator[Finding]:
             sound += 1
         else:
             yield Finding(f"checkpoint {reference.name}/{reference.version}".rstrip("/"), "problem", problem)
-    told = f"{sound} of {len(found)} versions in {shown_place(settings.checkpoints)} can be used"
-    advice = "" if found else ": murho train FILE --target COLUMN makes one"
-    yield Finding("checkpoints", "ok" if sound else "note", told + advice)
+    place = shown_place(settings.checkpoints)
+    told = f"{sound} of {len(found)} versions in {place} can be used"
+    none = f"there are none in {place}: murho train FILE --target COLUMN makes one"
+    yield Finding("checkpoints", "ok" if sound else "note", told if found else none)
 
 
 def _port(settings: "Settings") -> Iterator[Finding]:

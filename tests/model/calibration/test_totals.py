@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,31 @@ def test_correlation_within_units_is_found() -> None:
     total = sum(fitted.variances(*(np.array(each) for each in (50.0, 2.5, 50.0, 50.0, 2450.0, 125.0))))
     expected = sum(truth.variances(*(np.array(each) for each in (50.0, 2.5, 50.0, 50.0, 2450.0, 125.0))))
     assert total == pytest.approx(expected, rel=0.2)
+
+
+def days(rng: np.random.Generator, correlation: float) -> HeldOutTotals:
+    """Totals of five hundred days in a row of noise of variance 1, in blocks of 5 and 20 days and in hundreds."""
+    noise = np.empty(500)
+    for day, shock in enumerate(rng.standard_normal(500) * np.sqrt(1.0 - correlation**2)):
+        noise[day] = correlation * noise[day - 1] + shock if day else rng.standard_normal()
+    parts = []
+    for size in (5, 20, 100):
+        error, none = noise.reshape(-1, size).sum(axis=1) ** 2, np.zeros(500 // size)
+        parts.append(
+            HeldOutTotals(none + size, error, none, none + size, none + size, none, none, none + size**0.5 / 10)
+        )
+    return HeldOutTotals.joined(parts)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.98])
+def test_bands_of_days_to_come_hold_the_truth_though_few_independent_ones_are_known(correlation: float) -> None:
+    rng, shares = np.random.default_rng(0), []
+    hundred = [np.array(each) for each in (100.0, 0.0, 100.0, 100.0, 0.0, 0.0)]
+    for _ in range(8):
+        fitted = fit_totals(days(rng, correlation), units=False, in_time=True)
+        told, true = (sum(each.variances(*hundred)) for each in (fitted, TotalsCalibration(neighbours=correlation)))
+        shares.append(2.0 * NormalDist().cdf(1.6449 * float(told / true) ** 0.5) - 1.0)
+    assert 0.86 <= np.mean(shares) <= 0.96
 
 
 def test_one_row_keeps_its_own_variance() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import sqlite3
@@ -126,6 +127,36 @@ def test_a_kill_at_any_step_keeps_what_was_told_once(tmp_path: Path, step: str) 
     assert recorder.store.add("cars", ["a", "b", "never"], [1.0, 2.0, 3.0]).unknown.keys() == {"never"}
     assert len(list(recorder.store.pairs("cars"))) == 2
     assert not list((tmp_path / "murho.db-recording").iterdir())
+    recorder.close(5.0)
+
+
+def test_answers_of_one_turn_are_recorded_together_each_under_its_own_ids(tmp_path: Path) -> None:
+    recorder, model = Recorder(Store(str(tmp_path / "murho.db")), 2**20), FakeModel()
+    given, weights = {3: ["own"]}, [1000.0 * (number + 1) for number in range(6)]
+
+    def asked(number: int) -> ToRecord:
+        cells = CELLS | {"Weight": weights[number]}
+        columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in cells.items()}
+        options = with_grid(PredictOptions(percentiles=()), model.schema.target)
+        return ToRecord(model, model.predict(columns, options), given.get(number))
+
+    async def record() -> list[list[str] | BaseException | None]:
+        tasks = [asyncio.create_task(recorder.with_others(asked(number))) for number in range(6)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()  # its client has gone; the others don't wait for it
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    recorder.start()
+    gone, *ids = asyncio.run(record())
+    recorder.settle()
+    assert isinstance(gone, asyncio.CancelledError)
+    assert ids[2] == ["own"]
+    for weight, of_answer in zip(weights[1:], ids, strict=True):
+        assert isinstance(of_answer, list)
+        kept = recorder.store.prediction("cars", of_answer[0])
+        assert kept is not None
+        assert kept.mean == weight / 100.0 + 100.0
+    assert len(list((tmp_path / "murho.db-recording").iterdir())) == 0
     recorder.close(5.0)
 
 
