@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from murho.service.outcomes.store import Store
     from murho.service.worker import Worker
 
+__all__ = ["create_app"]
+
+
 DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.

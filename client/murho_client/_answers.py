@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
     Shares = Mapping[str, NDArray[np.float64]]
 
+__all__ = [
+    "Counterfactual",
+    "DecideOptions",
+    "Decisions",
+    "Explanation",
+    "Outcomes",
+    "Totals",
+    "decide_request",
+    "outcome_requests",
+    "totals_request",
+]
+
+
 Array: TypeAlias = NDArray[np.float64]
 
 MOMENTS = ("mean", "std", "epistemic_std", "aleatoric_std")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from murho_client._responses import Response
 
+__all__ = ["AsyncClient"]
+
+
 P = ParamSpec("P")
 Result = TypeVar("Result")
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from murho_client._prediction import Prediction
     from murho_client._responses import Response
 
+__all__ = ["Client"]
+
+
 Result = TypeVar("Result")
 
 

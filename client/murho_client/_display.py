@@ -18,6 +18,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+__all__ = ["Progress", "advancing", "fixed", "html_table", "number", "pictures", "short", "text_table"]
+
+
 MAX_TEXT = 32
 QUIET_SECONDS = 1.0
 WIDTH, HEIGHT, MIDDLE, MARGIN = 220, 18, 9, 6

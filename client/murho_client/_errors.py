@@ -24,6 +24,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+__all__ = [
+    "AuthenticationError",
+    "Busy",
+    "DeadlineExceeded",
+    "InternalError",
+    "InvalidInput",
+    "MurhoClientError",
+    "NotReady",
+    "Problem",
+    "ServiceError",
+    "TooLarge",
+    "Transient",
+    "UnexpectedAnswer",
+    "UnknownModel",
+    "Unreachable",
+]
+
+
 SHOWN_PROBLEMS = 10
 
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from murho_client._prediction import Prediction
     from murho_client._transport import Dialogue
 
+__all__ = ["FileOptions", "predict_file"]
+
+
 CSV, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 SEPARATORS = (",", ";", "\t", "|")
 MISSING = frozenset(

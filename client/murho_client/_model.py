@@ -12,6 +12,8 @@ from murho_client._errors import InvalidInput, Problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Feature", "Model", "ModelSummary", "fitted", "record"]
+
 
 @dataclass(frozen=True)
 class Feature:

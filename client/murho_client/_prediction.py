@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from murho_client._data import Labels
     from murho_client._errors import Problem
 
+__all__ = ["Prediction"]
+
+
 Array: TypeAlias = NDArray[np.float64]
 
 MOMENTS = ("mean", "std", "epistemic_std", "aleatoric_std")

@@ -30,6 +30,9 @@ from murho_client._errors import (
 if TYPE_CHECKING:
     from murho_client._data import Batch
 
+__all__ = ["Response", "read_answer", "read_ready"]
+
+
 KINDS: dict[int, type[ServiceError]] = {
     401: AuthenticationError,
     403: AuthenticationError,

@@ -38,6 +38,9 @@ from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
 from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Settings, Together, ask
 
+__all__ = ["AggregateOptions", "BaseClient", "PredictOptions", "Service"]
+
+
 Http = TypeVar("Http")
 Result = TypeVar("Result")
 

@@ -26,6 +26,9 @@ import httpx2
 from murho_client._errors import DeadlineExceeded, MurhoClientError, Transient, UnexpectedAnswer, Unreachable
 from murho_client._responses import Response
 
+__all__ = ["LIMITS", "Attempt", "Deadline", "Dialogue", "Options", "Settings", "Step", "Together", "ask"]
+
+
 __version__ = "0.1.0"
 
 FIRST_WAIT = 0.1

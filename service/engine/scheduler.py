@@ -40,6 +40,18 @@ from murho.service.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
+__all__ = [
+    "FIRST_SECONDS_PER_COST",
+    "PASS_SECONDS",
+    "Admission",
+    "Admitted",
+    "Receive",
+    "Scheduler",
+    "StandingQueue",
+    "Turns",
+    "WorkRates",
+]
+
 
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""

@@ -54,6 +54,19 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
+__all__ = [
+    "PARSED",
+    "PAUSE_SECONDS",
+    "AccessLog",
+    "FrontDoor",
+    "LoopPauses",
+    "Paths",
+    "RequestLog",
+    "behind_proxies",
+    "shared_with",
+]
+
+
 PAUSE_SECONDS = 0.004
 """Several requests arrive in this time, and it is short beside that of an answer while the queue is full."""
 

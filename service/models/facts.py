@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
 
+__all__ = ["description", "overview", "report_charts", "target_of"]
+
+
 SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
 BINS = 30

@@ -20,6 +20,9 @@ from starlette.exceptions import HTTPException
 
 from murho.service.predict.memory import accepted_coding, compressed
 
+__all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "router", "web_file"]
+
+
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

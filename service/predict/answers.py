@@ -46,6 +46,30 @@ if TYPE_CHECKING:
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
+__all__ = [
+    "MAX_WARNINGS",
+    "Answered",
+    "Asked",
+    "ClassPredictResponse",
+    "Codec",
+    "Encoded",
+    "InputWarning",
+    "ModelName",
+    "PredictResponse",
+    "Terms",
+    "ToRecord",
+    "answer_columns",
+    "answer_facts",
+    "calibration_of",
+    "fact_headers",
+    "head_of",
+    "records",
+    "require_place",
+    "response_of",
+    "warnings_of",
+]
+
+
 MAX_WARNINGS = 100
 MOST_CLASS_VALUES = 100_000_000
 """Of one answer: as many as a million rows with a hundred percentiles of a number have."""

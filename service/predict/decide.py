@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
 
+__all__ = ["DOOR", "DecideRequest"]
+
+
 BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
 COMMON = ("seed", "calibrated", "timeout", "record", "ids")

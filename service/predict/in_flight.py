@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
     from murho.service.security import Caller
 
+__all__ = ["BYTES_PER_ROW_DRAW", "Ended", "Further", "InFlight", "further_rows", "read_body", "step_of"]
+
+
 Result = TypeVar("Result")
 
 BYTES_PER_ROW_DRAW = 16

@@ -47,6 +47,23 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+__all__ = [
+    "CODECS",
+    "DOOR",
+    "LARGE_ANSWER_VALUES",
+    "MEDIA_TYPES",
+    "OF_MODELS",
+    "PARQUET",
+    "REFERENCE",
+    "SMALL_BODY_BYTES",
+    "Decoder",
+    "Door",
+    "answer",
+    "codecs_of",
+    "reader_of",
+    "writer_of",
+]
+
 
 Result = TypeVar("Result")
 

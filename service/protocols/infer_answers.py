@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 
     from murho.model.files import JSON
 
+__all__ = [
+    "BYTES",
+    "LENGTH_BYTES",
+    "LENGTH_HEADER",
+    "InferResponse",
+    "Output",
+    "encode_inference",
+    "outputs_of",
+    "packed",
+]
+
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 LENGTH_BYTES = 4

@@ -22,6 +22,8 @@ from murho.service.predict.rows import parse_inputs, pointer, wrong_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+__all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse"]
+
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256

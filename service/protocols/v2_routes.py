@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.telemetry.metrics import Telemetry
 
+__all__ = [
+    "INFER",
+    "RepositoryRequest",
+    "model_metadata",
+    "repository_index",
+    "router",
+    "server_metadata",
+    "statistics_document",
+]
+
+
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"
 
