@@ -8,7 +8,7 @@ memory once. It starts no thread and computes nothing, because neither survives 
 - *Versions*: a change that a request asks for, a look for new versions, SIGHUP: all go through the supervisor, which
   has every worker make them, one after the other, and tells who asked once all have. So all workers serve the same. One
   that could not do what others could is replaced.
-- *Limits of callers* are counted in memory that all workers have (`security.callers.Buckets`); limits of memory, of
+- *Limits of callers* are counted in memory that all workers have (`security.Buckets`); limits of memory, of
   connections and of what waits are each worker's own.
 - *Health*: each worker says once a second on a board how it is; every worker answers `/healthz` and `/readyz` for all.
 - *Metrics*: files that every worker reads (`telemetry.metrics`).

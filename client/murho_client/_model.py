@@ -81,7 +81,7 @@ class ModelSummary:
         """Reads one entry of the answer of `GET /models`.
 
         Raises:
-            ValueError: A key is missing, or its value has another form.
+            AttributeError, KeyError, TypeError: A key is missing, or its value has another form.
         """
         return cls(**_facts(described))
 
@@ -99,33 +99,24 @@ class Model(ModelSummary):
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Model:
         """Reads the answer of `GET /models/NAME`; see `ModelSummary.of`."""
-        facts = _facts(described)
-        try:
-            return cls(**facts, features=tuple(map(Feature.of, described["features"])))
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"features: {error!r}") from None
+        return cls(**_facts(described), features=tuple(map(Feature.of, described["features"])))
 
 
 def _facts(described: Mapping[str, Any]) -> dict[str, Any]:
     """What lists and descriptions of models have in common."""
-    try:
-        target = described["target"]
-        classes = target.get("classes")
-        return {
-            "name": str(described["name"]),
-            "version": str(described["version"]),
-            "versions": tuple(map(str, described.get("versions") or [described["version"]])),
-            "task": str(described["task"]),
-            "target": str(target["name"]),
-            "unit": target.get("unit"),
-            "classes": None if classes is None else tuple(map(str, classes)),
-            "metrics": described.get("metrics") or {},
-            "raw": described,
-        }
-    except KeyError as error:
-        raise ValueError(f"the key {error} is missing") from None
-    except (AttributeError, TypeError) as error:
-        raise ValueError(f"a value has another form than expected: {error}") from None
+    target = described["target"]
+    classes = target.get("classes")
+    return {
+        "name": str(described["name"]),
+        "version": str(described["version"]),
+        "versions": tuple(map(str, described.get("versions") or [described["version"]])),
+        "task": str(described["task"]),
+        "target": str(target["name"]),
+        "unit": target.get("unit"),
+        "classes": None if classes is None else tuple(map(str, classes)),
+        "metrics": described.get("metrics") or {},
+        "raw": described,
+    }
 
 
 def fitted(batch: Batch, model: Model | None) -> Batch:

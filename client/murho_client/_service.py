@@ -408,7 +408,7 @@ def _understood(read: Callable[[], Result]) -> Result:
     """
     try:
         return read()
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         fault = f"{type(error).__name__}: {error}"
     raise UnexpectedAnswer(f"The answer isn't one that this client knows ({fault}). One of the two is too old.")
 

@@ -324,7 +324,7 @@ class InFlight:
         self._timing.compute += answer.timing.compute
         if not again:
             self.rows += inputs.count
-            self.counted.count_rows(answer.prediction, noise=options.noise)
+            self.counted.count_rows(answer.prediction, inputs.count, noise=options.noise)
         return answer
 
     def answered(self, options: PredictOptions, *, warned: bool = False) -> None:

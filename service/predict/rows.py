@@ -1,8 +1,11 @@
-"""The rows of a request as JSON: records, a matrix or columns are decoded to canonical columns.
+"""The rows of a request as JSON: records, a matrix or columns are decoded to canonical columns; and their problems.
 
 It is strict: a number is a JSON number. The types of a whole column are checked at once, so that a good column needs no
 Python code per cell. Every error names its cell by a JSON pointer in the form of the request: `/inputs/3/Horsepower`
 for records, `/inputs/3/2` for a matrix, `/inputs/Horsepower/3` for columns.
+
+A request can be wrong in a million places; listing them all would cost more than its answer. So problems are collected,
+put in the order of the request, and cut to a readable number.
 """
 
 from __future__ import annotations
@@ -63,8 +66,6 @@ PIECE_CELLS = 2**14
 """Decoded at once."""
 MAX_DATE_LENGTH = 64
 """The longest ISO 8601 date-time with a fraction and an offset is far shorter."""
-
-
 MAX_LISTED = 50
 MAX_NAME = 100
 
@@ -79,12 +80,8 @@ JSON_NAMES: dict[type, str] = {
 }
 
 
-class _Absent:
-    """Marks a feature for which a row has no cell."""
-
-
-ABSENT = _Absent()
-
+ABSENT = object()
+"""Marks a feature for which a row has no cell."""
 TYPES: dict[FeatureKind, frozenset[type]] = {
     FeatureKind.NUMERIC: frozenset({int, float}),
     FeatureKind.BOOLEAN: frozenset({bool}),

@@ -6,6 +6,7 @@ NaN is a missing cell.
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.schema import FeatureKind, Schema
-from murho.service.errors import BadInputError, wrong
+from murho.service.errors import wrong
 from murho.service.predict.rows import Form, Inputs, pointer, shorten
 from murho.service.tables.blocks import TableCodec, block_rows, number_columns
 
@@ -33,6 +34,7 @@ HEADERS = {
     (2, 0): np.lib.format.read_array_header_2_0,
     (3, 0): np.lib.format.read_array_header_2_0,  # differs in the letters of names, which a matrix has not
 }
+_wrong = partial(wrong, "/inputs")
 NUMBERS = (FeatureKind.NUMERIC, FeatureKind.BOOLEAN)
 
 
@@ -105,7 +107,3 @@ def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:
         return np.zeros((column.rows, len(classes)), dtype=bool) if column.values is None else column.values
     cells = column.cells(classes)
     return cells.astype(np.str_) if column.unit is Unit.CLASS else cells
-
-
-def _wrong(message: str) -> BadInputError:
-    return wrong("/inputs", message)

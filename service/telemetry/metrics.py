@@ -275,7 +275,7 @@ class OfVersion:
         self._share = metrics.epistemic_share.labels(*labels)
         self._spread: Counter | None = None  # a model has std or entropy
 
-    def count_rows(self, prediction: AnyPrediction, *, noise: bool = True) -> None:
+    def count_rows(self, prediction: AnyPrediction, rows: int, *, noise: bool = True) -> None:
         """Counts the rows of a prediction, or of a part of one, and what they say of the model's doubt.
 
         Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
@@ -283,9 +283,9 @@ class OfVersion:
 
         Args:
             prediction: The prediction, finite.
+            rows: Number of its rows.
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
-        rows = len(prediction)
         self._rows.inc(rows)
         if prediction.unlike is not None and (found := int(np.count_nonzero(prediction.unlike))):
             self._unlike.inc(found)

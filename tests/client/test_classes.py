@@ -28,7 +28,6 @@ MANY = {name: [cell] * 2500 for name, cell in ROW.items()} | {"Weight": np.linsp
 @pytest.fixture(scope="module")
 def service() -> Iterator[AppClient]:
     with make_client(Classifier()) as served:
-        served.wait_until_loaded()
         yield served
 
 

@@ -54,7 +54,6 @@ PODS["KServe"] = {**of_kind(SETS["manifests in kserve"], "InferenceService")["sp
 @pytest.fixture(scope="module")
 def service() -> Iterator[AppClient]:
     with make_client(FakeModel()) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -114,7 +113,6 @@ def test_probes_ask_paths_that_answer_without_a_key_at_the_images_port(name: str
     (port,) = main["ports"]
     assert str(port["containerPort"]) == dockerfile("EXPOSE")
     with make_client(FakeModel(), api_keys=KEYS[:1]) as locked:
-        locked.wait_until_loaded()
         assert locked.get("/models").status_code == 401
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = main[kind]["httpGet"]

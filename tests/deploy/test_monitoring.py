@@ -47,7 +47,6 @@ def exposed() -> dict[str, set[str]]:
     samples: dict[str, set[str]] = {}
     for model in (FakeModel(), Classifier()):
         with TemporaryDirectory() as folder, make_client(model, store=f"{folder}/murho.db") as client:
-            client.wait_until_loaded()
             assert client.post("/predict", {"inputs": [ROW], "ids": ["a"]}).status_code == 200
             value = 100.0 if model.schema.target.classes is None else model.schema.target.classes[0]
             outcomes = {"outcomes": [{"id": "a", "value": value}]}

@@ -89,7 +89,6 @@ def test_requests_are_read_alike(trained: Path) -> None:
     for name in ("sold", "stamp"):
         numbers[name] = numbers[name].dt.strftime("%Y-%m-%d")
     with AppClient(create_app(Settings(checkpoints=trained / "checkpoints", device="cpu"))) as client:
-        client.wait_until_loaded()
         features = {feature["name"]: feature for feature in client.get("/models/sales").json()["features"]}
         assert features["discount"]["reading"] == {"form": "number", "decimal": ",", "unit": "%"}
 

@@ -42,7 +42,6 @@ def test_planted_secrets_are_nowhere(tmp_path: Path, rare: str) -> None:
     shown = {str(path): path.read_bytes() for path in (tmp_path / "made").rglob("*") if path.is_file()}
     assert {Path(path).name for path in shown} >= {"model.json", "model.safetensors", "report.html"}
     with AppClient(create_app(Settings(checkpoints=tmp_path / "made"))) as client:
-        client.wait_until_loaded()
         paths = ["/", "/models", "/openapi.json", "/metrics", "/v2/models/people"]
         paths += [f"/models/people{more}" for more in ("", "/overview", "/charts", "/calibration")]
         shown |= {path: client.get(path).content for path in paths}

@@ -198,5 +198,4 @@ def without_times(text: str) -> str:
 @contextmanager
 def make_client_of(checkpoints: Path) -> Iterator[AppClient]:
     with AppClient(create_app(Settings(checkpoints=checkpoints, threads=1))) as client:
-        client.wait_until_loaded()
         yield client

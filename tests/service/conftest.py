@@ -32,5 +32,4 @@ def model() -> FakeModel:
 @pytest.fixture
 def client(model: FakeModel) -> Iterator[AppClient]:
     with make_client(model) as client:
-        client.wait_until_loaded()
         yield client

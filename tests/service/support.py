@@ -178,10 +178,15 @@ def _key(item: FakeModel | tuple[str, str, str]) -> tuple[str, str]:
 
 
 class AppClient:
-    """Calls an application in this process, its lifespan included, from a synchronous test."""
+    """Calls an application in this process, its lifespan included, from a synchronous test.
 
-    def __init__(self, app: FastAPI) -> None:
-        self.app = app
+    Args:
+        app: The application.
+        loaded: Whether to wait until it has loaded.
+    """
+
+    def __init__(self, app: FastAPI, *, loaded: bool = True) -> None:
+        self.app, self._loaded = app, loaded
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -196,6 +201,8 @@ class AppClient:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://service")
         self._stack.callback(self.portal.call, self._client.aclose)
+        if self._loaded:
+            self.wait_until_loaded()
         return self
 
     def __exit__(self, *exception: object) -> None:

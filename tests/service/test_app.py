@@ -27,7 +27,6 @@ def test_a_failure_to_load_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(app, "_set_threads", fail)
     with make_client(FakeModel(), threads=3) as client:
-        client.wait_until_loaded()
         assert client.get("/healthz").status_code == 200
         response = client.get("/readyz")
         assert response.status_code == 503
@@ -39,5 +38,4 @@ def test_a_failure_to_announce_does_not_stop_the_service() -> None:
         raise BrokenPipeError
 
     with AppClient(create_app(Settings(), source=FakeSource(FakeModel()), on_loaded=fail)) as client:
-        client.wait_until_loaded()
         assert client.post("/predict", {"inputs": [ROW]}).status_code == 200

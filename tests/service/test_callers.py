@@ -76,11 +76,12 @@ def test_the_hash_of_a_short_key_opens_nothing() -> None:
 
 
 def test_a_key_may_have_limits_of_its_own() -> None:
-    limited = security(api_keys=(stored("slow", KEY, ":requests=1"),), requests_per_second=1000, burst_seconds=1)
-    slow = limited.caller_of(bearer(KEY), "")
-    limited.admit(slow)
+    limited = security(api_keys=(stored("slow", KEY, ":requests=1"), stored("web", OTHER)), burst_seconds=1)
+    limited.admitted("/predict", bearer(KEY), "")
     with pytest.raises(RateLimitError):
-        limited.admit(slow)
+        limited.admitted("/predict", bearer(KEY), "")
+    for _ in range(9):
+        limited.admitted("/predict", bearer(OTHER), "")
 
 
 def test_a_changed_file_is_read_again_and_a_bad_one_is_not(tmp_path: Path) -> None:

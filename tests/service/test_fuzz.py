@@ -92,7 +92,6 @@ def broken_requests(draw: st.DrawFn) -> object:
 @pytest.fixture(scope="module")
 def fake() -> Iterator[AppClient]:
     with make_client(FakeModel()) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -100,14 +99,12 @@ def fake() -> Iterator[AppClient]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppClient]:
     root = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
     with AppClient(create_app(Settings(checkpoints=root / "checkpoints", device="cpu"))) as client:
-        client.wait_until_loaded()
         yield client
 
 
 @pytest.fixture(scope="module")
 def classifier() -> Iterator[AppClient]:
     with make_client(Classifier()) as client:
-        client.wait_until_loaded()
         yield client
 
 

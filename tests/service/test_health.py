@@ -18,7 +18,7 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
         assert loading.wait(20)
 
     source.before = wait
-    with AppClient(create_app(Settings(), source=source)) as client:
+    with AppClient(create_app(Settings(), source=source), loaded=False) as client:
         try:
             assert client.get("/healthz").status_code == 200
             for response in (
@@ -71,7 +71,6 @@ def test_with_thousands_of_models_readiness_and_metrics_stay_short() -> None:
     """What a probe and a scrape read does not grow with the models; `/models` has all of them."""
     models = [FakeModel(f"m{number:04}") for number in range(500)]
     with make_client(*models) as client:
-        client.wait_until_loaded()
         ready = client.get("/readyz")
         found = ready.json()
         assert len(ready.content) < 1_000
@@ -87,7 +86,6 @@ def test_with_thousands_of_models_readiness_and_metrics_stay_short() -> None:
 
 def test_without_a_checkpoint_the_service_says_what_to_do() -> None:
     with make_client() as client:
-        client.wait_until_loaded()
         assert client.get("/healthz").status_code == 200
         response = client.get("/readyz")
         assert response.status_code == 503
@@ -104,7 +102,6 @@ def test_a_draining_service_is_alive_but_not_ready_and_still_serves(client: AppC
 
 def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with make_client(model, engine_silence=5.0) as client:
-        client.wait_until_loaded()
         scheduler = client.state["parts"].scheduler
         monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock() - 6.0)
         response = client.get("/healthz")

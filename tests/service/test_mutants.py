@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 def client() -> Iterator[AppClient]:
     models = FakeModel(), FakeModel("numbers", schema=NUMBERS)
     with make_client(*models, default_model="cars", max_rows=1000, samples=4) as client:
-        client.wait_until_loaded()
         yield client
 
 

@@ -58,7 +58,6 @@ def test_an_answer_is_as_described(client: AppClient, described: dict[str, Any])
 
 def test_the_answer_of_a_classifier_is_as_described() -> None:
     with make_client(Classifier()) as client:
-        client.wait_until_loaded()
         components = client.get("/openapi.json").json()["components"]
         schema = {"$ref": "#/components/schemas/ClassPredictResponse", "components": components}
         for options in (

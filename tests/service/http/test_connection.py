@@ -132,6 +132,12 @@ def test_the_target_may_name_the_host_once_more(service: Served) -> None:
     assert service.ask(GET.replace(b"/healthz", b"http://LOCALHOST/healthz")).status == 200
 
 
+def test_an_answer_without_a_body_is_sent_before_its_connection_closes(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(b"HEAD /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        assert wire.end().startswith(b"HTTP/1.1 200")
+
+
 def test_the_answers_before_nonsense_come_first(service: Served, slow_model: Callable[[float], None]) -> None:
     slow_model(0.1)
     with service.wire() as wire:

@@ -137,7 +137,6 @@ def test_the_pages_of_the_service_and_programs_may_ask(client: AppClient, header
 @pytest.mark.parametrize("hosts", ["*", "*.example"])
 def test_a_pattern_of_hosts_makes_no_origin_the_own_one(hosts: str) -> None:
     with make_client(FakeModel(), host=ALL_INTERFACES, hosts=hosts) as client:
-        client.wait_until_loaded()
         headers = {**EVIL, "host": "own.example"}
         assert client.post("/models/cars/unload", headers=headers).status_code == 403
 
@@ -148,7 +147,6 @@ PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-he
 def test_pages_of_origins_in_the_settings_may_ask_and_read() -> None:
     app = {"origin": "https://app.example"}
     with make_client(FakeModel(), cors_origins=("https://app.example",), api_keys=(stored("web", KEY),)) as client:
-        client.wait_until_loaded()
         asked = client.request("OPTIONS", "/predict", headers=app | PREFLIGHT)  # without a key, as browsers do
         assert asked.status_code == 200
         assert asked.headers["access-control-allow-origin"] == "https://app.example"
@@ -207,7 +205,6 @@ def callers(client: AppClient, *forwarded: str) -> list[int]:
 
 def test_nobody_else_says_who_the_client_is() -> None:
     with make_client(FakeModel(), requests_per_second=0.01, burst_seconds=100) as client:
-        client.wait_until_loaded()
         assert callers(client, "1.1.1.1", "1.1.1.2", "1.1.1.3") == [200, 429, 429]
 
 
@@ -221,14 +218,12 @@ def test_what_a_trusted_proxy_says_counts_from_the_right() -> None:
     # httpx's in-process client is 127.0.0.1.
     trusted = "127.0.0.0/8, 10.0.0.7"
     with make_client(FakeModel(), requests_per_second=0.01, burst_seconds=100, trusted_proxies=trusted) as client:
-        client.wait_until_loaded()
         assert callers(client, "1.1.1.1", "1.1.1.1", "1.1.1.2") == [200, 429, 200]
         assert callers(client, "9.9.9.1, 1.1.1.3", "9.9.9.2, 1.1.1.3", "9.9.9.3, 1.1.1.3, 10.0.0.7") == [200, 429, 429]
 
 
 def test_a_proxy_may_show_the_service_below_a_path_and_take_it_off_or_not() -> None:
     with make_client(FakeModel(), root_path="/murho") as client:
-        client.wait_until_loaded()
         for path in ("/murho/models", "/models"):
             assert client.get(path).json()["models"][0]["name"] == "cars"
         assert client.get("/murho").status_code == client.get("/murho/").status_code == 200

@@ -17,7 +17,6 @@ WEB = {"authorization": f"Bearer {KEY}"}
 @pytest.fixture
 def guarded() -> Iterator[AppClient]:
     with make_client(FakeModel(), api_keys=KEYS, open_paths=("/metrics",)) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -68,7 +67,6 @@ def test_the_description_shows_how_to_send_a_key(guarded: AppClient) -> None:
 
 def test_too_many_requests_of_a_caller_are_told_when_to_come_back() -> None:
     with make_client(FakeModel(), requests_per_second=0.1, burst_seconds=20) as client:
-        client.wait_until_loaded()
         statuses = [client.get("/models").status_code for _ in range(3)]
         assert statuses == [200, 200, 429]
         response = client.get("/models")
@@ -88,7 +86,6 @@ def test_too_many_requests_of_a_caller_are_told_when_to_come_back() -> None:
 )
 def test_a_refused_body_costs_its_caller_something(path: str, sent: dict[str, Any]) -> None:
     with make_client(FakeModel(), row_draws_per_second=1000, burst_seconds=1) as client:
-        client.wait_until_loaded()
         body = b'"' * 2**23
         refused = client.post(path, content=body, **sent)
         assert refused.status_code in {400, 413, 422}

@@ -80,7 +80,6 @@ def test_other_methods_are_answered_by_the_framework(client: AppClient) -> None:
 @pytest.fixture
 def small() -> Iterator[AppClient]:
     with make_client(FakeModel(), max_body_bytes=1000) as client:
-        client.wait_until_loaded()
         yield client
 
 

@@ -20,7 +20,6 @@ def source() -> FakeSource:
 @pytest.fixture
 def client(source: FakeSource) -> Iterator[AppClient]:
     with AppClient(create_app(Settings(watch_seconds=0), source=source)) as client:
-        client.wait_until_loaded()
         yield client
 
 

@@ -52,7 +52,6 @@ def told() -> FakeModel:
 
 def test_features_come_with_their_training_rows(told: FakeModel) -> None:
     with make_client(told) as client:
-        client.wait_until_loaded()
         shown = client.get("/models/cars/overview").json()
     described = {feature["name"]: feature for feature in shown["features"]}
     counts = described["Weight"]["histogram"]["counts"]
@@ -89,7 +88,6 @@ def overview_of_facts(facts: dict[str, Any]) -> dict[str, Any]:
     source = FakeSource(FakeModel())
     source.facts = facts
     with AppClient(create_app(Settings(), source=source)) as client:
-        client.wait_until_loaded()
         shown: dict[str, Any] = client.get("/models/cars/overview").json()
     return shown
 
@@ -103,7 +101,6 @@ def charts_of_facts(facts: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
     source = FakeSource(FakeModel())
     source.facts = facts
     with AppClient(create_app(Settings(), source=source)) as client:
-        client.wait_until_loaded()
         told = client.get("/models/cars/charts")
     assert told.status_code == 200
     return {chart["name"]: chart for chart in told.json()["charts"]}
@@ -127,7 +124,6 @@ def test_a_classifier_that_does_not_tell_its_classes_rows_is_shown_without(targe
     model = Classifier()
     model.spec = replace(model.spec, training={} if targets is None else {"targets": targets})
     with make_client(model) as client:
-        client.wait_until_loaded()
         shown = client.get("/models/cars/overview").json()
     assert shown["target"]["levels"] is None
     assert shown["typical"]

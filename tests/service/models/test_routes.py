@@ -12,7 +12,6 @@ def test_the_list_names_models_versions_and_what_is_refused() -> None:
     with make_client(
         FakeModel(version="1"), FakeModel(version="2"), ("boats", "1", "wrong hash"), versions="all"
     ) as client:
-        client.wait_until_loaded()
         listed = client.get("/models").json()
     assert listed["default"] == "cars"
     assert [(model["name"], model["version"], model["versions"]) for model in listed["models"]] == [
@@ -60,7 +59,6 @@ def test_the_description_of_a_model_is_short() -> None:
     model = FakeModel()
     model.spec = replace(model.spec, calibration=calibration)
     with make_client(model) as client:
-        client.wait_until_loaded()
         described = client.get("/models/cars")
         full = client.get("/models/cars/calibration").json()["calibration"]
     assert described.json()["calibration"]["method"] == full["method"] == calibration.method

@@ -130,7 +130,6 @@ def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
     bench = Bench()
     settings = Settings(watch_seconds=0, log_level="error")
     with AppClient(create_app(settings, source=bench.source)) as client:
-        client.wait_until_loaded()
         watcher = client.state["parts"].watcher
         assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
         monkeypatch.setattr(bench.source, "list", _gone)

@@ -28,7 +28,6 @@ LATE = 24
 def test_answers_name_the_state_of_their_bands_and_one_command_goes_back(tmp_path: Path) -> None:
     model, store = FakeModel(), str(tmp_path / "murho.db")
     with make_client(model, store=store, adapt="adaptive") as client:
-        client.wait_until_loaded()
         first = client.post("/predict", {"inputs": [ROW] * 20, "record": True}).json()
         assert "calibration" not in first  # without outcomes the checkpoint's bands hold
         client.post(OUTCOMES, told(*((key, mean + 2.5) for key, mean in zip(first["ids"], first["mean"], strict=True))))

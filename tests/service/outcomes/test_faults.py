@@ -39,7 +39,6 @@ def outcome(key: str) -> dict[str, object]:
 
 def test_a_database_that_goes_away_loses_nothing(postgres: Path) -> None:
     with make_client(FakeModel(), store=ADDRESS.format("postgres", postgres)) as client:
-        client.wait_until_loaded()
         first = predicted(client)
         assert client.post(OUTCOMES, outcome(first)).json()["accepted"] == 1
         in_postgres(postgres, "pg_ctl", "-m", "immediate", "stop")
@@ -61,7 +60,6 @@ def test_a_database_that_goes_away_loses_nothing(postgres: Path) -> None:
 
 def test_a_locked_file_delays_no_answer(tmp_path: Path) -> None:
     with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
-        client.wait_until_loaded()
         other = sqlite3.connect(tmp_path / "murho.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         keys = [predicted(client) for _ in range(20)]
@@ -81,7 +79,6 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
-        client.wait_until_loaded()
         first = predicted(client)
         monkeypatch.setattr(os, "write", write)
         answer = client.post("/predict", {"inputs": [ROW], "record": True}).json()
@@ -162,7 +159,6 @@ def test_answers_of_one_turn_are_recorded_together_each_under_its_own_ids(tmp_pa
 
 def test_a_store_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
     with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
-        client.wait_until_loaded()
         predicted(client)
         with sqlite3.connect(tmp_path / "murho.db") as other:
             other.execute("ALTER TABLE predictions RENAME TO gone")  # neither full nor locked: somebody's mistake
@@ -180,7 +176,5 @@ def test_a_store_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
 def test_outcomes_of_what_another_worker_predicted(tmp_path: Path) -> None:
     address = str(tmp_path / "murho.db")
     with make_client(FakeModel(), store=address) as one, make_client(FakeModel(), store=address) as other:
-        one.wait_until_loaded()
-        other.wait_until_loaded()
         keys = [predicted(one) for _ in range(20)]  # perhaps not in the store yet
         assert [other.post(OUTCOMES, outcome(key)).json()["accepted"] for key in keys] == [1] * len(keys)

@@ -19,7 +19,6 @@ OUTCOMES, QUALITY = "/models/cars/outcomes", "/models/cars/quality"
 @pytest.fixture
 def recording(tmp_path: Path) -> Iterator[AppClient]:
     with make_client(FakeModel(), store=str(tmp_path / "murho.db"), record_inputs=True) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -125,12 +124,10 @@ def test_other_requests_are_refused(recording: AppClient, client: AppClient) -> 
 
 def test_all_are_recorded_by_setting_and_what_has_no_room_is_said(tmp_path: Path) -> None:
     with make_client(FakeModel(), store=str(tmp_path / "all.db"), record="all") as client:
-        client.wait_until_loaded()
         assert len(client.post("/predict", {"inputs": [ROW]}).json()["ids"]) == 1
         assert "ids" not in client.post("/predict", {"inputs": [ROW], "samples": 0}).json()
         assert "ids" not in client.post("/predict", {"inputs": [ROW], "record": False}).json()
     with make_client(FakeModel(), store=str(tmp_path / "small.db"), record="all", record_bytes=1) as client:
-        client.wait_until_loaded()
         answer = client.post("/predict", {"inputs": [ROW]}).json()
         assert answer["ids"] == [None]
         assert answer["warnings"][-1]["pointer"] == "/record"

@@ -59,7 +59,6 @@ def test_the_imputed_copies_of_rows_with_nulls_are_charged() -> None:
     model = Costly()
     model.schema, model.charged = replace(SCHEMA, features=features), []
     with make_client(model) as client:
-        client.wait_until_loaded()
         response = client.post("/predict", {"inputs": [ROW, {**ROW, "Year": None}]})
         assert response.status_code == 200, response.text
     assert set(model.charged) == {1}

@@ -81,7 +81,6 @@ def read_table(response: httpx.Response) -> pa.Table:
 @pytest.fixture
 def numeric_client() -> Iterator[AppClient]:
     with make_client(FakeModel(schema=NUMBERS)) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -147,7 +146,6 @@ def test_a_missing_cell_is_accepted_where_it_can_be_imputed(kind: str) -> None:
 
     model.predict = predict  # type: ignore[method-assign]
     with make_client(model) as client:
-        client.wait_until_loaded()
         assert post(client, body, kind).status_code == 200
     assert asked[0][0] == 3000.0
     assert np.isnan(asked[0][1])
@@ -278,6 +276,5 @@ def test_gzip_is_read_and_written(client: AppClient) -> None:
 @pytest.mark.parametrize("kind", WRITERS)
 def test_more_rows_than_the_limit_are_413(kind: str) -> None:
     with make_client(FakeModel(), max_rows=5) as client:
-        client.wait_until_loaded()
         many = pa.concat_tables([TABLE] * 3)
         assert post(client, WRITERS[kind](many), kind).status_code == 413

@@ -134,7 +134,6 @@ def test_an_answer_of_draws_is_spooled_and_leaves_nothing_behind(path: str, acce
         ]
         body = {"inputs": inputs, "parameters": options, "outputs": [{"name": "draws"}]}
     with make_client(FakeModel()) as client:
-        client.wait_until_loaded()
         parts = client.state["parts"]
         taken: list[int] = []
         parts.scheduler.noticed = lambda *_: taken.append(parts.answer_room.taken)
@@ -154,7 +153,6 @@ def test_an_answer_of_draws_is_spooled_and_leaves_nothing_behind(path: str, acce
 
 def test_no_room_for_an_answer_is_told_before_its_status() -> None:
     with make_client(FakeModel(), spool_bytes=2**20) as client:
-        client.wait_until_loaded()
         room = client.state["parts"].spool_room
         room.take(2**20)
         response = client.post("/predict", {"inputs": [ROW] * 300, "samples": 500, "include": ["draws"]})
@@ -170,7 +168,6 @@ def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPa
         raise MemoryError
 
     with make_client(FakeModel()) as client:
-        client.wait_until_loaded()
         monkeypatch.setattr(where, full)
         response = client.post("/predict", {"inputs": [ROW]})
         assert response.status_code == 503

@@ -83,7 +83,6 @@ def test_unknown_models_versions_and_paths_are_404(client: AppClient, path: str)
 
 def test_of_several_models_one_must_be_named() -> None:
     with make_client(FakeModel("a"), FakeModel("b")) as client:
-        client.wait_until_loaded()
         response = client.post("/predict", {"inputs": [ROW]})
         assert response.status_code == 404
         assert "/models/a/predict" in response.json()["detail"]
@@ -92,7 +91,6 @@ def test_of_several_models_one_must_be_named() -> None:
 
 def test_the_default_model_is_the_one_of_the_settings() -> None:
     with make_client(FakeModel("a"), FakeModel("b"), default_model="b") as client:
-        client.wait_until_loaded()
         assert client.post("/predict", {"inputs": [ROW]}).json()["model"]["name"] == "b"
 
 
@@ -114,7 +112,6 @@ def test_an_overflow_is_the_request_s_fault_and_names_the_cell(client: AppClient
 )
 def test_what_could_never_be_answered_is_413(settings: dict[str, Any], request_: dict[str, Any]) -> None:
     with make_client(FakeModel(), **settings) as client:
-        client.wait_until_loaded()
         response = client.post("/predict", request_)
         assert response.status_code == 413
         assert "at most 3" in response.json()["detail"]  # what would fit
@@ -126,7 +123,6 @@ def test_a_body_that_does_not_arrive_is_408() -> None:
         await asyncio.sleep(20)
 
     with make_client(FakeModel(), request_timeout=0.1) as client:
-        client.wait_until_loaded()
         assert client.post("/predict", content=never()).status_code == 408
 
 

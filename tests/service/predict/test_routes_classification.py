@@ -39,7 +39,6 @@ CSV, ARROW, PARQUET, NPY = (
 @pytest.fixture(scope="module")
 def service() -> Iterator[AppClient]:
     with make_client(Classifier()) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -155,7 +154,6 @@ def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
     sink = io.BytesIO()
     np.save(sink, np.array([[0.1, 0.2], [0.8, 0.3]]))
     with make_client(Classifier(schema=schema)) as service:
-        service.wait_until_loaded()
         answer = ask(service, [[0.1, 0.2], [0.8, 0.3]], samples=4, include=["draws"])
         for samples in (4, 0):
             response = service.post(
@@ -179,7 +177,6 @@ def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
 def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> None:
     schema = Schema(Classifier().schema.features, Target("y", None, names), {})
     with make_client(Classifier(schema=schema)) as service:
-        service.wait_until_loaded()
         headers = {"content-type": CSV, "accept": NPY}
         response = service.post("/predict?samples=2", content=csv_of(ROWS), headers=headers)
     array = np.load(io.BytesIO(response.content), allow_pickle=False, max_header_size=10**6)
@@ -190,7 +187,6 @@ def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> Non
 
 def test_more_numbers_than_a_service_lists_are_413(monkeypatch: pytest.MonkeyPatch) -> None:
     with make_client(Classifier(), max_draw_values=30) as service:
-        service.wait_until_loaded()
         assert service.post("/predict", {"inputs": ROWS, "samples": 3, "include": ["draws"]}).status_code == 200
         response = service.post("/predict", {"inputs": ROWS, "samples": 4, "include": ["draws"]})
         assert response.status_code == 413

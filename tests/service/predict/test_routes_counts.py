@@ -70,7 +70,6 @@ def test_percentiles_are_whole_numbers_and_exceedance_is_above_the_threshold(dir
 
 def test_a_service_answers_with_them(directory: Path) -> None:
     with AppClient(create_app(Settings(checkpoints=directory.parent.parent, device="cpu"))) as service:
-        service.wait_until_loaded()
         response = service.post("/predict", {"inputs": ROWS, "thresholds": [0, 3], "include": ["draws"]})
         assert response.status_code == 200, response.text
         answer = response.json()

@@ -15,5 +15,4 @@ if TYPE_CHECKING:
 def client() -> Iterator[AppClient]:
     """A service of ``cars``, with every kind of feature, and of ``numbers``."""
     with make_client(FakeModel(), FakeModel("numbers", schema=NUMBERS), max_rows=1000, samples=4) as client:
-        client.wait_until_loaded()
         yield client

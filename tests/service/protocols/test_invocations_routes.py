@@ -20,7 +20,6 @@ CSV = ",".join(f'"{name}"' for name in NAMES) + "\n3000,100,true,1975-06-01,USA\
 @pytest.fixture(scope="module")
 def client() -> Iterator[AppClient]:
     with make_client(FakeModel(), samples=4) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -76,7 +75,6 @@ def test_csv_is_answered_in_json_or_as_the_client_accepts(client: AppClient) -> 
 
 def test_a_model_of_one_column_and_gaps() -> None:
     with make_client(FakeModel(schema=NUMBERS)) as client:
-        client.wait_until_loaded()
         text = '{"dataframe_split": {"columns": ["Weight", "Horsepower", "Automatic"], "data": [[3000, NaN, true]]}}'
         assert client.post("/invocations", content=text).json()["predictions"][0]["mean"] == 30.0
 
@@ -143,7 +141,6 @@ def test_warnings_point_into_the_body(client: AppClient, rows: dict[str, Any], w
 def test_ping_says_whether_the_service_is_ready(client: AppClient) -> None:
     assert client.get("/ping").status_code == 200
     with make_client() as empty:
-        empty.wait_until_loaded()
         assert empty.get("/ping").status_code == 503
 
 

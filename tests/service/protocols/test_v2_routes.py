@@ -24,7 +24,6 @@ def client() -> Iterator[AppClient]:
         ("boats", "4", "wrong hash"),
     )
     with AppClient(create_app(Settings(watch_seconds=0), source=source)) as client:
-        client.wait_until_loaded()
         yield client
 
 
@@ -164,7 +163,6 @@ def test_more_than_ten_problems_are_cut(client: AppClient) -> None:
 
 def test_a_service_that_is_not_ready_says_so() -> None:
     with make_client() as client:
-        client.wait_until_loaded()
         assert client.get("/v2/health/live").status_code == 200
         for path in ("/v2/health/ready", "/v2/models/stats", "/v2/models/cars", "/v2/models/cars/ready"):
             assert "There is no checkpoint" in error_of(client.get(path), 503)
@@ -182,7 +180,6 @@ KEYS = (
 
 def test_keys_guard_all_but_the_probes() -> None:
     with make_client(FakeModel(), api_keys=KEYS, watch_seconds=0) as client:
-        client.wait_until_loaded()
         for path in ("/v2/health/live", "/v2/health/ready", "/ping"):
             assert client.get(path).status_code == 200
         for path in ("/v2", "/v2/models/cars", "/v2/models/cars/ready", "/v2/models/stats"):
@@ -203,7 +200,6 @@ def test_a_failure_of_the_service_is_an_error_without_its_reason() -> None:
 
     model.before = fail
     with make_client(model) as client:
-        client.wait_until_loaded()
         error = error_of(infer(client, row_tensors()), 500)
     assert "secret" not in error
     assert "an error of the service" in error

@@ -84,7 +84,6 @@ def model() -> FakeModel:
 @pytest.fixture
 def client(model: FakeModel) -> Iterator[AppClient]:
     with make_client(model, max_pending_cost=100_000) as client:
-        client.wait_until_loaded()
         yield client
         scheduler, room = client.state["parts"].scheduler, client.state["parts"].spool_room
         assert (scheduler.admission.pending, room.taken) == (0, 0)
@@ -124,7 +123,6 @@ def test_the_answer_is_that_of_the_whole_table(
 @pytest.mark.usefixtures("blocks")
 def test_classes_and_draws_are_answered(accept: str) -> None:
     with make_client(Classifier()) as client:
-        client.wait_until_loaded()
         query = "include=draws" if accept == ARROW else ""
         answer = answer_of(ask(client, body_of(table(), CSV), CSV, accept, query))
         assert answer.num_rows == ROWS

@@ -44,7 +44,7 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
     assert telemetry.named() == []
     for number in range(500):
         counted = telemetry.of(f"m{number}", "1")
-        counted.count_rows(ANSWER)
+        counted.count_rows(ANSWER, 1)
         counted.count_answer(1, Timing(0.0, 0.0), 0.0, warned=True)
     named = [f'model="m{number}",version="1"' for number in range(3)]
     others = f'model="{OTHERS[0]}",version=""'
@@ -59,10 +59,10 @@ def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bou
 def test_a_version_that_is_gone_makes_room() -> None:
     telemetry = made()
     for version in "1234":
-        telemetry.of("a", version).count_rows(ANSWER)
+        telemetry.of("a", version).count_rows(ANSWER, 1)
     assert len(of(telemetry, "murho_rows_total")) == 4  # with the others
     telemetry.show_served([("a", "2"), ("a", "3"), ("a", "4")])
-    telemetry.of("a", "4").count_rows(ANSWER)
+    telemetry.of("a", "4").count_rows(ANSWER, 1)
     kept = {f'model="a",version="{version}"': 1.0 for version in "234"}
     assert of(telemetry, "murho_rows_total") == {**kept, f'model="{OTHERS[0]}",version=""': 1.0}
 
@@ -71,7 +71,7 @@ def doubt(prediction: Any) -> dict[str, float]:
     """The sums of two answers, by the names of their metrics."""
     telemetry = made()
     for _ in range(2):
-        telemetry.of("cars", "1").count_rows(prediction)
+        telemetry.of("cars", "1").count_rows(prediction, len(prediction))
     text = generate_latest(telemetry.registry).decode()
     return {name: float(value) for name, value in re.findall(r'^murho_(\w+)_total{model="cars".*} (\S+)$', text, re.M)}
 

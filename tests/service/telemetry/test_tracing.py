@@ -92,7 +92,6 @@ def test_every_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) 
 
     model.before = fail
     with make_client(model) as client:
-        client.wait_until_loaded()
         client.post("/predict", {"inputs": [ROW]}, headers={"x-request-id": "mine"})
     said = capsys.readouterr()
     assert "mine" in said.out + said.err
