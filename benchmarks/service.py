@@ -6,6 +6,7 @@ medians of the rounds are shown. Measured are
 
 - ``rates``: one row, 32 connections, with one and two workers, beside the route with one and peers with as many;
 - ``latency``: one connection beside `Posterior.predict` alone and the route; and requests at random times at half load;
+- ``record``: one row, 32 connections, with a store that keeps the answers, and without;
 - ``overload``: three times what the service can do;
 - ``ends``: a killed worker, and SIGTERM, under load: requests without an answer;
 - ``memory``: of two workers beside one, with ten models.
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["claims_of", "demo", "main", "measure_rate"]
 
-MEASURES = ("rates", "latency", "overload", "ends", "memory")
+MEASURES = ("rates", "latency", "record", "overload", "ends", "memory")
 CONNECTIONS, SAMPLES = 32, 256
 WARM_UP = 1.0
 """Seconds of load before every turn that count for nothing: a held process comes back."""
@@ -148,6 +149,19 @@ class Bench:
             capacity = measure_rate(self.first, CONNECTIONS, 1.0)["rate"]
             half.append(measure_rate(self.first, 64, max(2.0, self.options.seconds), capacity / 2.0))
         self.found |= {"one_connection": rounds, "half_load": half}
+
+    def record(self) -> None:
+        """One service with a store; its answers are recorded and not, in turns."""
+        path, words = murho(self.root, self.options.model)
+        plain, rounds = self.first.bodies, []
+        bodies = {"plain": plain, "recorded": [body[:-1] + b', "record": true}' for body in plain]}
+        with running(path, [*words, "--store", str(self.directory / "store.db")], plain) as server:
+            for _ in range(self.options.rounds):
+                rates = {}
+                for name, server.bodies in bodies.items():
+                    rates[name] = measure_rate(server, CONNECTIONS, self.options.seconds)["rate"]
+                rounds.append(rates)
+        self.found["record"] = rounds
 
     def overload(self) -> None:
         """Three times what the service can do, in requests of many rows."""
@@ -284,6 +298,9 @@ def claims_of(found: Report) -> list[list[str]]:
         value = statistics.median(each["latency"] / (each["engine"] + each["route"]) for each in rounds)
         claim("1 connection: latency, to Posterior.predict and the route together", value, 1.4)
         claim("half the load: p99 to the median", statistics.median(d["p99"] / d["p50"] for d in found["half_load"]), 4)
+    if rounds := found.get("record"):
+        value = statistics.median(each["recorded"] / each["plain"] for each in rounds)
+        claim("32 connections: recorded requests to those that are not", value, 0.9, most=False)
     if over := found.get("overload"):
         claim("3 x overload: answers, to what it can do", over["rate"] / over["capacity"], 0.9, most=False)
         claim("3 x overload: median time of a refusal, ms", 1e3 * (over["refusal"] or float("nan")), 20, "{:.0f}")

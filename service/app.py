@@ -16,16 +16,17 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
+from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import handle_error
-from murho.service.http.middleware import FrontDoor, Paths, RequestLog, behind_proxies, shared_with
+from murho.service.http.middleware import AccessLog, FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
 from murho.service.models.loader import Loader, Registry, Snapshot, Swap
-from murho.service.models.watcher import CheckpointSource, Watcher, seconds_between_looks, source_of
+from murho.service.models.watcher import CheckpointSource, Watcher, seconds_between_looks
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
@@ -39,7 +40,7 @@ from murho.service.protocols import v2_routes as v2
 from murho.service.protocols.mcp import AgentDoor
 from murho.service.security import Security
 from murho.service.settings import Settings, VersionPolicy, read_configuration
-from murho.service.telemetry.log import AccessLog, Tracing
+from murho.service.telemetry.log import Tracing
 from murho.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from murho.service.worker import Worker
 
 __all__ = ["create_app"]
+
 
 DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
 
@@ -88,7 +90,7 @@ def create_app(
         max_standing_wait=settings.max_standing_wait,
     )
     draw_room = DrawRoom(settings.draws_bytes)
-    source = source or source_of(settings, draw_room)
+    source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
     registry = Registry(source.place)
     telemetry = Telemetry(scheduler, settings.metric_models, shared=worker is not None)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
-from murho.service.predict.options import EXAMPLE
-from murho.service.predict.problems import InferenceError
+from murho.service.predict.options import EXAMPLE, InferenceError, Told
 from murho.service.predict.routes import REFERENCE, Door
 from murho.service.predict.rows import example_row
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
 
 __all__ = ["DESCRIPTION", "install_openapi"]
+
 
 DESCRIPTION = """
 Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
@@ -65,14 +64,15 @@ SCHEMES = {
 }
 
 
-class InputProblem(BaseModel):
+class InputProblem(Told):
     """What is wrong, and where."""
 
-    pointer: str = Field(description="RFC 6901 JSON pointer, such as /inputs/3/Horsepower.")
+    pointer: str
+    """RFC 6901 JSON pointer, such as /inputs/3/Horsepower."""
     message: str
 
 
-class ProblemDocument(BaseModel):
+class ProblemDocument(Told):
     """An RFC 9457 problem."""
 
     type: str

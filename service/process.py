@@ -52,6 +52,7 @@ __all__ = [
     "serve_until_stopped",
 ]
 
+
 HANDSHAKE_SECONDS = 0.05
 """In this time the connections are made that clients have begun to open."""
 

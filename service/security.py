@@ -46,7 +46,6 @@ __all__ = [
     "Buckets",
     "Caller",
     "Security",
-    "always_open",
     "check_name",
     "digest_of",
     "make_key",
@@ -55,9 +54,10 @@ __all__ = [
     "read_keys",
 ]
 
+
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
-"""Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
-page at `/` say anything. It is the same files everywhere, and asks people for their key."""
+"""Paths that need no key and count for no limit: those who ask whether the service lives have none, and nothing is said
+there. Nor does the page at `/` say anything. It is the same files everywhere, and asks people for their key."""
 OF_THE_PAGE = "/web/"
 SECONDS_BETWEEN_LOOKS = 1.0
 MOST_KEY_LENGTH = 1024
@@ -165,6 +165,10 @@ class Security:
 
     Its methods are called in the event loop. None of them waits.
 
+    Attributes:
+        enabled: Whether there are keys.
+        limited: Whether anything is limited for anybody.
+
     Args:
         settings: Keys, their file, open paths and limits.
         buckets: What callers have taken of all workers; None: this process is the only one.
@@ -182,13 +186,12 @@ class Security:
         self._file = settings.api_keys_file
         self._seen = self._look()
         self._looked = clock()
-        self._keys: tuple[Caller, ...] = ()
         self.enabled = bool(self._given) or self._file is not None
-        self._use(read_keys(self._file) if self._file is not None else ())
-        self._open = frozenset(path.rstrip("/") or "/" for path in settings.open_paths)
+        self._open = ALWAYS_OPEN.union(path.rstrip("/") or "/" for path in settings.open_paths)
         self._requests = settings.requests_per_second
         self._cost = settings.row_draws_per_second
         self._burst = settings.burst_seconds
+        self._use(read_keys(self._file) if self._file is not None else ())
         self._buckets = buckets or Buckets(clock=clock)
 
     def admitted(self, path: str, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
@@ -197,12 +200,13 @@ class Security:
         Raises:
             UnauthorizedError, RateLimitError: The request has no key, or the caller asks too much.
         """
-        if always_open(path):
+        if path in ALWAYS_OPEN or path.startswith(OF_THE_PAGE):
             return Caller(client)
         # On a path that is open by a setting nobody is asked who they are.
         open_by_setting = self.enabled and path in self._open
         caller = Caller(client) if open_by_setting else self.caller_of(headers, client)
-        self.admit(caller)
+        if self.limited:
+            self.admit(caller)
         return caller
 
     def caller_of(self, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
@@ -236,7 +240,7 @@ class Security:
 
     def is_open(self, path: str) -> bool:
         """Returns whether a path needs no key."""
-        return not self.enabled or always_open(path) or path in self._open
+        return not self.enabled or path in self._open or path.startswith(OF_THE_PAGE)
 
     def admit(self, caller: Caller, cost: float = 0.0, *, requests: int = 1) -> None:
         """Takes a request, or its work, off what a caller may take.
@@ -291,6 +295,8 @@ class Security:
 
     def _use(self, of_file: tuple[Caller, ...]) -> None:
         self._keys = tuple({key.digest: key for key in (*self._given, *of_file)}.values())
+        own = [limit for key in self._keys for limit in (key.requests, key.cost)]
+        self.limited = any(limit is not None for limit in (self._requests, self._cost, *own))
 
     def _look_again(self) -> None:
         now = self._clock()
@@ -314,11 +320,6 @@ class Security:
 def _anybody(client: str) -> Caller:
     """Returns the caller of an address, where there are no keys."""
     return Caller(client, admin=True)
-
-
-def always_open(path: str) -> bool:
-    """Returns whether a path needs no key, whatever the settings, and counts for no limit."""
-    return path in ALWAYS_OPEN or path.startswith(OF_THE_PAGE)
 
 
 def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

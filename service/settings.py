@@ -31,8 +31,7 @@ from pydantic import (
 from murho.model.checkpoint.checkpoint import NAME_PATTERN, VERSION_PATTERN
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
-from murho.model.predictive.draw_room import KEPT_BYTES
-from murho.model.predictive.prediction import DEFAULT_SAMPLES
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, KEPT_BYTES
 
 __all__ = [
     "FILE_VARIABLE",
@@ -43,6 +42,7 @@ __all__ = [
     "read_configuration",
     "toml_value",
 ]
+
 
 PREFIX = "MURHO_"
 FILE_VARIABLE = "MURHO_CONFIG"
@@ -72,6 +72,10 @@ MOST_FILE_BYTES = 2**20
 HOST_PATTERN = re.compile(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+")
 
+Whole = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
 Words: TypeAlias = tuple[str, ...]
 """A list, in the environment separated by commas."""
 
@@ -134,251 +138,149 @@ class VersionPolicy:
 class Settings(BaseModel):
     """All settings of a service; each field is also ``MURHO_<FIELD>`` in the environment."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    checkpoints: Place = Field(
-        default=Path("checkpoints"),
-        description="Directory of NAME/VERSION checkpoints, or the URL of a storage such as s3://BUCKET/PREFIX.",
-    )
-    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
-    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")
-    hosts: Words = Field(
-        default=(),
-        description="Names of the service besides those of this machine, such as murho.example or *.example; "
-        "another Host is answered 421. Without them every name is answered, unless there are no API "
-        "keys and `host` is a loopback address.",
-    )
-    root_path: str = Field(
-        default="",
-        description="Path below which a proxy shows the service, such as /murho, whether it takes that off or not.",
-    )
-    ssl_certfile: FilePath | None = Field(
-        default=None, description="Certificate chain, PEM: the service then speaks HTTPS, and only that."
-    )
-    ssl_keyfile: FilePath | None = Field(
-        default=None, validate_default=True, description="Its private key, if it is not in the same file."
-    )
-    metrics_port: int | None = Field(
-        default=None,
-        ge=1,
-        le=65535,
-        description="A port for /metrics, /healthz and /readyz alone, in plain HTTP and without keys. /metrics is then "
-        "nowhere else.",
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
-    default_model: str | None = Field(
-        default=None, description="The model behind POST /predict; without it, the only one that is loaded."
-    )
+    checkpoints: Place = Path("checkpoints")
+    """Directory of NAME/VERSION checkpoints, or the URL of a storage such as s3://BUCKET/PREFIX."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 for every interface."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """Port to listen on; 0 lets the system choose."""
+    hosts: Words = ()
+    """Names of the service besides those of this machine, such as murho.example or *.example; another Host is
+    answered 421. Without them every name is answered, unless there are no API keys and `host` is a loopback
+    address."""
+    root_path: str = ""
+    """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
+    ssl_certfile: FilePath | None = None
+    """Certificate chain, PEM: the service then speaks HTTPS, and only that."""
+    ssl_keyfile: FilePath | None = Field(default=None, validate_default=True)
+    """Its private key, if it is not in the same file."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """A port for /metrics, /healthz and /readyz alone, in plain HTTP and without keys. /metrics is then nowhere
+    else."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes a GPU where there is one."""
+    default_model: str | None = None
+    """The model behind POST /predict; without it, the only one that is loaded."""
 
-    versions: PolicyName = Field(
-        default="latest",
-        description="Which versions of a model are served: the latest that can be loaded, all, or the pinned ones.",
-    )
-    pinned: str = Field(
-        default="",
-        validate_default=True,
-        description="With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest.",
-    )
-    watch_seconds: float | None = Field(
-        default=None,
-        ge=0,
-        description="Seconds between two looks for new and deleted versions, by default 1 in a directory and 10 in a "
-        "storage; 0: only when asked to.",
-    )
+    versions: PolicyName = "latest"
+    """Which versions of a model are served: the latest that can be loaded, all, or the pinned ones."""
+    pinned: str = Field(default="", validate_default=True)
+    """With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest."""
+    watch_seconds: NotNegative | None = None
+    """Seconds between two looks for new and deleted versions, by default 1 in a directory and 10 in a storage; 0:
+    only when asked to."""
 
-    store: str | None = Field(
-        default=None,
-        description="Where predictions and their outcomes are kept: a file, or the address of a PostgreSQL database, "
-        "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE. Without it nothing is.",
-    )
-    record: Literal["asked", "all"] = Field(
-        default="asked", description="With a store: which predictions are recorded, those that ask for it or all."
-    )
-    adapt: Literal["off", "rolling", "adaptive"] = Field(
-        default="off",
-        description="With a store: how bands of numbers follow outcomes. rolling: quantiles of the newest 500. "
-        "adaptive: from the first outcome on, shifted and scaled, at levels that follow misses.",
-    )
-    record_inputs: bool = Field(
-        default=False,
-        description="Whether the cells of recorded rows are kept, for quality by feature and to learn from.",
-    )
-    record_bytes: int = Field(
-        default=2**26,
-        ge=1,
-        description="The most bytes of predictions that wait for the store; beyond, they aren't recorded and "
-        "answers say so.",
-    )
-    store_days: float | None = Field(
-        default=None, gt=0, description="Days after which predictions and their outcomes are deleted; sums stay."
-    )
-    store_bytes: int | None = Field(
-        default=None, ge=2**20, description="The most bytes of the store; beyond it the oldest predictions are deleted."
-    )
+    store: str | None = None
+    """Where predictions and their outcomes are kept: a file, or the address of a PostgreSQL database,
+    postgresql+psycopg://USER:PASSWORD@HOST/DATABASE. Without it nothing is."""
+    record: Literal["asked", "all"] = "asked"
+    """With a store: which predictions are recorded, those that ask for it or all."""
+    adapt: Literal["off", "rolling", "adaptive"] = "off"
+    """With a store: how bands of numbers follow outcomes. rolling: quantiles of the newest 500. adaptive: from the
+    first outcome on, shifted and scaled, at levels that follow misses."""
+    record_inputs: bool = False
+    """Whether the cells of recorded rows are kept, for quality by feature and to learn from."""
+    record_bytes: Count = 2**26
+    """The most bytes of predictions that wait for the store; beyond, they aren't recorded and answers say so."""
+    store_days: Positive | None = None
+    """Days after which predictions and their outcomes are deleted; sums stay."""
+    store_bytes: int | None = Field(default=None, ge=2**20)
+    """The most bytes of the store; beyond it the oldest predictions are deleted."""
 
-    metric_models: int = Field(
-        default=100,
-        ge=0,
-        description="The most versions with series of their own in /metrics; the others count together as model "
-        '"(others)".',
-    )
+    metric_models: Whole = 100
+    """The most versions with series of their own in /metrics; the others count together as model "(others)"."""
 
-    samples: int = Field(
-        default=DEFAULT_SAMPLES, ge=0, description="Draws behind an answer when a request does not say."
-    )
-    max_samples: int = Field(default=4096, ge=1, description="The largest `samples` that a request may ask for.")
-    max_rows: int = Field(default=1_000_000, ge=1, description="The most rows of one request.")
-    max_draw_values: int = Field(
-        default=5_000_000,
-        ge=1,
-        description='The most values (rows x samples) that `include: ["draws"]` may list.',
-    )
-    draws_bytes: int = Field(
-        default=KEPT_BYTES,
-        ge=1,
-        description="The most bytes of draws that are kept, of all models; others are made anew by each request.",
-    )
-    max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
-    max_json_bytes: int = Field(
-        default=8 * 2**20,
-        ge=1,
-        description="The largest JSON of a request, in bytes; larger tables come as Arrow, Parquet or CSV.",
-    )
-    spool_bytes: int = Field(
-        default=2**30,
-        ge=0,
-        description="The most bytes of large CSV and Arrow bodies and their answers in temporary files (TMPDIR) "
-        "at a time; beyond it requests are answered 429.",
-    )
+    samples: Whole = DEFAULT_SAMPLES
+    """Draws behind an answer when a request does not say."""
+    max_samples: Count = 4096
+    """The largest `samples` that a request may ask for."""
+    max_rows: Count = 1_000_000
+    """The most rows of one request."""
+    max_draw_values: Count = 5_000_000
+    """The most values (rows x samples) that `include: ["draws"]` may list."""
+    draws_bytes: Count = KEPT_BYTES
+    """The most bytes of draws that are kept, of all models; others are made anew by each request."""
+    max_body_bytes: Count = 64 * 2**20
+    """The largest request body, in bytes."""
+    max_json_bytes: Count = 8 * 2**20
+    """The largest JSON of a request, in bytes; larger tables come as Arrow, Parquet or CSV."""
+    spool_bytes: Whole = 2**30
+    """The most bytes of large CSV and Arrow bodies and their answers in temporary files (TMPDIR) at a time; beyond
+    it requests are answered 429."""
 
-    request_bytes: int = Field(
-        default=2**28,
-        ge=1,
-        description="The most bytes of memory for other bodies and their rows, of all requests; beyond it they are "
-        "answered 429. A quarter is for small ones alone.",
-    )
-    answer_bytes: int = Field(
-        default=2**29,
-        ge=1,
-        description="The most bytes of memory for large answers at a time, at 32 bytes a number; others wait.",
-    )
+    request_bytes: Count = 2**28
+    """The most bytes of memory for other bodies and their rows, of all requests; beyond it they are answered 429. A
+    quarter is for small ones alone."""
+    answer_bytes: Count = 2**29
+    """The most bytes of memory for large answers at a time, at 32 bytes a number; others wait."""
 
-    max_pending: int = Field(
-        default=1_000,
-        ge=1,
-        description="The most requests waiting for or in computation; more are answered 429.",
-    )
-    max_pending_cost: int = Field(
-        default=100_000_000,
-        ge=1,
-        description="The most row-draws waiting for or in computation; more gets 429, and 413 if alone.",
-    )
-    max_standing_wait: float = Field(
-        default=0.5,
-        gt=0,
-        description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s; "
-        "more are answered 429.",
-    )
-    load_timeout: float = Field(
-        default=120.0,
-        gt=0,
-        description="The most seconds that loading a version takes; one that takes longer is refused.",
-    )
-    request_timeout: float = Field(
-        default=60.0, gt=0, description="Seconds from a request's arrival to its answer; then 504."
-    )
-    drain_delay: float = Field(
-        default=1.0,
-        ge=0,
-        description="Seconds after SIGTERM in which the service is not ready but still serves: load balancers "
-        "turn away.",
-    )
-    drain_grace: float = Field(
-        default=20.0,
-        ge=0,
-        description="The most seconds that requests in flight get to finish after SIGTERM.",
-    )
+    max_pending: Count = 1_000
+    """The most requests waiting for or in computation; more are answered 429."""
+    max_pending_cost: Count = 100_000_000
+    """The most row-draws waiting for or in computation; more gets 429, and 413 if alone."""
+    max_standing_wait: Positive = 0.5
+    """Seconds of small requests' work that may wait once their queue has not been empty for 10 s; more are answered
+    429."""
+    load_timeout: Positive = 120.0
+    """The most seconds that loading a version takes; one that takes longer is refused."""
+    request_timeout: Positive = 60.0
+    """Seconds from a request's arrival to its answer; then 504."""
+    drain_delay: NotNegative = 1.0
+    """Seconds after SIGTERM in which the service is not ready but still serves: load balancers turn away."""
+    drain_grace: NotNegative = 20.0
+    """The most seconds that requests in flight get to finish after SIGTERM."""
 
     # Connections: the HTTP protocol and the process (service/http/connection.py).
-    max_connections: int = Field(
-        default=10_000, ge=1, description="The most open connections; another one is answered 503 and closed."
-    )
-    max_header_bytes: int = Field(
-        default=32 * 1024, ge=1024, description="The most bytes of a request line with its headers; then 431."
-    )
-    max_headers: int = Field(default=100, ge=1, description="The most headers of a request; then 431.")
-    max_target_bytes: int = Field(
-        default=16 * 1024, ge=256, description="The most bytes of a request's path with its query; then 414."
-    )
-    header_timeout: float = Field(
-        default=10.0, gt=0, description="Seconds from a request's first byte to the end of its headers; then 408."
-    )
-    idle_timeout: float = Field(
-        default=65.0,
-        gt=0,
-        description="Seconds without a request after which a connection is closed; more than the load balancer in "
-        "front has, often 60.",
-    )
-    send_timeout: float = Field(
-        default=60.0, gt=0, description="Seconds in which a client takes nothing of an answer until it is cut off."
-    )
-    engine_silence: float = Field(
-        default=60.0,
-        gt=0,
-        description="Seconds in which the engine may have work and show no sign of life; then /healthz says 503.",
-    )
+    max_connections: Count = 10_000
+    """The most open connections; another one is answered 503 and closed."""
+    max_header_bytes: int = Field(default=32 * 1024, ge=1024)
+    """The most bytes of a request line with its headers; then 431."""
+    max_headers: Count = 100
+    """The most headers of a request; then 431."""
+    max_target_bytes: int = Field(default=16 * 1024, ge=256)
+    """The most bytes of a request's path with its query; then 414."""
+    header_timeout: Positive = 10.0
+    """Seconds from a request's first byte to the end of its headers; then 408."""
+    idle_timeout: Positive = 65.0
+    """Seconds without a request after which a connection is closed; more than the load balancer in front has, often
+    60."""
+    send_timeout: Positive = 60.0
+    """Seconds in which a client takes nothing of an answer until it is cut off."""
+    engine_silence: Positive = 60.0
+    """Seconds in which the engine may have work and show no sign of life; then /healthz says 503."""
 
-    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default=1,
-        description="Processes that answer on the port; auto: one for each processor. Limits of callers count "
-        "over all, limits of memory, of connections and of what waits for each. One on a GPU.",
-    )
-    threads: int | None = Field(
-        default=None,
-        ge=1,
-        description="Threads of a worker's computation; by default its share of the processors.",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least level logged."
-    )
-    log_format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="auto: for people on a terminal, one JSON object a line otherwise."
-    )
+    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = 1
+    """Processes that answer on the port; auto: one for each processor. Limits of callers count over all, limits of
+    memory, of connections and of what waits for each. One on a GPU."""
+    threads: Count | None = None
+    """Threads of a worker's computation; by default its share of the processors."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least level logged."""
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """auto: for people on a terminal, one JSON object a line otherwise."""
 
-    api_keys: Words = Field(
-        default=(),
-        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody "
-        "may do everything.",
-    )
-    api_keys_file: Path | None = Field(
-        default=None, description="A file with one API key a line, read again when it changes."
-    )
-    open_paths: Words = Field(
-        default=(),
-        description="Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz "
-        "never do, nor do /ping and /v2/health.",
-    )
-    cors_origins: Words = Field(
-        default=(),
-        description="Origins, such as https://app.example, whose pages may use the service from a browser; * for all, "
-        "with API keys.",
-    )
-    trusted_proxies: Words = Field(
-        default=(),
-        description="Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For tells who the client "
-        "is. By default it is whoever opened the connection.",
-    )
-    requests_per_second: float | None = Field(
-        default=None,
-        gt=0,
-        description="Requests a second of one caller (an API key, else an address), on average; more get 429.",
-    )
-    row_draws_per_second: float | None = Field(
-        default=None, gt=0, description="Row-draws a second of one caller, on average."
-    )
-    burst_seconds: float = Field(
-        default=10.0, gt=0, description="Seconds of both limits that a caller may take at once after a pause."
-    )
+    api_keys: Words = ()
+    """The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody may do
+    everything."""
+    api_keys_file: Path | None = None
+    """A file with one API key a line, read again when it changes."""
+    open_paths: Words = ()
+    """Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz never do, nor do
+    /ping and /v2/health."""
+    cors_origins: Words = ()
+    """Origins, such as https://app.example, whose pages may use the service from a browser; * for all, with API
+    keys."""
+    trusted_proxies: Words = ()
+    """Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For tells who the client is. By
+    default it is whoever opened the connection."""
+    requests_per_second: Positive | None = None
+    """Requests a second of one caller (an API key, else an address), on average; more get 429."""
+    row_draws_per_second: Positive | None = None
+    """Row-draws a second of one caller, on average."""
+    burst_seconds: Positive = 10.0
+    """Seconds of both limits that a caller may take at once after a pause."""
 
     @field_validator("hosts", "trusted_proxies", "cors_origins", "api_keys", "open_paths", mode="before")
     @classmethod

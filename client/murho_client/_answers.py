@@ -30,6 +30,7 @@ __all__ = [
     "totals_request",
 ]
 
+
 Array: TypeAlias = NDArray[np.float64]
 
 MOMENTS = ("mean", "std", "epistemic_std", "aleatoric_std")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient"]
 
+
 P = ParamSpec("P")
 Result = TypeVar("Result")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "Faults", "is_column", "json_cells", "read_column"]
 
+
 Column: TypeAlias = "NDArray[Any] | list[Any]"
 """`[B]` finite numbers, truth values or moments in UTC with NaN or NaT where a cell is missing, or a list of cells."""
 Faults: TypeAlias = list[tuple[int, str]]

@@ -21,6 +21,7 @@ from murho_client._errors import InvalidInput, Problem
 
 __all__ = ["Batch", "Labels", "to_batch"]
 
+
 Labels: TypeAlias = Any
 """The labels of rows `[B]`, indexed as NumPy arrays are: the index of a pandas data frame, or an array; or None."""
 MAX_PROBLEMS = 20

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "advancing", "fixed", "html_table", "number", "pictures", "short", "text_table"]
 
+
 MAX_TEXT = 32
 QUIET_SECONDS = 1.0
 WIDTH, HEIGHT, MIDDLE, MARGIN = 220, 18, 9, 6

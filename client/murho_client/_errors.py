@@ -41,6 +41,7 @@ __all__ = [
     "Unreachable",
 ]
 
+
 SHOWN_PROBLEMS = 10
 
 

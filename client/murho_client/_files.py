@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileOptions", "predict_file"]
 
+
 CSV, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 SEPARATORS = (",", ";", "\t", "|")
 MISSING = frozenset(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Prediction"]
 
+
 Array: TypeAlias = NDArray[np.float64]
 
 MOMENTS = ("mean", "std", "epistemic_std", "aleatoric_std")

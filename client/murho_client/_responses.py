@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Response", "read_answer", "read_ready"]
 
+
 KINDS: dict[int, type[ServiceError]] = {
     401: AuthenticationError,
     403: AuthenticationError,

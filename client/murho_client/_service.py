@@ -40,6 +40,7 @@ from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Setting
 
 __all__ = ["AggregateOptions", "BaseClient", "PredictOptions", "Service"]
 
+
 Http = TypeVar("Http")
 Result = TypeVar("Result")
 

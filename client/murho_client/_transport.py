@@ -26,17 +26,8 @@ import httpx2
 from murho_client._errors import DeadlineExceeded, MurhoClientError, Transient, UnexpectedAnswer, Unreachable
 from murho_client._responses import Response
 
-__all__ = [
-    "Attempt",
-    "Deadline",
-    "Dialogue",
-    "Options",
-    "Settings",
-    "Step",
-    "Together",
-    "__version__",
-    "ask",
-]
+__all__ = ["LIMITS", "Attempt", "Deadline", "Dialogue", "Options", "Settings", "Step", "Together", "ask"]
+
 
 __version__ = "0.1.0"
 

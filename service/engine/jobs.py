@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Job", "ModelLike", "Outcome", "RowsNotFiniteError", "Slice", "Timing", "compute"]
 
+
 Outcome: TypeAlias = "Answer | BaseException | None"
 """What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
 
@@ -119,8 +120,6 @@ class Job:
         parts: The predictions of these rows, tile by tile.
         outside: The values unlike the training rows among them.
         over: Whether nobody waits for it any more. Set under the scheduler's lock.
-        lane: What jobs must share to be answered in one pass: the checkpoint, the seed, the number of draws, and that
-            they share passes at all.
     """
 
     model: ModelLike
@@ -140,13 +139,6 @@ class Job:
     parts: list[AnyPrediction] = field(default_factory=list)
     outside: list[UnfamiliarValue] = field(default_factory=list)
     over: bool = False
-    lane: tuple[ModelLike, int | None, int, bool] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Finds the lane."""
-        seed = self.options.seed
-        seed = self.model.spec.default_seed if seed is None else seed
-        self.lane = self.model, seed, self.options.samples, self.rows_of_pass is None
 
 
 @dataclass(slots=True)
@@ -179,32 +171,28 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
     """Computes one pass.
 
     Args:
-        slices: Rows of jobs of one lane (`Job.lane`).
+        slices: Rows of jobs of one lane (`engine.scheduler.Turns`).
 
     Returns:
         One outcome for each slice. One that fails harms no other.
     """
     try:
-        return _compute(slices)
+        columns, questions, stop = _columns(slices), [], 0
+        for part in slices:
+            start, stop = stop, stop + part.rows
+            room = part.job.max_outside - len(part.job.outside)
+            questions.append(Question(slice(start, stop), part.job.options, room))
+        answers = slices[0].job.model.predict_questions(columns, questions)
+        return [
+            _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
+            for part, question, (prediction, values), fine in zip(
+                slices, questions, answers, _finite(answers), strict=True
+            )
+        ]
     except BaseException as error:  # the compute thread outlives any job; the caller gets the error
         if len(slices) == 1:
             return [_passing(error)]
     return [outcome for part in slices for outcome in compute([part])]
-
-
-def _compute(slices: Sequence[Slice]) -> list[Outcome]:
-    model, columns = slices[0].job.model, _columns(slices)
-    questions, stop = [], 0
-    for part in slices:
-        start, stop = stop, stop + part.rows
-        room = part.job.max_outside - len(part.job.outside)
-        questions.append(Question(slice(start, stop), part.job.options, room))
-    answers = model.predict_questions(columns, questions)
-    finite = _finite([prediction for prediction, _ in answers])
-    return [
-        _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
-        for part, question, (prediction, values), fine in zip(slices, questions, answers, finite, strict=True)
-    ]
 
 
 def _columns(parts: Sequence[Slice]) -> Columns:
@@ -242,16 +230,16 @@ def _passing(error: BaseException) -> BaseException:
     return error
 
 
-def _finite(predictions: Sequence[AnyPrediction]) -> list[bool]:
+def _finite(answers: Sequence[tuple[AnyPrediction, object]]) -> list[bool]:
     """Returns whether all numbers of each prediction of a pass are finite; they share arrays, searched once."""
-    arrays = [array for prediction in predictions for array in arrays_of(prediction)]
-    owners = [array.base if isinstance(array.base, np.ndarray) else array for array in arrays]
-    for owner in dict(zip(map(id, owners), owners, strict=True)).values():
-        if not np.isfinite(owner).all():
-            break
-    else:
-        return [True] * len(predictions)
-    return [all(np.isfinite(array).all() for array in arrays_of(prediction)) for prediction in predictions]
+    searched: set[int] = set()
+    for prediction, _ in answers:
+        for array in arrays_of(prediction):
+            owner = array.base if isinstance(array.base, np.ndarray) else array
+            if id(owner) not in searched and not np.isfinite(owner).all():
+                return [all(np.isfinite(array).all() for array in arrays_of(each)) for each, _ in answers]
+            searched.add(id(owner))
+    return [True] * len(answers)
 
 
 def _not_finite(part: Slice, prediction: AnyPrediction, columns: Columns, rows: slice) -> MurhoError:

@@ -4,7 +4,7 @@ One long-lived thread computes: PyTorch keeps its buffers and threads per callin
 the same time would only share the same processors. Nor does the event loop compute, not even a request that is alone:
 a hung engine would hang `/healthz` and every deadline with it.
 
-The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`Job.lane`), or some
+The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`Turns`), or some
 rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at most.
 While many short jobs wait, a pass takes more of them. Before each pass, jobs are dropped whose deadline has passed or
 for which nobody waits any more.
@@ -23,6 +23,7 @@ import threading
 import time
 from dataclasses import dataclass
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -39,8 +40,18 @@ from murho.service.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
+__all__ = [
+    "FIRST_SECONDS_PER_COST",
+    "PASS_SECONDS",
+    "Admission",
+    "Admitted",
+    "Receive",
+    "Scheduler",
+    "StandingQueue",
+    "Turns",
+    "WorkRates",
+]
 
-__all__ = ["PASS_SECONDS", "Admission", "Admitted", "Receive", "Scheduler", "StandingQueue", "Turns", "WorkRates"]
 
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
@@ -51,6 +62,8 @@ LEAST_ROWS = 16
 """Rows of a long job in a pass, however slow the model."""
 WATCH_SECONDS = 0.05
 """How often the timer looks at those who wait, and how long a request may take before its client is watched."""
+CLOSING_SECONDS = 0.01
+"""How often the compute thread looks whether the last request has ended, once no more are admitted."""
 
 Receive: TypeAlias = "Callable[[], Awaitable[MutableMapping[str, Any]]]"
 """The next message of the client, as in an ASGI application."""
@@ -142,13 +155,6 @@ class Scheduler:
                 f"The engine has work and has shown no sign of life for {silent:.0f} seconds; {most:.0f} are the most. "
                 "Restart the process."
             )
-
-    def end(self, admitted: Admitted) -> None:
-        """Counts a request that is over, in the event loop."""
-        self.admission.end(admitted)
-        if self.admission.closed:  # the compute thread waits for the last one
-            with self._changed:
-                self._changed.notify()
 
     async def answer(self, job: Job, receive: Receive | None = None) -> Answer:
         """Returns the answer of a job whose work is admitted.
@@ -242,7 +248,7 @@ class Scheduler:
             while not (self._short or self._long):
                 if self.admission.closed and not self.admission.pending:
                     return None
-                self._changed.wait()
+                self._changed.wait(CLOSING_SECONDS if self.admission.closed else None)
             turns = self._long if self._long and (self._long_is_next or not self._short) else self._short
             self._long_is_next = turns is self._short
             jobs = turns.take(self._room if turns is self._short else lambda _: 0.0)
@@ -426,13 +432,13 @@ class StandingQueue:
         if not self._waiting:
             self.seconds = 0.0  # rounding errors end here
 
-    def require_short(self) -> None:
-        """Checks that the queue doesn't stand, or is as short as such a queue has to be.
+    def require_burst(self) -> None:
+        """Checks that the queue, which is long, doesn't stand.
 
         Raises:
-            QueueFullError: It is longer.
+            QueueFullError: It stands.
         """
-        if self.seconds > self.most and (standing := self._clock() - self._since) >= STANDING_SECONDS:
+        if (standing := self._clock() - self._since) >= STANDING_SECONDS:
             raise QueueFullError(
                 f"More comes than this service can compute: for {standing:.0f} s the queue has not been empty, and the "
                 f"{len(self._waiting)} small requests in it take about {self.seconds:.1f} s. Try again later.",
@@ -498,7 +504,8 @@ class Admission:
     def end(self, admitted: Admitted) -> None:
         """Counts a request that is over."""
         self.pending -= 1
-        self.done(admitted, admitted.left)
+        if admitted.left:
+            self.done(admitted, admitted.left)
         if not self.pending:
             self.pending_cost = self._seconds = 0.0  # rounding errors end here
 
@@ -525,7 +532,8 @@ class Admission:
                 f"service takes on; they take about {self._seconds:.1f} s. Try again later.",
                 retry_after=max(1, min(3600, round(self._seconds))),
             )
-        self._standing.require_short()
+        if self._standing.seconds > self._standing.most:
+            self._standing.require_burst()
 
 
 class Turns:
@@ -537,7 +545,8 @@ class Turns:
     time is the start tag of the last job taken (Goyal, Vin and Cheng 1996, "Start-time fair queuing"). A caller with
     one job is thus served before the second job of a caller with a thousand.
 
-    Jobs of one lane (`Job.lane`) can be answered in one pass, so they are taken together.
+    Jobs of one lane can be answered in one pass, so they are taken together: those with the same checkpoint, seed and
+    number of draws, all of which share passes or none.
     """
 
     def __init__(self) -> None:
@@ -559,7 +568,9 @@ class Turns:
         flow = (job.caller, job.model.name)
         start = max(self._now, self._finish.get(flow, 0.0))
         self._finish[flow] = start + cost
-        heapq.heappush(self._lanes.setdefault(job.lane, []), (start, next(self._numbers), job))
+        seed = job.model.spec.default_seed if job.options.seed is None else job.options.seed
+        lane = job.model, seed, job.options.samples, job.rows_of_pass is None
+        heapq.heappush(self._lanes.setdefault(lane, []), (start, next(self._numbers), job))
 
     def take(self, room: Callable[[Job], float]) -> list[Job]:
         """Removes and returns the job whose turn it is and the next ones of its lane. Jobs that are over are dropped.
@@ -571,7 +582,7 @@ class Turns:
             Jobs of one lane in the order of their turns; none if no job waits.
         """
         while self._lanes:
-            name, lane = min(self._lanes.items(), key=lambda item: item[1][0][:2])
+            name, lane = min(self._lanes.items(), key=itemgetter(1))  # by their first jobs
             taken: list[Job] = []
             left = 0.0
             while lane and (lane[0][2].over or not taken or lane[0][2].cost <= left):

@@ -20,8 +20,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from murho.service.errors import (
     MalformedRequestError,
@@ -30,12 +29,13 @@ from murho.service.errors import (
     ServiceError,
     SlowRequestError,
     TooManyConnectionsError,
+    TransferCodingError,
 )
-from murho.service.http.limits import ConnectionLimits, refusal_of
+from murho.service.http.limits import ConnectionLimits, head_without_offer, problem_bytes, refusal_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from uvicorn.config import Config
     from uvicorn.server import ServerState
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
 
 __all__ = ["NEW_SECONDS", "Connection"]
+
 
 # In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
 LINGER_SECONDS = 5.0
@@ -53,52 +54,6 @@ MAX_PIPELINED = 100
 
 HEAD_OF_ANSWER = (b"HTTP/1.1 2", b"HTTP/1.1 3", b"HTTP/1.1 4", b"HTTP/1.1 5")
 MOST_JOINED = 2**16
-
-
-class AnswerTransport:
-    """The transport as an answer sees it.
-
-    The head of an answer is sent together with the first part of its body: that is one system call and one packet
-    instead of two. What closes the connection is said by `connection: close`, and goes by `close`.
-
-    Args:
-        transport: The transport of the connection.
-        close: Closes the connection.
-    """
-
-    __slots__ = ("_close", "_head", "_transport", "is_closing")
-
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self._transport = transport
-        self._close = close
-        self._head: bytes | None = None
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        """Sends data, after the head that is kept."""
-        head = self._head
-        if head is None:
-            if data.startswith(HEAD_OF_ANSWER):
-                self._head = data
-            else:
-                self._transport.write(data)
-            return
-        self._head = None
-        if len(data) <= MOST_JOINED:
-            self._transport.write(head + data)
-        else:
-            self._transport.write(head)
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        """Sends the head of an answer without a body."""
-        if self._head is not None:
-            self.write(b"")
-
-    def close(self) -> None:
-        """Closes the connection once all is sent."""
-        self.flush()
-        self._close()
 
 
 class Part(Enum):
@@ -140,6 +95,7 @@ class Connection(HttpToolsProtocol):
         # Bytes that were neither body nor the end of a head, since the last that were.
         self._overhead = 0
         self._progress = False
+        self._head = b""  # of an answer, until the first part of its body comes
         self._refusal: ServiceError | None = None
         self._deaf = False  # what still arrives is dropped
         self._offered = False  # a protocol to upgrade to
@@ -154,8 +110,7 @@ class Connection(HttpToolsProtocol):
         """Begins, or refuses, if there are too many connections."""
         super().connection_made(transport)
         self._made = self.loop.time()
-        self._answer_transport = AnswerTransport(transport, self._close_gently)
-        if self._limits.are_full(len(self.connections)):
+        if len(self.connections) - self._limits.refused > self._limits.connections:
             self._turned_away = True
             self._limits.refused += 1
             message = f"The service takes {self._limits.connections} connections at a time. Try again later."
@@ -165,9 +120,10 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends everything: nobody waits for the requests of this connection any more."""
-        self._disarm()
         self._unset_keepalive_if_required()
-        self._stop_watching()
+        for timer in (self._timer, self._sending):
+            if timer is not None:
+                timer.cancel()
         if self._turned_away:
             self._limits.refused -= 1
         self.pipeline.clear()
@@ -179,10 +135,14 @@ class Connection(HttpToolsProtocol):
         """Parses what has arrived, within the limits."""
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
         self._overhead += len(data)
         try:
-            self._feed(data)
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                    data = b""
+                except httptools.HttpParserUpgrade as upgrade:
+                    data = self._without_offer(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(refusal_of(error))
             return
@@ -192,11 +152,8 @@ class Connection(HttpToolsProtocol):
         elif self._overhead > self._limits.head_bytes:
             self._refuse(self._limits.too_large(self.url))
             return
-        if self._arriving is Part.HEAD:
-            if self._timer is None:
-                self._arm(self._limits.head_seconds, self._head_is_late)
-        elif self._arriving is Part.NOTHING and not self._answering:
-            self._await_request()
+        if self._arriving is Part.HEAD and self._timer is None:
+            self._arm(self._limits.head_seconds, self._head_is_late)
 
     def eof_received(self) -> None:
         """Ends the connection, as asyncio does then: the client has gone."""
@@ -217,6 +174,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begins a request."""
+        self._unset_keepalive_if_required()
         self._arriving = Part.HEAD
         super().on_message_begin()
 
@@ -226,10 +184,11 @@ class Connection(HttpToolsProtocol):
         Raises:
             ServiceError: It isn't; or too many requests wait for an answer.
         """
-        self._disarm()
+        if self._timer is not None:
+            self._disarm()
         self._progress = True
         method = self.parser.get_method()
-        self._limits.check_head(method, self.parser.get_http_version(), self.url, self.headers, self._overhead)
+        self._check_head(method)
         if len(self.pipeline) >= MAX_PIPELINED:
             raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
         if self.parser.should_upgrade() and method != b"CONNECT":
@@ -252,7 +211,8 @@ class Connection(HttpToolsProtocol):
         if self._offered:
             return
         self._arriving = Part.NOTHING
-        self._disarm()
+        if self._timer is not None:
+            self._disarm()
         self.scope["state"]["arrived"] = True
         super().on_message_complete()
 
@@ -260,16 +220,17 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        cycle.transport = cast("asyncio.Transport", self._answer_transport)
+        cycle.transport = cast("asyncio.Transport", self)
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """Goes on after an answer: with the next request, or with what was put off until here."""
-        self._answer_transport.flush()
+        if self._head:  # the answer has no body
+            self.write(b"")
         super().on_response_complete()
         if self.transport.is_closing() or self._answering:
             return
-        if self._deaf or self._arriving is Part.BODY:
+        if self._deaf or self._arriving is not Part.NOTHING:
             self._unset_keepalive_if_required()
         if self._refusal is not None:
             self._send_refusal()
@@ -292,6 +253,35 @@ class Connection(HttpToolsProtocol):
         if self._arriving is Part.HEAD and not self._deaf:
             self._refuse(NotReadyError("The service is shutting down.", retry_after=5))
         self._close()
+
+    # The answer has the connection for its transport, and calls these.
+
+    def write(self, data: bytes) -> None:
+        """Sends a part of an answer: the head together with the first part of the body, in one packet."""
+        if not self._head and data.startswith(HEAD_OF_ANSWER):
+            self._head = data
+        elif len(data) <= MOST_JOINED:
+            self.transport.write(self._head + data)
+            self._head = b""
+        else:
+            self.transport.write(self._head)
+            self.transport.write(data)
+            self._head = b""
+
+    def is_closing(self) -> bool:
+        """Returns whether nothing more is sent."""
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """Closes the connection after an answer, and not before the client could read it."""
+        if self._head:
+            self.write(b"")
+        self._deaf = True
+        self.pipeline.clear()
+        if self._stopping:
+            self._close()
+        else:
+            self._linger()
 
     # The server calls these while it drains.
 
@@ -318,26 +308,63 @@ class Connection(HttpToolsProtocol):
         """Whether an answer is owed."""
         return self._running is not None and not self._running.response_complete and not self._running.disconnected
 
-    def _feed(self, data: bytes) -> None:
-        """Parses, and goes on in HTTP/1.1 where a client offers another protocol, as Java's does with every request.
+    def _check_head(self, method: bytes) -> None:
+        """Checks a request's head: its limits, and what servers beside this one may understand in another way.
+
+        Raises:
+            HeadersTooLargeError, TargetTooLongError: A limit is passed.
+            MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
+            TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
+        """
+        limits, version, target = self._limits, self.parser.get_http_version(), self.url
+        if len(target) > limits.target_bytes or len(self.headers) > limits.headers:
+            raise limits.too_large(target)
+        # Only where all that has arrived, which may be more than the head, is above the limit, is the size counted.
+        if self._overhead > limits.head_bytes:
+            size = len(target) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > limits.head_bytes:
+                raise limits.too_large(target)
+        if version not in {"1.1", "1.0"}:
+            raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
+        hosts = []
+        for name, value in self.headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"transfer-encoding":
+                if version == "1.0":
+                    raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
+                if value.strip().lower() != b"chunked":
+                    raise TransferCodingError("This service takes the transfer coding chunked alone.")
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            raise MalformedRequestError(
+                f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one."
+            )
+        if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
+            return
+        scheme, _, rest = target.partition(b"://")
+        authority = rest.partition(b"/")[0].partition(b"?")[0]
+        if scheme.lower() not in {b"http", b"https"} or not authority:
+            raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
+        if hosts and authority.lower() != hosts[0].lower():
+            raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
+
+    def _without_offer(self, rest: bytes) -> bytes:
+        """Returns what to parse once a client has offered another protocol, as Java's does with every request.
 
         The parser takes what follows the headers of such a request for the other protocol. So it gets the headers once
-        more, without the offer.
+        more, without the offer, and goes on in HTTP/1.1.
+
+        Args:
+            rest: What follows the headers.
         """
-        while data:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]
-                if self._offered:
-                    self._offered = False
-                    method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-                    data = head_without_offer(method, self.url, version, self.headers) + data
-                    # After an offer with `Connection: close`, or of HTTP/1.0, the parser would read nothing more.
-                    self.parser = httptools.HttpRequestParser(self)
-                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-            else:
-                return
+        if not self._offered:
+            return rest
+        self._offered = False
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        # After an offer with `Connection: close`, or of HTTP/1.0, the parser would read nothing more.
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return head_without_offer(method, self.url, version, self.headers) + rest
 
     def _head_is_late(self) -> None:
         self._timer = None
@@ -350,6 +377,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, error: ServiceError) -> None:
         """Says what is wrong, after the answers that are still owed, and closes the connection."""
         self._disarm()
+        self._unset_keepalive_if_required()
         self._deaf = True
         self._refusal = error
         if self._arriving is Part.BODY:
@@ -393,15 +421,6 @@ class Connection(HttpToolsProtocol):
             self._running.message_event.set()
             self.flow.resume_writing()
 
-    def _close_gently(self) -> None:
-        """Closes the connection after an answer, and not before the client could read it."""
-        self._deaf = True
-        self.pipeline.clear()
-        if self._stopping:
-            self._close()
-        else:
-            self._linger()
-
     def _linger(self) -> None:
         """Ends the own side, and drops what still arrives, until the client has ended its side too.
 
@@ -439,41 +458,14 @@ class Connection(HttpToolsProtocol):
             self._sending = None
 
     def _arm(self, seconds: float, then: Callable[[], object]) -> None:
-        self._disarm()
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self.loop.call_later(seconds, then)
 
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def problem_bytes(problem: ProblemDetails, request_id: str, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Returns a whole answer that closes the connection."""
-    body = orjson.dumps(problem.document())
-    headers = {
-        "content-type": "application/problem+json",
-        "content-length": str(len(body)),
-        "x-request-id": request_id,
-        "connection": "close",
-        **problem.headers,
-    }
-    lines = [STATUS_LINE[problem.status]]
-    lines += [name + b": " + value + b"\r\n" for name, value in default_headers]
-    lines += [f"{name.lower()}: {value}\r\n".encode("ascii") for name, value in headers.items()]
-    return b"".join((*lines, b"\r\n", body))
-
-
-def head_without_offer(method: bytes, target: bytes, version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Returns the head of a request without the headers that offer to upgrade to another protocol."""
-    lines = [method + b" " + target + b" HTTP/" + version]
-    for name, value in headers:
-        if name == b"connection":
-            kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
-            lines.append(b"connection: " + b",".join(kept))
-        elif name != b"upgrade":
-            lines.append(name + b": " + value)
-    return b"\r\n".join((*lines, b"", b""))
 
 
 def unread_bytes(transport: asyncio.Transport) -> int:

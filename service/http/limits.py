@@ -1,4 +1,4 @@
-"""What a connection may do, and what it is told otherwise: a request's head, limits, refusals, open files."""
+"""What a connection may do, and what it is told otherwise: limits, refusals, open files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import resource
 import uuid
 from typing import TYPE_CHECKING
 
+import orjson
 import structlog
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from murho.service.errors import (
     HeadersTooLargeError,
@@ -16,20 +18,27 @@ from murho.service.errors import (
     ProblemDetails,
     ServiceError,
     TargetTooLongError,
-    TransferCodingError,
     problem_details,
 )
 from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from httptools import HttpParserError
 
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
-__all__ = ["RESERVED_FILES", "ConnectionLimits", "files_for", "is_out_of_files", "refusal_of"]
+__all__ = [
+    "RESERVED_FILES",
+    "ConnectionLimits",
+    "files_for",
+    "head_without_offer",
+    "is_out_of_files",
+    "problem_bytes",
+    "refusal_of",
+]
 
 
 def refusal_of(error: HttpParserError) -> ServiceError:
@@ -60,6 +69,8 @@ class ConnectionLimits:
     Attributes:
         connections: The most open connections: as many as there can be open files, at most.
         head_bytes: The most bytes of a request line and its headers.
+        headers: The most headers of a request.
+        target_bytes: The most bytes of its path and query.
         head_seconds: From the first byte of a request to the end of its headers.
         idle_seconds: Without any request.
         send_seconds: In which the client takes nothing of an answer.
@@ -68,78 +79,26 @@ class ConnectionLimits:
 
     def __init__(self, settings: Settings) -> None:
         self.connections = min(settings.max_connections, files_for(settings.max_connections))
-        self.head_bytes, self._headers = settings.max_header_bytes, settings.max_headers
-        self._target_bytes = settings.max_target_bytes
+        self.head_bytes, self.headers = settings.max_header_bytes, settings.max_headers
+        self.target_bytes = settings.max_target_bytes
         self.head_seconds, self.idle_seconds = settings.header_timeout, settings.idle_timeout
         self.send_seconds = settings.send_timeout
         self.refused = 0
         self._log = LogLimit(20, 1.0)
-
-    def are_full(self, connections: int) -> bool:
-        """Returns whether the newest of so many connections, the refused ones included, is one too many."""
-        return connections - self.refused > self.connections
 
     @property
     def linger(self) -> bool:
         """Whether a refused connection gets time to read why."""
         return self.refused <= LINGERING_REFUSED
 
-    def check_head(
-        self, method: bytes, version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]], received: int
-    ) -> None:
-        """Checks a request's head: its limits, and what servers beside this one may understand in another way.
-
-        Args:
-            method: The method.
-            version: The version of HTTP.
-            target: Path and query.
-            headers: The headers.
-            received: Bytes that have arrived, which may be more than the head.
-
-        Raises:
-            HeadersTooLargeError, TargetTooLongError: A limit is passed.
-            MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
-            TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
-        """
-        if len(target) > self._target_bytes or len(headers) > self._headers:
-            raise self.too_large(target)
-        # The exact size is counted only where all that has arrived is above the limit.
-        if received > self.head_bytes:
-            size = len(target) + sum(len(name) + len(value) + 4 for name, value in headers)
-            if size > self.head_bytes:
-                raise self.too_large(target)
-        if version not in {"1.1", "1.0"}:
-            raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
-        hosts = []
-        for name, value in headers:
-            if name == b"host":
-                hosts.append(value)
-            elif name == b"transfer-encoding":
-                if version == "1.0":
-                    raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
-                if value.strip().lower() != b"chunked":
-                    raise TransferCodingError("This service takes the transfer coding chunked alone.")
-        if len(hosts) > 1 or (not hosts and version == "1.1"):
-            raise MalformedRequestError(
-                f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one."
-            )
-        if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
-            return
-        scheme, _, rest = target.partition(b"://")
-        authority = rest.partition(b"/")[0].partition(b"?")[0]
-        if scheme.lower() not in {b"http", b"https"} or not authority:
-            raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
-        if hosts and authority.lower() != hosts[0].lower():
-            raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
-
     def too_large(self, target: bytes) -> ServiceError:
         """Returns what to say of a head that passes a limit."""
-        if len(target) > self._target_bytes:
+        if len(target) > self.target_bytes:
             return TargetTooLongError(
-                f"Path and query are longer than {self._target_bytes} bytes. Send options in the body."
+                f"Path and query are longer than {self.target_bytes} bytes. Send options in the body."
             )
         return HeadersTooLargeError(
-            f"This service takes at most {self._headers} headers, with {self.head_bytes} bytes in all."
+            f"This service takes at most {self.headers} headers, with {self.head_bytes} bytes in all."
         )
 
     def report(
@@ -167,6 +126,34 @@ class ConnectionLimits:
                 **({"lines_held_back": held_back} if held_back else {}),
             )
         return problem, request_id
+
+
+def problem_bytes(problem: ProblemDetails, request_id: str, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns a whole answer that closes the connection."""
+    body = orjson.dumps(problem.document())
+    headers = {
+        "content-type": "application/problem+json",
+        "content-length": str(len(body)),
+        "x-request-id": request_id,
+        "connection": "close",
+        **problem.headers,
+    }
+    lines = [STATUS_LINE[problem.status]]
+    lines += [name + b": " + value + b"\r\n" for name, value in default_headers]
+    lines += [f"{name.lower()}: {value}\r\n".encode("ascii") for name, value in headers.items()]
+    return b"".join((*lines, b"\r\n", body))
+
+
+def head_without_offer(method: bytes, target: bytes, version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns the head of a request without the headers that offer to upgrade to another protocol."""
+    lines = [method + b" " + target + b" HTTP/" + version]
+    for name, value in headers:
+        if name == b"connection":
+            kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
+            lines.append(b"connection: " + b",".join(kept))
+        elif name != b"upgrade":
+            lines.append(name + b": " + value)
+    return b"\r\n".join((*lines, b"", b""))
 
 
 def files_for(connections: int) -> int:

@@ -15,13 +15,15 @@ import re
 import time
 import uuid
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import orjson
 import structlog
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -40,10 +42,10 @@ from murho.service.errors import (
     problem_response,
 )
 from murho.service.security import Caller
-from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, AccessLog, Tracing
+from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, Stderr, Tracing, escaped, for_people
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PARSED",
     "PAUSE_SECONDS",
+    "AccessLog",
     "FrontDoor",
     "LoopPauses",
     "Paths",
@@ -63,11 +66,14 @@ __all__ = [
     "shared_with",
 ]
 
+
 PAUSE_SECONDS = 0.004
 """Several requests arrive in this time, and it is short beside that of an answer while the queue is full."""
 
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+UNMATCHED = "unmatched"
+"""The route of a request that has none."""
 SERVER_TIMING = "queue;dur={queue_ms}, compute;dur={compute_ms}, total;dur={total:.2f}"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 # Machines request these every few seconds: one log line each would bury the rest.
@@ -125,7 +131,7 @@ class RequestLog:
                 sent = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 if self.tracing is not None:
                     trace = {"traceparent": traceparent, "tracestate": headers.get("tracestate", "")}
-                    span = self.tracing.begin(scope["method"], _route_of(scope), trace, since)
+                    span = self.tracing.begin(scope["method"], state.get("route", UNMATCHED), trace, since)
                 if span is not None and self.tracing is not None:
                     traceparent = self.tracing.traceparent(span)
                 if traceparent and TRACEPARENT.fullmatch(traceparent):
@@ -163,9 +169,9 @@ class RequestLog:
         self, scope: Scope, request_id: str, status: int, seconds: float, trace: str | None
     ) -> dict[str, str | float | None]:
         """Counts a request and logs it; returns what is known of it."""
-        route, client = _route_of(scope), scope.get("client")
+        # The template, never the path: clients can invent any number of paths.
+        route, client = scope["state"].get("route", UNMATCHED), scope.get("client")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.telemetry.count(method, route, status, seconds)
         said: dict[str, str | float | None] = {
             "method": method,
             "path": scope["path"],
@@ -178,13 +184,74 @@ class RequestLog:
         if trace is not None:
             said["trace_id"] = trace
         self.access_log.write(said, quiet=route in QUIET_ROUTES)
+        self.telemetry.count(method, route, status, seconds)
         return said
 
 
-def _route_of(scope: Scope) -> str:
-    """Returns the template of a request's route, never its path: clients can invent any number of paths."""
-    route: str = scope["state"].get("route") or getattr(scope.get("route"), "path", "unmatched")
-    return route
+FLUSH_SECONDS = 0.2
+FLUSH_LINES = 1000
+WHOLE_BYTES = 4096
+"""What is written to a pipe at once stays in one piece up to here, whoever else writes to it."""
+
+
+class AccessLog:
+    """Writes lines on requests to stderr, from one event loop, in batches where machines read them.
+
+    A line of its own for each request would cost a system call, more than all else that the log does.
+
+    Args:
+        level: The least level of the log. Requests are of level info, those of quiet routes of level debug.
+        style: console for people, json for machines, auto by whether stderr is a terminal. For people, a line is
+            written at once.
+    """
+
+    def __init__(self, level: str, style: Literal["auto", "console", "json"]) -> None:
+        self._written, self._quiet_written = level in ("debug", "info"), level == "debug"
+        self._people = structlog.get_logger("murho.access") if for_people(style) else None
+        self._lines: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, facts: Mapping[str, str | float | None], *, quiet: bool = False) -> None:
+        """Writes a line, at once or a little later.
+
+        Args:
+            facts: What it says.
+            quiet: Whether machines ask for this every few seconds.
+        """
+        if not (self._quiet_written if quiet else self._written):
+            return
+        if self._people is not None:
+            self._people.info("request", **facts)
+            return
+        level = "debug" if quiet else "info"
+        said = {"event": "request", "level": level, "timestamp": datetime.now(UTC)}
+        try:
+            line = orjson.dumps({**facts, **said}, option=orjson.OPT_UTC_Z)
+        except orjson.JSONEncodeError:  # half a character
+            line = b"\\"
+        if b"\\" in line or not line.decode().isprintable():
+            line = orjson.dumps({**escaped(facts), **said}, str, orjson.OPT_UTC_Z)
+        self._lines.append(line)
+        if len(self._lines) >= FLUSH_LINES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Writes the lines that wait. A full disk loses them; it stops no request."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._lines:
+            return
+        piece = b""
+        for line in [*self._lines, b""]:
+            if piece and (not line or len(piece) + len(line) >= WHOLE_BYTES):
+                Stderr().write(piece.decode(errors="replace"))
+                Stderr().flush()
+                piece = b""
+            piece += line + b"\n"
+        self._lines.clear()
 
 
 class Paths:
@@ -207,8 +274,9 @@ class Paths:
         self.app, self.parts = app, parts
         self.routes = [route for route in routes if isinstance(route, APIRoute)]
         self._pauses = LoopPauses()
+        self.find = lru_cache(1024)(self._find)
 
-    def find(self, method: str, path: str) -> tuple[APIRoute, dict[str, str]] | None:
+    def _find(self, method: str, path: str) -> tuple[APIRoute, dict[str, str]] | None:
         """Returns the route of a request and what is in its path; None if the framework has to look for it."""
         for route in self.routes:
             if method in (route.methods or ()) and (match := route.path_regex.fullmatch(path)) is not None:
@@ -233,8 +301,10 @@ class Paths:
             else:
                 # HEAD is GET; the server, which has the scope, leaves out the body.
                 asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-                await self.app(asked, receive, send)
-                scope["route"] = asked.get("route")
+                try:
+                    await self.app(asked, receive, send)
+                finally:
+                    state["route"] = getattr(asked.get("route"), "path", UNMATCHED)
                 return
         except MurhoError as error:
             response = problem_response(error, scope)

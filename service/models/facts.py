@@ -16,7 +16,7 @@ import structlog
 
 from murho.model.calibration.classes import ClassCalibration
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.feature_scores import QuantileScores
+from murho.model.encoding.feature_distribution import QuantileScores
 from murho.model.errors import CheckpointError
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["description", "overview", "report_charts", "target_of"]
+
 
 SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""

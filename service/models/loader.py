@@ -43,6 +43,7 @@ __all__ = [
     "title_of",
 ]
 
+
 Key: TypeAlias = tuple[str, str]
 """Name and version."""
 Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]
@@ -247,7 +248,8 @@ class Loader:
             if serving:
                 versions = {version: serving[version] for version in sorted(serving, key=int)}
                 since = {version: self._kept[name, version].since for version in versions}
-                models[name] = LoadedModel(name, MappingProxyType(versions), MappingProxyType(since))
+                latest = versions[list(versions)[-1]]
+                models[name] = LoadedModel(name, latest, MappingProxyType(versions), MappingProxyType(since))
             told = {*serving, *(each.version for each in look.refused[before:])}
             if others := tuple(each.version for each in mine if each.version not in told):
                 not_served[name] = others
@@ -421,18 +423,15 @@ class LoadedModel:
 
     Attributes:
         name: The name.
+        latest: The highest version that loaded.
         versions: Version to checkpoint, by rising version; at least one.
         since: Version to the time at which it was loaded, UTC.
     """
 
     name: str
+    latest: ModelLike
     versions: Mapping[str, ModelLike]
     since: Mapping[str, datetime]
-
-    @property
-    def latest(self) -> ModelLike:
-        """The highest version that loaded."""
-        return self.versions[list(self.versions)[-1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from murho.service.predict.routes import MEDIA_TYPES
 
 __all__ = ["machines_router", "router"]
 
+
 VERSION_PARAMETER: dict[str, Any] = {
     "parameters": [
         {

@@ -12,11 +12,11 @@ import threading
 import weakref
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
-from murho.model.checkpoint.stores import CheckpointStore, place_of, shown_place, store_at
+from murho.model.checkpoint.stores import CheckpointStore, place_of, shown_place
 from murho.service.errors import NotReadyError
 from murho.service.models.loader import Change, Loader, Registry, Swap
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.model.predictive.draw_room import DrawRoom
+    from murho.model.predictive.draws import DrawRoom
     from murho.service.engine.jobs import ModelLike
     from murho.service.settings import Settings
 
-__all__ = ["LOOK", "CheckpointSource", "Stamp", "StoreSource", "Watcher", "seconds_between_looks", "source_of"]
+__all__ = ["LOOK", "CheckpointSource", "Stamp", "Watcher", "seconds_between_looks"]
+
 
 LOOK = Change(patient=True)
 """What is done every few seconds."""
@@ -152,46 +153,33 @@ Stamp: TypeAlias = "Hashable"
 """Changes whenever the content of a version may have changed."""
 
 
-class CheckpointSource(Protocol):
-    """Where checkpoints come from."""
-
-    @property
-    def place(self) -> str:
-        """The name of the place in messages."""
-
-    def list(self) -> list[CheckpointReference]:
-        """Returns every version of every checkpoint, by name, then by rising version."""
-
-    def stamp(self, reference: CheckpointReference) -> Stamp | None:
-        """Returns the stamp of one version; None while it is being written."""
-
-    def prepare(self) -> None:
-        """Loads what all versions share, such as compiled code, which takes minutes at the first start of all."""
-
-    def load(self, reference: CheckpointReference) -> ModelLike:
-        """Loads one version."""
-
-    def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
-        """Returns the facts that a loaded version keeps for its report (`model.report.facts`); None without them."""
-
-
-class StoreSource:
+class CheckpointSource:
     """Checkpoints of a directory or a storage.
 
     Args:
         store: Where they are.
         device: auto, cpu or cuda.
         room: Memory for the draws of all versions; None: each has a room of its own.
+
+    Attributes:
+        place: The name of the place in messages.
     """
 
     def __init__(self, store: CheckpointStore, device: str, *, room: DrawRoom | None = None) -> None:
         self._store, self._device, self._room = store, device, room
-        self.list, self.stamp = store.list, store.stamp
         self.place = shown_place(place_of(store.place))
         self._loaded: weakref.WeakKeyDictionary[ModelLike, CheckpointReference] = weakref.WeakKeyDictionary()
 
+    def list(self) -> list[CheckpointReference]:
+        """Returns every version of every checkpoint, by name, then by rising version."""
+        return self._store.list()
+
+    def stamp(self, reference: CheckpointReference) -> Stamp | None:
+        """Returns the stamp of one version; None while it is being written."""
+        return self._store.stamp(reference)
+
     def prepare(self) -> None:
-        """Loads the compiled code that versions on a CPU share."""
+        """Loads the compiled code that versions on a CPU share; it takes minutes at the first start of all."""
         from murho.model.predictive.compiled_engine import load  # here, because torch takes seconds to import
         from murho.model.runtime import resolve_device
 
@@ -219,19 +207,6 @@ class StoreSource:
 
         reference = self._loaded.get(model)
         return None if reference is None else stored_facts(partial(self._store.read, reference))
-
-
-def source_of(settings: Settings, room: DrawRoom | None = None) -> CheckpointSource:
-    """Returns the source that the settings name: a directory or, by a URL, object storage.
-
-    Args:
-        settings: The settings.
-        room: Memory for the draws of all versions.
-
-    Raises:
-        OptionError: The URL can't be used; the message says what to install.
-    """
-    return StoreSource(store_at(settings.checkpoints), settings.device, room=room)
 
 
 def seconds_between_looks(settings: Settings) -> float:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ADAPTATION", "AdaptationFollower", "Bands", "state_of", "take_up"]
 
+
 ADAPTATION = "adaptation"
 KEEPS = 500_000
 """How far back states are kept, more and more of them left out: 10 MB at most."""

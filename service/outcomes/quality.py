@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALARM", "AlarmFollower", "quality_of"]
 
+
 ALARM = "alarm"
 MOST_HOURS = 7 * 24
 """A longer window is of whole days."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder"]
 
+
 GATHER_SECONDS = 0.1
 """What comes within it is one transaction, of 1.5 ms; each of its rows takes 10 microseconds."""
 LOOK_SECONDS = 0.005

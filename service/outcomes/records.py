@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Floats
     from murho.model.checkpoint.spec import ModelSpec
 
-
 __all__ = [
     "Accepted",
     "Batch",
@@ -32,6 +31,7 @@ __all__ = [
     "Value",
     "VersionFacts",
 ]
+
 
 Value: TypeAlias = float | str
 """An outcome: a number, or the name of a class."""

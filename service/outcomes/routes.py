@@ -18,11 +18,11 @@ from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
-from murho.service.predict.json_requests import load_json
+from murho.service.predict.json_bodies import load_json
 from murho.service.predict.memory import Share, decompressed
-from murho.service.predict.options import LONGEST_ID
-from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer, shorten
+from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed
 from murho.service.predict.routes import REFERENCE
+from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.blocks import HELD, check_size
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from murho.service.outcomes.records import Value, VersionFacts
 
 __all__ = ["OutcomesRequest", "OutcomesResponse", "QualityQuery", "checked", "router"]
+
 
 # The store is imported where it is used, as SQLAlchemy and torch take a while.
 
@@ -50,9 +51,8 @@ class Outcome(Strict):
     """What came true of a recorded prediction."""
 
     id: Any = Field(json_schema_extra={"type": "string", "minLength": 1, "maxLength": LONGEST_ID})
-    value: Any = Field(
-        description="A number, or the name of a class.", json_schema_extra={"type": ["number", "string"]}
-    )
+    value: Any = Field(json_schema_extra={"type": ["number", "string"]})
+    """A number, or the name of a class."""
 
 
 class OutcomesRequest(Strict):
@@ -61,18 +61,20 @@ class OutcomesRequest(Strict):
     outcomes: Many[Outcome] = Field(min_length=1)
 
 
-class UnknownOutcome(BaseModel):
+class UnknownOutcome(Told):
     """An outcome that was not kept."""
 
     id: str
     why: str
 
 
-class OutcomesResponse(BaseModel):
+class OutcomesResponse(Told):
     """What became of the outcomes."""
 
-    accepted: int = Field(description="Those that are kept now; one that was there already counts, too.")
-    revised: int = Field(description="Of these, those that replaced another value.")
+    accepted: int
+    """Those that are kept now; one that was there already counts, too."""
+    revised: int
+    """Of these, those that replaced another value."""
     unknown: list[UnknownOutcome]
 
 
@@ -108,10 +110,13 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
 class QualityQuery(Strict):
     """What is asked of the quality of a model."""
 
-    window: str = Field("30d", description="How far back predictions go, in hours, days or weeks: 24h, 30d, 4w.")
-    by: str | None = Field(None, description="A feature whose groups are told apart; inputs must be recorded.")
+    window: str = "30d"
+    """How far back predictions go, in hours, days or weeks: 24h, 30d, 4w."""
+    by: str | None = None
+    """A feature whose groups are told apart; inputs must be recorded."""
     coverage: float | None = Field(None, strict=False, description=f"Of a further central band: {COUNTED}.")
-    version: str | None = Field(None, description="The only version; by default all.")
+    version: str | None = None
+    """The only version; by default all."""
 
     @property
     def hours(self) -> int:

@@ -44,7 +44,6 @@ from murho.service.errors import NotReadyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 __all__ = [
     "PREDICTIONS",
     "REVISIONS",
@@ -60,6 +59,7 @@ __all__ = [
     "shown",
     "writing",
 ]
+
 
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process that writes."""

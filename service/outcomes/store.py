@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOUR", "Store"]
 
+
 AT_A_TIME = 2000
 """Rows of one statement and, of outcomes, of one transaction."""
 HOUR = 3600

@@ -22,6 +22,7 @@ from murho.service.predict.memory import accepted_coding, compressed
 
 __all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "router", "web_file"]
 
+
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

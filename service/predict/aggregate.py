@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import numpy as np
 from fastapi import Response
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from murho.model.errors import OptionError
 from murho.service.errors import BadInputError, wrong
@@ -18,9 +18,9 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import Spool
-from murho.service.predict.options import Included, PredictRequest
-from murho.service.predict.problems import Many, pointer
+from murho.service.predict.options import Included, Many, PredictRequest, Told
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
+from murho.service.predict.rows import pointer
 from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from murho.service.predict.rows import Inputs
 
 __all__ = ["DOOR", "AggregateRequest"]
+
 
 Cell = str | float | bool | None
 
@@ -47,29 +48,22 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class AggregateRequest(PredictRequest):
     """What is added up; everything else is as in a prediction."""
 
-    by: list[str] | None = Field(
-        None,
-        max_length=100,
-        description="Features whose cells say which rows belong together. Without them and groups all rows do.",
-    )
-    groups: Many[Label] | None = Field(None, description="One label a row, in place of by. In JSON alone.")
-    statistic: str | None = Field(
-        None, description="sum (default), mean or count_above; of a classifier count, of each class."
-    )
-    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
-        None, description="Of count_above, in the target's unit."
-    )
-    weights: Many[Weight] | None = Field(
-        None, description="One number a row, such as a quantity, not negative. In JSON alone."
-    )
-    units: Many[Label] | None = Field(
-        None,
-        description="One label a row, of a model trained with --group: the noise of rows of one unit is correlated, as "
-        "far as held-out rows told. In JSON alone.",
-    )
+    by: list[str] | None = Field(None, max_length=100)
+    """Features whose cells say which rows belong together. Without them and groups all rows do."""
+    groups: Many[Label] | None = None
+    """One label a row, in place of by. In JSON alone."""
+    statistic: str | None = None
+    """sum (default), mean or count_above; of a classifier count, of each class."""
+    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """Of count_above, in the target's unit."""
+    weights: Many[Weight] | None = None
+    """One number a row, such as a quantity, not negative. In JSON alone."""
+    units: Many[Label] | None = None
+    """One label a row, of a model trained with --group: the noise of rows of one unit is correlated, as far as
+    held-out rows told. In JSON alone."""
 
 
-class AggregateResponse(BaseModel):
+class AggregateResponse(Told):
     """One entry a group, in the order of first rows; of a classifier a list over its classes."""
 
     model: ModelName

@@ -1,4 +1,4 @@
-"""What is asked and what is answered; the seam of formats; answers as JSON, as columns of tables, and their facts.
+"""What is asked and what is answered; the seam of formats; answers as columns of tables, their facts, and as responses.
 
 A `Codec` reads the bodies of one media type and writes answers in it: a new format is a file with a codec, and its
 entry in `predict.routes.CODECS`.
@@ -8,20 +8,18 @@ entry in `predict.routes.CODECS`.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import orjson
 from pydantic import BaseModel, Field, create_model
+from starlette.responses import Response
 
+from murho.model.errors import Problem
 from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
-from murho.model.predictive.answer_columns import names_of_classes
 from murho.model.predictive.prediction import (
     CLASS_FIELDS,
     NUMBER_FIELDS,
@@ -29,17 +27,17 @@ from murho.model.predictive.prediction import (
     AdaptedBands,
     AnswerField,
     AnyPrediction,
-    Detail,
     Place,
     PredictOptions,
-    Unit,
     level_hint,
 )
-from murho.service.errors import TooLargeError, wrong
-from murho.service.predict.options import PredictRequest
+from murho.service.errors import BadInputError, TooLargeError, wrong
+from murho.service.predict.memory import VARY, Room, Spool, SpooledResponse, compressed, compressed_pieces
+from murho.service.predict.options import PredictRequest, Told
+from murho.service.predict.rows import MAX_LISTED, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,24 +53,24 @@ __all__ = [
     "ClassPredictResponse",
     "Codec",
     "Encoded",
+    "InputWarning",
+    "ModelName",
     "PredictResponse",
     "Terms",
     "ToRecord",
     "answer_columns",
     "answer_facts",
-    "answer_values",
-    "encode_answer",
-    "encode_document",
+    "calibration_of",
     "fact_headers",
+    "head_of",
+    "records",
     "require_place",
+    "response_of",
     "warnings_of",
 ]
 
+
 MAX_WARNINGS = 100
-PIECE_VALUES = 4096
-"""Numbers encoded at once, in about half a millisecond: the encoder holds the interpreter's lock."""
-JOIN_BYTES = 2**18
-"""Of a piece of a document, at least, but for the last one."""
 MOST_CLASS_VALUES = 100_000_000
 """Of one answer: as many as a million rows with a hundred percentiles of a number have."""
 
@@ -119,7 +117,7 @@ class Answered:
         asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
-        values: About how many values it has (`answer_values`).
+        values: About how many values it has (`predict.in_flight.answer_values`).
         ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
         adapted: How outcomes have moved the bands; None: they are the checkpoint's.
         explained: What else explains the answer: `why` and `worth_asking`, if they were asked for, as JSON data.
@@ -177,7 +175,8 @@ class Codec(ABC):
         media_type: Of the answers, and the first of those that are read.
         aliases: Other media types that are read, in lower case.
         unpacks: Whether some bytes of a body can stand for many more, so that a small one can take long.
-        lists: Whether a cell of an answer can be a list.
+        lists: Whether a cell of an answer can be a list, as draws are.
+        explains: Whether an answer has a place for `why` and `worth_asking`.
         records: Whether an answer has a place for ids.
     """
 
@@ -185,6 +184,7 @@ class Codec(ABC):
     aliases: ClassVar[frozenset[str]] = frozenset()
     unpacks = False
     lists = True
+    explains = False
     records = True
 
     def reads(self, media_type: str) -> bool:
@@ -204,49 +204,73 @@ class Codec(ABC):
             TooLargeError: The request is above a limit.
         """
 
-    def require_place(self, options: PredictOptions) -> None:
-        """Checks that the format has a place for all that is asked for: draws are a list in each row.
-
-        Raises:
-            BadInputError: It has not.
-        """
-        if options.draws and not self.lists:
-            message = f"{self.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
-            raise wrong("/include", message)
-        if options.why or options.worth_asking:
-            message = "There is no place for why and worth_asking in this format. Accept application/json."
-            raise wrong("/include", message)
-
     @abstractmethod
     def encode(self, answered: Answered) -> Encoded:
         """Returns the answer."""
 
 
-def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
-    """Returns about how many values the answer for rows has, and not less."""
-    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
-    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
-
-
-def require_place(rows: int, options: PredictOptions, schema: Schema, settings: Settings) -> None:
-    """Checks that the answer for so many rows isn't too large.
+def require_place(writer: Codec, rows: int, options: PredictOptions, terms: Terms) -> None:
+    """Checks that the format of an answer has a place for all that is asked for, and that it isn't too large.
 
     Raises:
-        TooLargeError: It is.
+        BadInputError: It has not.
+        TooLargeError: The answer for so many rows is.
     """
-    classes = len(schema.target.classes or (None,))
+    if options.draws and not writer.lists:
+        message = f"{writer.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
+        raise wrong("/include", message)
+    if (options.why or options.worth_asking) and not writer.explains:
+        message = "There is no place for why and worth_asking in this format. Accept application/json."
+        raise wrong("/include", message)
+    named, most = terms.schema.target.classes, terms.settings.max_draw_values
+    classes = len(named or (None,))
     draws, values = rows * options.samples * classes, rows * classes * (3 + len(options.percentiles))
-    if options.draws and draws > settings.max_draw_values:
-        of_classes = "" if schema.target.classes is None else f" for {classes} classes"
+    if options.draws and draws > most:
+        of_classes = "" if named is None else f" for {classes} classes"
         raise TooLargeError(
-            f"The draws of {rows} rows and {options.samples} samples{of_classes} are {draws} numbers; this "
-            f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
+            f"The draws of {rows} rows and {options.samples} samples{of_classes}"
+            f" are {draws} numbers; this service lists at most {most}. Send fewer rows, or ask for fewer samples."
         )
-    if schema.target.classes is not None and values > MOST_CLASS_VALUES:
+    if named is not None and values > MOST_CLASS_VALUES:
         raise TooLargeError(
             f"The answer for {rows} rows, {classes} classes and {len(options.percentiles)} percentile levels has "
             f"{values} numbers; {MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
         )
+
+
+def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
+    """Returns whether the answer to a request is to be recorded.
+
+    Args:
+        request: The options as they were sent.
+        options: The same, complete.
+        settings: Whether there is a store, and what it has if a request doesn't say.
+        rows: Number of rows.
+
+    Raises:
+        BadInputError: It can't be recorded, or not under these ids.
+    """
+    ids, judged = request.ids, options.samples > 0 and options.noise
+    if request.record is None and ids is None:
+        return settings.record == "all" and settings.store is not None and judged
+    if request.record is False:
+        if ids is not None:
+            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
+        return False
+    if settings.store is None:
+        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
+        raise wrong("/record", message)
+    if not judged:
+        message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
+        raise wrong("/record", message)
+    if ids is not None and len(ids) != rows:
+        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
+    if ids is not None and len(set(ids)) != rows:
+        first = {key: place for place, key in reversed(list(enumerate(ids)))}
+        again = [place for place, key in enumerate(ids) if first[key] != place]
+        problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
+        raise BadInputError(problems, len(again))
+    return True
 
 
 def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[str, str]]:
@@ -269,37 +293,7 @@ def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[s
     return warnings
 
 
-def encode_answer(answered: Answered) -> Iterator[bytes]:
-    """Returns the answer as JSON in UTF-8, in pieces; see `PredictResponse` and `ClassPredictResponse`.
-
-    Keys that were not requested are absent; keys that need draws are null if there are none.
-    """
-    document, prediction, options = _head(answered), answered.prediction, answered.asked.options
-    for field, detail in _asked(prediction.answer_fields, options):
-        value = getattr(prediction, field.name)
-        if value is not None:
-            if field.parts:
-                asked = (part.name for part in field.parts if part.is_in(options))
-                value = {name: np.ascontiguousarray(getattr(value, name)) for name in asked}
-            elif field.numeric:
-                value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory
-            else:
-                value = _ClassNames(value, field.unit, prediction.classes or ())
-            if field.detail is not None:
-                value = {**detail, "values": value}
-        document[field.name] = value
-    if answered.ids is not None:
-        document["ids"] = answered.ids
-    document |= answered.explained or {}
-    document["calibrated"] = prediction.calibrated
-    document |= _calibration(answered)
-    document["warnings"] = answered.warnings
-    if answered.values <= PIECE_VALUES:
-        return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
-    return encode_document(document)
-
-
-def _head(answered: Answered) -> dict[str, Any]:
+def head_of(answered: Answered) -> dict[str, Any]:
     """Returns what every form of an answer begins with."""
     prediction = answered.prediction
     head: dict[str, Any] = {
@@ -313,95 +307,9 @@ def _head(answered: Answered) -> dict[str, Any]:
     return head
 
 
-def _calibration(answered: Answered) -> dict[str, Any]:
+def calibration_of(adapted: AdaptedBands) -> dict[str, Any]:
     """Returns what is to be said of bands that follow outcomes."""
-    adapted = answered.adapted
-    if adapted is None:
-        return {}
-    return {"calibration": {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}}
-
-
-@lru_cache(1024)  # most requests ask for the same
-def _asked(fields: tuple[AnswerField, ...], options: PredictOptions) -> list[tuple[AnswerField, dict[str, Any]]]:
-    """Returns the fields that an answer has, each with what it says besides its values."""
-    return [
-        (field, {} if field.detail is None else {field.detail.name: _detail(field.detail, options)})
-        for field in fields
-        if field.is_in(options)
-    ]
-
-
-def _detail(detail: Detail, options: PredictOptions) -> Any:
-    value = getattr(options, detail.option)
-    if detail.whole and detail.listed:
-        return [int(number) if number.is_integer() else number for number in value]
-    return value
-
-
-class _ClassNames:
-    """Stands for a list with a class a row, or with a list of classes a row; names are made where they are written.
-
-    Args:
-        values: Indices of classes `[B]`, or whether each class is in a set `[B, C]`.
-        unit: Which of the two.
-        classes: Names of the C classes.
-    """
-
-    def __init__(self, values: NDArray[Any], unit: Unit, classes: tuple[str, ...]) -> None:
-        self._values, self._unit, self._classes = values, unit, classes
-        self.size = values.size
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, rows: slice) -> list[Any]:
-        """The names of some rows."""
-        return names_of_classes(self._values[rows], self._unit, self._classes)
-
-
-def _listed(value: _ClassNames) -> list[Any]:
-    """Returns what the encoder has no text for as a list."""
-    return value[:]
-
-
-def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yields an object as JSON in UTF-8, in pieces; arrays in it, at any depth of objects, are lists.
-
-    It is what ``orjson.dumps`` writes, byte for byte.
-    """
-    parts: list[bytes] = []
-    size = 0
-    for part in _object(document):
-        parts.append(part)
-        size += len(part)
-        if size > JOIN_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-    yield b"".join(parts)
-
-
-def _object(document: Mapping[str, Any]) -> Iterator[bytes]:
-    before = b"{"
-    for name, value in document.items():
-        yield before + orjson.dumps(name) + b":"
-        before = b","
-        if isinstance(value, dict):
-            yield from _object(value)
-        elif isinstance(value, np.ndarray | _ClassNames):
-            yield from _array(value)
-        else:
-            yield orjson.dumps(value)
-    yield b"{}" if before == b"{" else b"}"
-
-
-def _array(values: NDArray[Any] | _ClassNames) -> Iterator[bytes]:
-    rows = max(1, PIECE_VALUES * len(values) // max(1, values.size))
-    before = b"["
-    for start in range(0, len(values), rows):
-        yield before + orjson.dumps(values[start : start + rows], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
-        before = b","
-        time.sleep(0)  # whoever waits for the lock gets it now
-    yield b"[]" if before == b"[" else b"]"
+    return {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}
 
 
 def answer_columns(answered: Answered) -> dict[str, NDArray[Any]]:
@@ -426,9 +334,9 @@ def answer_facts(answered: Answered) -> dict[str, Any]:
     prediction = answered.prediction
     details = [field.detail for field in prediction.answer_fields if field.detail is not None]
     return {
-        **_head(answered),
+        **head_of(answered),
         "calibrated": prediction.calibrated,
-        **_calibration(answered),
+        **({} if answered.adapted is None else {"calibration": calibration_of(answered.adapted)}),
         **{detail.name: getattr(answered.options, detail.option) for detail in details},
         "warnings": answered.warnings,
     }
@@ -448,29 +356,61 @@ def fact_headers(answered: Answered) -> dict[str, str]:
     }
 
 
-class ModelName(BaseModel):
+def response_of(encoded: Encoded, coding: str | None, room: Room | None) -> Response:
+    """Returns an answer; a large one is collected in a spool, in a thread.
+
+    Args:
+        encoded: Its body in pieces, its media type and its headers.
+        coding: gzip or deflate, to be compressed; None: as it is.
+        room: For a large answer; None for a small one, which stays in memory.
+
+    Raises:
+        QueueFullError: There is no room.
+    """
+    pieces, media_type = encoded.pieces, encoded.media_type
+    headers = {**encoded.headers, **VARY}
+    if room is None:
+        body = b"".join(pieces)
+        if coding is not None and (small := compressed(body, coding)) is not None:
+            body, headers["content-encoding"] = small, coding
+        return Response(body, headers=headers, media_type=media_type)
+    if coding is not None:
+        pieces, headers["content-encoding"] = compressed_pieces(pieces, coding), coding
+    spool = Spool(room)
+    try:
+        for piece in pieces:
+            spool.write(piece)
+    except BaseException:
+        spool.close()
+        raise
+    return SpooledResponse(spool, headers, media_type)
+
+
+class ModelName(Told):
     """Which checkpoint answered."""
 
     name: str
     version: str
 
 
-class InputWarning(BaseModel):
+class InputWarning(Told):
     """A value unlike the training rows."""
 
     pointer: str
     message: str
 
 
-class Adapted(BaseModel):
+class Adapted(Told):
     """What outcomes have made of the bands."""
 
     adapted: bool
-    outcomes: int = Field(description="How many were learned from.")
-    state: str = Field(description="Which state of the bands this is, in the service's store.")
+    outcomes: int
+    """How many were learned from."""
+    state: str
+    """Which state of the bands this is, in the service's store."""
 
 
-class WorthAsking(BaseModel):
+class WorthAsking(Told):
     """A missing cell, and how far the variance, or a class's entropy, is expected to fall once it is known."""
 
     feature: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from murho.model.errors import OptionError
 from murho.model.evaluation.counterfactual import MOST_ROWS, Counterfactual, Goal, counterfactuals
@@ -16,16 +16,16 @@ from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, document_of
-from murho.service.predict.options import options_of
-from murho.service.predict.problems import Problems, Strict, parsed, pointer
+from murho.service.predict.json_bodies import JSONCodec, document_of
+from murho.service.predict.options import Strict, Told, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.rows import cells_of, explain_unknown, parse_inputs
+from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
 
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
 
 __all__ = ["DOOR", "CounterfactualRequest"]
+
 
 MOST_FOUND = 10
 
@@ -33,15 +33,23 @@ MOST_FOUND = 10
 class CounterfactualRequest(Strict):
     """A row, and what its answer shall be. Null stands for an option that is not given."""
 
-    inputs: Any = Field(description="One row: an object with a value for each feature.")
+    inputs: Any
+    """One row: an object with a value for each feature."""
     goal: Goal
-    fixed: list[str] = Field([], max_length=10_000, description="Features whose cells stay as they are.")
-    count: int = Field(3, ge=1, le=MOST_FOUND, description="How many rows; each changes another set of cells.")
-    samples: Annotated[int, Field(ge=0)] | None = Field(None, description="Draws behind the answers.")
-    seed: Annotated[int, Field(ge=0)] | None = Field(None, description="Seed of the draws.")
-    noise: bool | None = Field(None, description="As in a prediction.")
-    calibrated: bool | None = Field(None, description="As in a prediction.")
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
+    fixed: list[str] = Field([], max_length=10_000)
+    """Features whose cells stay as they are."""
+    count: int = Field(3, ge=1, le=MOST_FOUND)
+    """How many rows; each changes another set of cells."""
+    samples: Annotated[int, Field(ge=0)] | None = None
+    """Draws behind the answers."""
+    seed: Annotated[int, Field(ge=0)] | None = None
+    """Seed of the draws."""
+    noise: bool | None = None
+    """As in a prediction."""
+    calibrated: bool | None = None
+    """As in a prediction."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """As in a prediction."""
 
 
 OF_ANSWERS = ("samples", "seed", "noise", "calibrated", "timeout")
@@ -53,7 +61,7 @@ class _Asked(Asked):
     own: CounterfactualRequest
 
 
-class Change(BaseModel):
+class Change(Told):
     """What becomes of a cell."""
 
     feature: str
@@ -61,12 +69,13 @@ class Change(BaseModel):
     to: Any
 
 
-class FoundRow(BaseModel):
+class FoundRow(Told):
     """A row that reaches the goal, and its answer."""
 
     inputs: dict[str, Any]
     changes: list[Change]
-    distance: float = Field(description="Gower's distance: the mean over features of the change, 1 at most.")
+    distance: float
+    """Gower's distance: the mean over features of the change, 1 at most."""
     mean: float | None = None
     std: float | None = None
     exceedance: float | None = None
@@ -74,14 +83,16 @@ class FoundRow(BaseModel):
     probability: float | None = None
 
 
-class CounterfactualResponse(BaseModel):
+class CounterfactualResponse(Told):
     """Rows that reach the goal, the nearest first."""
 
     model: ModelName
     target: str
-    reached: bool = Field(description="Whether the row reaches the goal as it is.")
+    reached: bool
+    """Whether the row reaches the goal as it is."""
     found: list[FoundRow]
-    message: str | None = Field(description="Why there is none.")
+    message: str | None
+    """Why there is none."""
 
 
 NONE = (

@@ -12,20 +12,29 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import numpy as np
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
 from murho.model.files import JSON
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, records
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec, document_of
-from murho.service.predict.options import MAX_SEED, options_of, records
-from murho.service.predict.problems import MAX_LISTED, Many, Problems, Strict, parsed, pointer
+from murho.service.predict.json_bodies import JSONCodec, document_of
+from murho.service.predict.options import MAX_SEED, Many, Strict, Told, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
-from murho.service.predict.rows import Form, Inputs, cells_of, check_rows, explain_unknown, parse_inputs
+from murho.service.predict.rows import (
+    MAX_LISTED,
+    Form,
+    Inputs,
+    Problems,
+    cells_of,
+    check_rows,
+    explain_unknown,
+    parse_inputs,
+    pointer,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
 
 __all__ = ["DOOR", "DecideRequest"]
+
 
 BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
@@ -51,7 +61,8 @@ VALUES_OF_PASS = 2**18
 class Abstain(Strict):
     """When to answer "unsure" in place of an action."""
 
-    risk: float = Field(gt=0, lt=1, description="Largest share of wrong decisions among those that are taken.")
+    risk: float = Field(gt=0, lt=1)
+    """Largest share of wrong decisions among those that are taken."""
 
 
 EXAMPLE: JSON = {
@@ -69,37 +80,41 @@ class DecideRequest(Strict):
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
-    contexts: Any = Field(
-        description="At least one row, in the forms of a prediction's inputs, with all features that no action sets."
-    )
-    actions: Any = Field(
-        None,
-        description='A list of {"id": …, "inputs": {…}, "cost": …, "utility": {…}}. inputs are the features that the '
-        "action sets, the same ones for all; cost is in the target's unit. Of a classifier, utility has a number for "
-        "each class, and inputs may be left out; without actions its classes are the actions.",
-    )
-    policy: str | None = Field(None, description="thompson (default), greedy, ucb or threshold.")
-    goal: str | None = Field(None, description="max (default) or min: of the target.")
-    width: float | None = Field(None, description="Of ucb: epistemic standard deviations that are added, 1 by default.")
-    threshold: float | None = Field(None, description="Of threshold: what a new observation is to be beyond.")
-    at_least: float | None = Field(None, description="Of threshold: the probability of that, 0.9 by default.")
-    abstain: Abstain | None = Field(
-        None, description="Answers \"unsure\" where the decision's error can't be controlled. For classifiers."
-    )
-    draw: Many[int] | None = Field(
-        None, description="Number of the draw that decides for each context; at random by default. For thompson."
-    )
-    samples: Annotated[int, Field(ge=1)] | None = Field(None, description="Draws behind the answer.")
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(None, description="Seed of the draws.")
-    calibrated: bool | None = Field(None, description="As in a prediction.")
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(None, description="As in a prediction.")
-    record: bool | None = Field(
-        None, description="true: the store keeps the decisions, with ids, so that outcomes can be told of them."
-    )
-    ids: Many[str] | None = Field(None, description="The caller's own ids, one a context; they ask for a record, too.")
+    contexts: Any
+    """At least one row, in the forms of a prediction's inputs, with all features that no action sets."""
+    actions: Any = None
+    """A list of {"id": …, "inputs": {…}, "cost": …, "utility": {…}}. inputs are the features that the action sets,
+    the same ones for all; cost is in the target's unit. Of a classifier, utility has a number for each class, and
+    inputs may be left out; without actions its classes are the actions."""
+    policy: str | None = None
+    """thompson (default), greedy, ucb or threshold."""
+    goal: str | None = None
+    """max (default) or min: of the target."""
+    width: float | None = None
+    """Of ucb: epistemic standard deviations that are added, 1 by default."""
+    threshold: float | None = None
+    """Of threshold: what a new observation is to be beyond."""
+    at_least: float | None = None
+    """Of threshold: the probability of that, 0.9 by default."""
+    abstain: Abstain | None = None
+    """Answers "unsure" where the decision's error can't be controlled. For classifiers."""
+    draw: Many[int] | None = None
+    """Number of the draw that decides for each context; at random by default. For thompson."""
+    samples: Annotated[int, Field(ge=1)] | None = None
+    """Draws behind the answer."""
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    """Seed of the draws."""
+    calibrated: bool | None = None
+    """As in a prediction."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """As in a prediction."""
+    record: bool | None = None
+    """true: the store keeps the decisions, with ids, so that outcomes can be told of them."""
+    ids: Many[str] | None = None
+    """The caller's own ids, one a context; they ask for a record, too."""
 
 
-class DecideResponse(BaseModel):
+class DecideResponse(Told):
     """One entry a context, in order; `[contexts][actions]` where there is one for each action."""
 
     model: ModelName
@@ -108,16 +123,21 @@ class DecideResponse(BaseModel):
     goal: str
     samples: int
     seed: int
-    action: list[str] = Field(description='The action of each context, or "unsure".')
-    propensity: list[float] = Field(description="Probability of this choice over the draws.")
-    draw: list[int] | None = Field(None, description="Number of the draw that decided. Of thompson alone.")
+    action: list[str]
+    """The action of each context, or "unsure"."""
+    propensity: list[float]
+    """Probability of this choice over the draws."""
+    draw: list[int] | None = None
+    """Number of the draw that decided. Of thompson alone."""
     actions: list[str]
     mean: list[list[float]]
     std: list[list[float]]
     epistemic_std: list[list[float]]
-    probability_best: list[list[float]] = Field(description="Share of the draws under which the action is the best.")
+    probability_best: list[list[float]]
+    """Share of the draws under which the action is the best."""
     calibrated: bool
-    ids: list[str | None] | None = Field(None, description="Of recorded decisions; null where nothing was chosen.")
+    ids: list[str | None] | None = None
+    """Of recorded decisions; null where nothing was chosen."""
     warnings: list[InputWarning]
 
 

@@ -19,9 +19,8 @@ from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, 
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, ToRecord, answer_values, warnings_of
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, ToRecord, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
-from murho.service.predict.options import records
 from murho.service.predict.rows import Form, Inputs, cells_of
 
 if TYPE_CHECKING:
@@ -34,16 +33,8 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
     from murho.service.security import Caller
 
-__all__ = [
-    "BYTES_PER_ROW_DRAW",
-    "Ended",
-    "Further",
-    "InFlight",
-    "further_rows",
-    "read_body",
-    "step_of",
-    "wanted_within",
-]
+__all__ = ["BYTES_PER_ROW_DRAW", "Ended", "Further", "InFlight", "further_rows", "read_body", "step_of"]
+
 
 Result = TypeVar("Result")
 
@@ -105,7 +96,7 @@ class InFlight:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.in_flight -= 1
         if self._admitted is not None:
-            self.parts.scheduler.end(self._admitted)
+            self.parts.scheduler.admission.end(self._admitted)
         if self._share.size:
             self._share.resize(0)
         if self._answer_bytes:
@@ -135,18 +126,17 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, asked: Asked, *, recorded: bool = True) -> Answered:
+    async def predict(self, asked: Asked, *, record: bool) -> Answered:
         """Returns the answer.
 
         Args:
             asked: The request.
-            recorded: Whether its protocol has a place for ids.
+            record: Whether it is recorded (`answers.records`).
 
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
         model, inputs, options = self.model, asked.inputs, self.followed(asked.options)
-        record = recorded and records(asked.request, asked.options, self.parts.settings, inputs.count)
         options = with_grid(options, model.schema.target) if record else options
         further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
         more = further.rows if further else 0
@@ -261,7 +251,11 @@ class InFlight:
         cost = self.model.cost(rows, options, incomplete)
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
-        self._deadline = self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
+        wanted = self.parts.settings.request_timeout
+        wanted = wanted if timeout is None else min(wanted, timeout)
+        if (said := self.headers.get("x-request-timeout")) is not None:
+            wanted = min(wanted, _seconds_of(said))
+        self._deadline = self._begin + wanted
         return cost
 
     def charge(self, cost: float) -> None:
@@ -270,8 +264,9 @@ class InFlight:
         Raises:
             RateLimitError: It is too much for now.
         """
-        self.parts.security.admit(self._caller, cost - self._charged, requests=0)
-        self._charged = max(cost, self._charged)
+        if self.parts.security.limited:
+            self.parts.security.admit(self._caller, cost - self._charged, requests=0)
+            self._charged = max(cost, self._charged)
 
     async def compute(
         self,
@@ -348,6 +343,12 @@ class InFlight:
         }
 
 
+def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
+    """Returns about how many values the answer for rows has, and not less."""
+    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
+    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
+
+
 async def read_body(
     receive: Receive,
     headers: Mapping[str, str],
@@ -404,16 +405,12 @@ async def read_body(
     return bytes(waiting)
 
 
-def wanted_within(option: float | None, headers: Mapping[str, str], most: float) -> float:
-    """Returns the seconds in which an answer is wanted: the least of the option, the header and the service's limit.
+def _seconds_of(said: str) -> float:
+    """Returns the seconds that the header X-Request-Timeout says.
 
     Raises:
-        BadInputError: The header is no positive number.
+        BadInputError: It is no positive number.
     """
-    wanted = most if option is None else min(most, option)
-    said = headers.get("x-request-timeout")
-    if said is None:
-        return wanted
     try:
         seconds = float(said)
     except ValueError:
@@ -421,7 +418,7 @@ def wanted_within(option: float | None, headers: Mapping[str, str], most: float)
     if not 0.0 < seconds < float("inf"):
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
         raise wrong("", message)
-    return min(wanted, seconds)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from murho.model.predictive.draw_room import DrawRoom
+    from murho.model.predictive.draws import DrawRoom
     from murho.service.engine.scheduler import Scheduler
-    from murho.service.predict.answers import Encoded
 
 __all__ = [
     "IN_MEMORY_BYTES",
     "SMALL_BYTES",
+    "VARY",
     "WRITTEN_BYTES",
     "Room",
     "Share",
@@ -59,12 +59,13 @@ __all__ = [
     "compressed_pieces",
     "decompressed",
     "decompressed_pieces",
+    "foreign_form",
     "is_plain",
     "keep_small",
-    "response_of",
     "sent_pieces",
     "weighted",
 ]
+
 
 SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
@@ -297,36 +298,6 @@ def _write_all(file: RawIOBase, data: bytearray) -> None:
         left = left[file.write(left) :]
 
 
-def response_of(encoded: Encoded, coding: str | None, room: Room | None) -> Response:
-    """Returns an answer; a large one is collected in a spool, in a thread.
-
-    Args:
-        encoded: Its body in pieces, its media type and its headers.
-        coding: gzip or deflate, to be compressed; None: as it is.
-        room: For a large answer; None for a small one, which stays in memory.
-
-    Raises:
-        QueueFullError: There is no room.
-    """
-    pieces, media_type = encoded.pieces, encoded.media_type
-    headers = {**encoded.headers, **VARY}
-    if room is None:
-        body = b"".join(pieces)
-        if coding is not None and (small := compressed(body, coding)) is not None:
-            body, headers["content-encoding"] = small, coding
-        return Response(body, headers=headers, media_type=media_type)
-    if coding is not None:
-        pieces, headers["content-encoding"] = compressed_pieces(pieces, coding), coding
-    spool = Spool(room)
-    try:
-        for piece in pieces:
-            spool.write(piece)
-    except BaseException:
-        spool.close()
-        raise
-    return SpooledResponse(spool, headers, media_type)
-
-
 class SpooledResponse(Response):
     """An answer with the bytes of a spool, which it closes when it is sent.
 
@@ -428,6 +399,33 @@ def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
             data = reader.unconsumed_tail
         if reader.unused_data:
             return
+
+
+FORMS: dict[bytes, str] = {
+    b"\x1f\x8b": "gzip data: send the header Content-Encoding: gzip with it",
+    b"\x28\xb5\x2f\xfd": "Zstandard data: send it as gzip, with Content-Encoding: gzip, or as it is",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet: send CSV, JSON, Arrow or Parquet",
+    b"PAR1": "a Parquet file: send the header Content-Type: application/vnd.apache.parquet with it",
+    b"ARROW1": "an Arrow file: send an Arrow stream (pyarrow.ipc.new_stream)",
+    b"\x93NUMPY": "a NumPy array: send the header Content-Type: application/x-npy with it",
+    b"\xff\xff\xff\xff": "an Arrow stream: send Content-Type: application/vnd.apache.arrow.stream",
+    b"\xef\xbb\xbf": "text with a byte order mark: send UTF-8 without one",
+    b"\xff\xfe": "UTF-16: send UTF-8",
+    b"\xfe\xff": "UTF-16: send UTF-8",
+}
+"""The first bytes of bodies in another form than announced → what it is, and what to do."""
+
+
+def foreign_form(body: bytes) -> str | None:
+    """Returns what a body looks like and how to send it; None if it looks like nothing known."""
+    for start, advice in FORMS.items():
+        if body.startswith(start):
+            return f"It looks like {advice}."
+    head = body[:4]
+    # ASCII characters in UTF-16 and UTF-32 without a byte order mark have zeros between them.
+    if len(head) == 4 and b"\0" in head and head.replace(b"\0", b"").isascii() and head.strip(b"\0"):
+        return "It looks like UTF-16 or UTF-32: send UTF-8."
+    return None
 
 
 def weighted(header: str) -> list[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""The options of a request for predictions, from a JSON document or from a query, strictly typed.
+"""Documents that are strictly typed, and the options of a request for predictions, from one or from a query.
 
 `/openapi.json` shows the pydantic model of this module.
 """
@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.errors import BadInputError, wrong
-from murho.service.predict.problems import MAX_LISTED, Many, Strict, parsed, pointer, refuse_unknown, shorten
+from murho.service.errors import BadInputError
+from murho.service.predict.rows import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,14 +25,106 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXAMPLE",
+    "LISTS",
     "LONGEST_ID",
+    "MAX_SEED",
+    "Included",
+    "InferenceError",
+    "Many",
     "PredictRequest",
+    "Strict",
+    "Told",
     "options_of",
+    "parsed",
     "predict_options",
     "query_options",
-    "records",
     "value_of_text",
 ]
+
+
+EXPECTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
+    "list_type": "a list",
+    "string_type": "a string",
+    "string_too_short": "a text of {min_length} characters or more",
+    "string_too_long": "a text of at most {max_length} characters",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "none_required": "null",
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of {ge} or more",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of {le} or less",
+    "too_long": "at most {max_length} entries",
+    "literal_error": "{expected}",
+}
+"""What is expected, by the type of pydantic's error; other errors say it themselves."""
+
+
+class Strict(BaseModel):
+    """A document, or a part of one, without other keys than the known ones."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Told(BaseModel):
+    """An answer, or a part of one."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class InferenceError(Told):
+    """What is wrong."""
+
+    error: str
+
+
+Document = TypeVar("Document", bound=Strict)
+Item = TypeVar("Item")
+Many = Annotated[list[Item], Field(fail_fast=True)]
+"""A list of any length: of its wrong entries one is told, as each takes a kilobyte."""
+
+
+def parsed(kind: type[Document], document: Mapping[str, Any]) -> Document:
+    """Returns a document by its types.
+
+    Raises:
+        BadInputError: It is something else.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        problems = (_problem(kind, document, item) for item in islice(found, MAX_LISTED))
+        raise BadInputError(problems, len(found)) from None
+
+
+def _problem(kind: type[Strict], document: Mapping[str, Any], item: Any) -> Problem:
+    place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
+    if item["type"] in EXPECTED:
+        limits = {name: f"{limit}".removesuffix(".0") for name, limit in item.get("ctx", {}).items()}
+        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {_shown(value)}"
+    elif item["type"] == "extra_forbidden":
+        message = f"There is no key {shorten(place[-1])!r} here"
+        message += f"; there are {', '.join(kind.model_fields)}" if len(place) == 1 else ""
+    elif item["type"] == "missing":
+        message = "This is required"
+    if place[0] == "inputs" and len(place) > 2:  # a tensor goes by its name, as in all other messages
+        name = document["inputs"][place[1]].get("name")
+        place[1] = name if isinstance(name, str) else place[1]
+    return Problem(pointer(*place), f"{message}.")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"the string {shorten(value)!r}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return shorten(repr(value))
+    return f"a list of {len(value)}" if isinstance(value, list) and value else JSON_NAMES.get(type(value), "this")
+
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
@@ -109,55 +202,37 @@ class PredictRequest(Strict):
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
 
-    inputs: Any = Field(
-        description="At least one row: a list of objects, a list of lists with the features in schema order, "
-        "or an object of lists. null is a missing cell, where the feature allows it.",
-        json_schema_extra=_INPUTS,
-    )
-    samples: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Draws behind the answer; 0 for the deterministic mean of the mu network."
-    )
-    percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = Field(
-        None, description="Percentile levels, strictly between 0 and 100; [5, 50, 95] by default."
-    )
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(
-        None, description="Seed of the draws; the checkpoint's own by default."
-    )
-    noise: bool | None = Field(
-        None, description="true (default) describes a new observation, false the function alone. Not for a classifier."
-    )
-    calibrated: bool | None = Field(
-        None,
-        description="true (default): std and both its parts, percentiles and exceedance, or the probabilities of a "
-        "classifier and all that describes them, are as calibrated on held-out rows; false: all of them are raw. The "
-        "answer says which it is.",
-    )
-    thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
-        None, description="For each, the answer has the probability that the target exceeds it. Not for a classifier."
-    )
-    include: Annotated[list[Included], Field(max_length=MAX_LEVELS)] | None = Field(
-        None,
-        description='"draws" adds the function value of every draw, in the target\'s unit, or its probabilities of the '
-        'classes; "mc_error" the standard errors of mean, std and percentiles, or of the probabilities, for the finite '
-        'number of draws; "why" the share of each known cell in the mean and in both variances, or in the probability '
-        'of the likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were '
-        "known.",
-    )
-    coverage: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."
-    )
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        None,
-        description="Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header "
-        "X-Request-Timeout says the same for every format.",
-    )
-    record: bool | None = Field(
-        None,
-        description="true: the answer is kept in the service's store and has ids, so that outcomes can be told of it.",
-    )
-    ids: Many[Id] | None = Field(
-        None, description="The caller's own ids, all different, one a row; they ask for a record, too."
-    )
+    inputs: Any = Field(json_schema_extra=_INPUTS)
+    """At least one row: a list of objects, a list of lists with the features in schema order, or an object of
+    lists. null is a missing cell, where the feature allows it."""
+    samples: Annotated[int, Field(ge=0)] | None = None
+    """Draws behind the answer; 0 for the deterministic mean of the mu network."""
+    percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = None
+    """Percentile levels, strictly between 0 and 100; [5, 50, 95] by default."""
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    """Seed of the draws; the checkpoint's own by default."""
+    noise: bool | None = None
+    """true (default) describes a new observation, false the function alone. Not for a classifier."""
+    calibrated: bool | None = None
+    """true (default): std and both its parts, percentiles and exceedance, or the probabilities of a classifier and
+    all that describes them, are as calibrated on held-out rows; false: all of them are raw. The answer says which
+    it is."""
+    thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = None
+    """For each, the answer has the probability that the target exceeds it. Not for a classifier."""
+    include: Annotated[list[Included], Field(max_length=MAX_LEVELS)] | None = None
+    """"draws" adds the function value of every draw, in the target's unit, or its probabilities of the classes;
+    "mc_error" the standard errors of mean, std and percentiles, or of the probabilities, for the finite number of
+    draws; "why" the share of each known cell in the mean and in both variances, or in the probability of the
+    likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were known."""
+    coverage: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header
+    X-Request-Timeout says the same for every format."""
+    record: bool | None = None
+    """true: the answer is kept in the service's store and has ids, so that outcomes can be told of it."""
+    ids: Many[Id] | None = None
+    """The caller's own ids, all different, one a row; they ask for a record, too."""
 
 
 def query_options(
@@ -206,41 +281,6 @@ def options_of(
     except BadInputError as error:
         problems = (Problem(move(each.pointer), each.message) for each in error.problems)
         raise BadInputError(problems, error.total) from None
-
-
-def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
-    """Returns whether the answer to a request is to be recorded.
-
-    Args:
-        request: The options as they were sent.
-        options: The same, complete.
-        settings: Whether there is a store, and what it has if a request doesn't say.
-        rows: Number of rows.
-
-    Raises:
-        BadInputError: It can't be recorded, or not under these ids.
-    """
-    ids, judged = request.ids, options.samples > 0 and options.noise
-    if request.record is None and ids is None:
-        return settings.record == "all" and settings.store is not None and judged
-    if request.record is False:
-        if ids is not None:
-            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
-        return False
-    if settings.store is None:
-        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise wrong("/record", message)
-    if not judged:
-        message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
-        raise wrong("/record", message)
-    if ids is not None and len(ids) != rows:
-        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
-    if ids is not None and len(set(ids)) != rows:
-        first = {key: place for place, key in reversed(list(enumerate(ids)))}
-        again = [place for place, key in enumerate(ids) if first[key] != place]
-        problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
-        raise BadInputError(problems, len(again))
-    return True
 
 
 def value_of_text(text: str, *, listed: bool = False) -> Any:

@@ -23,10 +23,19 @@ from fastapi import APIRouter, Request, Response
 
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
-from murho.service.predict.answers import Asked, ClassPredictResponse, Codec, PredictResponse, Terms, require_place
+from murho.service.predict.answers import (
+    Asked,
+    ClassPredictResponse,
+    Codec,
+    PredictResponse,
+    Terms,
+    records,
+    require_place,
+    response_of,
+)
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_requests import JSONCodec
-from murho.service.predict.memory import accepted_coding, decompressed, is_plain, response_of, weighted
+from murho.service.predict.json_bodies import JSONCodec
+from murho.service.predict.memory import accepted_coding, decompressed, is_plain, weighted
 from murho.service.predict.options import PredictRequest
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
 from murho.service.tables.blocks import BlockCodec, answer_in_blocks
@@ -38,7 +47,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-
 __all__ = [
     "CODECS",
     "DOOR",
@@ -47,6 +55,7 @@ __all__ = [
     "OF_MODELS",
     "PARQUET",
     "REFERENCE",
+    "SMALL_BODY_BYTES",
     "Decoder",
     "Door",
     "answer",
@@ -54,6 +63,7 @@ __all__ = [
     "reader_of",
     "writer_of",
 ]
+
 
 Result = TypeVar("Result")
 
@@ -138,12 +148,9 @@ class Decoder:
         """
         body, encoding = await call.body(), call.headers.get("content-encoding", "")
         if not reader.unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
-            asked = reader.decode(body, terms)
-        else:
-            most = terms.settings.max_body_bytes
-            asked = await self.in_thread(lambda: reader.decode(decompressed(body, encoding, most), terms))
-        require_place(asked.inputs.count, asked.options, terms.schema, terms.settings)
-        return asked
+            return reader.decode(body, terms)
+        most = terms.settings.max_body_bytes
+        return await self.in_thread(lambda: reader.decode(decompressed(body, encoding, most), terms))
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Runs large work in a thread, so that other requests go on meanwhile.
@@ -244,14 +251,13 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     if isinstance(reader, BlockCodec) and isinstance(writer, BlockCodec):
         return await answer_in_blocks(call, reader, writer, terms)
     asked = await parts.decoder.decode(call, reader, terms)
-    writer.require_place(asked.options)
-    answered = await call.predict(asked, recorded=writer.records)
-    large, accepted = answered.values > LARGE_ANSWER_VALUES, accepted_coding(headers.get("accept-encoding", ""))
-
-    def work() -> Response:
-        return response_of(writer.encode(answered), accepted, parts.spool_room if large else None)
-
-    return await parts.decoder.in_thread(work) if large else work()
+    require_place(writer, asked.inputs.count, asked.options, terms)
+    record = writer.records and records(asked.request, asked.options, parts.settings, asked.inputs.count)
+    answered = await call.predict(asked, record=record)
+    accepted = accepted_coding(headers.get("accept-encoding", ""))
+    if answered.values <= LARGE_ANSWER_VALUES:
+        return response_of(writer.encode(answered), accepted, None)
+    return await parts.decoder.in_thread(lambda: response_of(writer.encode(answered), accepted, parts.spool_room))
 
 
 DOOR = Door(

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from murho.model.errors import Problem
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text, format_date, parse_date
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
-from murho.service.errors import TooLargeError
-from murho.service.predict.problems import JSON_NAMES, MAX_LISTED, Problems, pointer, shorten
+from murho.service.errors import BadInputError, TooLargeError, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
+    "JSON_NAMES",
+    "MAX_LISTED",
     "PIECE_CELLS",
     "Form",
     "Inputs",
+    "Problems",
     "cells_of",
     "check_rows",
     "column_of",
@@ -45,8 +48,13 @@ __all__ = [
     "explain_cell",
     "explain_unknown",
     "parse_inputs",
+    "pointer",
     "read_column",
+    "refuse_unknown",
+    "shorten",
+    "wrong_at",
 ]
+
 
 MOST_GUESSES = 10
 """Unknown names for which the closest feature is looked for."""
@@ -55,6 +63,20 @@ PIECE_CELLS = 2**14
 """Decoded at once."""
 MAX_DATE_LENGTH = 64
 """The longest ISO 8601 date-time with a fraction and an offset is far shorter."""
+
+
+MAX_LISTED = 50
+MAX_NAME = 100
+
+JSON_NAMES: dict[type, str] = {
+    NoneType: "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
 
 
 class _Absent:
@@ -75,6 +97,82 @@ EXPECTED = {
     FeatureKind.DATE: 'an ISO 8601 date in a string, such as "2024-05-31"',
     FeatureKind.CATEGORICAL: "a category in a string",
 }
+
+
+def shorten(text: str, limit: int = MAX_NAME) -> str:
+    """Returns the text, cut to `limit` characters; a request can hold names of any length."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def pointer(*parts: str | int) -> str:
+    """Returns the RFC 6901 JSON pointer to a place; very long names are cut.
+
+    Example:
+        >>> pointer("inputs", 3, "km/h")
+        '/inputs/3/km~1h'
+    """
+    place = ""
+    for part in parts:
+        place += f"/{part}" if isinstance(part, int) else "/" + shorten(part).replace("~", "~0").replace("/", "~1")
+    return place
+
+
+def refuse_unknown(unknown: Sequence[str], message: str) -> None:
+    """Checks that there are no unknown names; `message` tells what to do about them.
+
+    Raises:
+        BadInputError: There are.
+    """
+    if unknown:
+        listed = (Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in unknown[:MAX_LISTED])
+        raise BadInputError(listed, len(unknown))
+
+
+class Problems:
+    """Collects the problems in the rows of one request.
+
+    Each problem has a place, (row, position within the row). Problems are listed in the order of their places.
+
+    Args:
+        move: From a pointer, as it is added, to that in the body of the request.
+    """
+
+    def __init__(self, move: Callable[[str], str] = str) -> None:
+        self._move = move
+        self._entries: list[tuple[int, int, Problem]] = []
+        self.total = 0
+
+    @property
+    def listed(self) -> int:
+        """Number of problems with a message so far."""
+        return len(self._entries)
+
+    def add(self, row: int, position: int, where: str, message: str) -> None:
+        """Adds one problem."""
+        self.add_rows([row], position, lambda _: where, lambda _: message)
+
+    def add_rows(
+        self, rows: Sequence[int], position: int, where: Callable[[int], str], explain: Callable[[int], str]
+    ) -> None:
+        """Adds a problem for each of the ascending rows, with a message only for those that can be listed."""
+        for row in islice(rows, MAX_LISTED):
+            self._entries.append((row, position, Problem(self._move(where(row)), explain(row))))
+        self.total += len(rows)
+
+    def raise_any(self) -> None:
+        """Raises the collected problems, if there are any.
+
+        Raises:
+            BadInputError: There is at least one problem.
+        """
+        if self._entries:
+            self._entries.sort(key=lambda entry: entry[:2])
+            raise BadInputError((problem for _, _, problem in self._entries[:MAX_LISTED]), self.total)
+
+
+def wrong_at(place: tuple[str | int, ...], message: str) -> BadInputError:
+    """Returns the error of one thing at one place of a document."""
+    return wrong(pointer(*place), message)
 
 
 class Form(StrEnum):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field
 
 from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Axis, PredictOptions, Unit
-from murho.service.predict.answers import Answered, Encoded, answer_facts, encode_document
+from murho.service.predict.answers import Answered, Encoded, answer_facts
+from murho.service.predict.json_bodies import encode_document
+from murho.service.predict.options import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.files import JSON
-
 
 __all__ = [
     "BYTES",
@@ -35,6 +35,7 @@ __all__ = [
     "outputs_of",
     "packed",
 ]
+
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 LENGTH_BYTES = 4
@@ -119,19 +120,19 @@ def outputs_of(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
     return tuple(found)
 
 
-class OutputTensor(BaseModel):
+class OutputTensor(Told):
     """One output."""
 
     name: str
     datatype: str
     shape: list[int]
-    parameters: dict[str, bool | int | float | str] | None = Field(
-        None, description="binary_data_size: bytes behind the JSON."
-    )
-    data: list[Any] | None = Field(None, description="The elements, row-major and flat.")
+    parameters: dict[str, bool | int | float | str] | None = None
+    """binary_data_size: bytes behind the JSON."""
+    data: list[Any] | None = None
+    """The elements, row-major and flat."""
 
 
-class InferResponse(BaseModel):
+class InferResponse(Told):
     """An answer."""
 
     model_name: str

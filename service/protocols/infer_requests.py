@@ -22,10 +22,19 @@ from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.model.tables.schema import FeatureKind, Schema, Target
 from murho.service.errors import wrong
 from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms
-from murho.service.predict.json_requests import load_json
-from murho.service.predict.options import LISTS, PredictRequest, options_of, value_of_text
-from murho.service.predict.problems import JSON_NAMES, Many, Problems, Strict, parsed, pointer, shorten, wrong_at
-from murho.service.predict.rows import Form, Inputs, check_rows, read_column
+from murho.service.predict.json_bodies import load_json
+from murho.service.predict.options import LISTS, Many, PredictRequest, Strict, options_of, parsed, value_of_text
+from murho.service.predict.rows import (
+    JSON_NAMES,
+    Form,
+    Inputs,
+    Problems,
+    check_rows,
+    pointer,
+    read_column,
+    shorten,
+    wrong_at,
+)
 from murho.service.protocols.infer_answers import (
     BYTES,
     LENGTH_BYTES,
@@ -45,6 +54,7 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
 
 __all__ = ["DTYPES", "MATRIX", "InferAsked", "InferCodec", "InferRequest", "takes_matrix"]
+
 
 MATRIX = "x"
 """The name of the input that has all features."""
@@ -102,25 +112,27 @@ class Parameters(Strict):
 class InputParameters(Parameters):
     """The parameters of an input."""
 
-    binary_data_size: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Bytes behind the JSON.")
+    binary_data_size: Annotated[int, Field(ge=0)] | None = None
+    """Bytes behind the JSON."""
 
 
 class InputTensor(Strict):
     """One input: a feature, or all of them in the matrix `x`."""
 
     name: str
-    shape: Annotated[list[Size], Field(min_length=1, max_length=2)] = Field(
-        description="[rows], [rows, 1], or [rows, features] of x."
-    )
+    shape: Annotated[list[Size], Field(min_length=1, max_length=2)]
+    """[rows], [rows, 1], or [rows, features] of x."""
     datatype: Datatype
     parameters: Annotated[InputParameters, NONE_IS_EMPTY] = InputParameters()
-    data: list[Any] | None = Field(default=None, description="The elements, row-major, flat or nested; null: missing.")
+    data: list[Any] | None = None
+    """The elements, row-major, flat or nested; null: missing."""
 
 
 class OutputParameters(Parameters):
     """The parameters of a wanted output."""
 
-    binary_data: bool | None = Field(default=None, description="Whether it is sent as bytes behind the JSON.")
+    binary_data: bool | None = None
+    """Whether it is sent as bytes behind the JSON."""
 
 
 class WantedOutput(Strict):
@@ -135,22 +147,28 @@ class RequestParameters(Parameters):
 
     samples: Any = None
     seed: Any = None
-    percentiles: Any = Field(default=None, description="A level, or levels in a text such as '5,50,95'.")
+    percentiles: Any = None
+    """A level, or levels in a text such as '5,50,95'."""
     noise: Any = None
     calibrated: Any = None
-    thresholds: Any = Field(default=None, description="A number, or numbers in a text such as '20,30'.")
+    thresholds: Any = None
+    """A number, or numbers in a text such as '20,30'."""
     coverage: Any = None
-    timeout: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Microseconds.")
-    binary_data_output: bool = Field(default=False, description="Whether outputs are sent as bytes by default.")
+    timeout: Annotated[int, Field(ge=0)] | None = None
+    """Microseconds."""
+    binary_data_output: bool = False
+    """Whether outputs are sent as bytes by default."""
 
 
 class InferRequest(Strict):
     """A request for inference."""
 
-    id: Annotated[str, Field(max_length=1000)] | None = Field(default=None, description="Comes back in the answer.")
+    id: Annotated[str, Field(max_length=1000)] | None = None
+    """Comes back in the answer."""
     parameters: Annotated[RequestParameters, NONE_IS_EMPTY] = RequestParameters()
     inputs: Many[InputTensor] = Field(min_length=1)
-    outputs: Many[WantedOutput] | None = Field(default=None, description="Without them, those of the model's metadata.")
+    outputs: Many[WantedOutput] | None = None
+    """Without them, those of the model's metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

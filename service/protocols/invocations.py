@@ -10,21 +10,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from murho.service.errors import wrong
 from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, answer_columns, answer_facts
-from murho.service.predict.json_requests import document_of
-from murho.service.predict.options import options_of
-from murho.service.predict.problems import Many, Strict, parsed, pointer, wrong_at
+from murho.service.predict.json_bodies import document_of
+from murho.service.predict.options import Many, Strict, Told, options_of, parsed
 from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
-from murho.service.predict.rows import parse_inputs
+from murho.service.predict.rows import parse_inputs, pointer, wrong_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-
 __all__ = ["INVOCATIONS", "ScoringCodec", "ScoringRequest", "ScoringResponse"]
+
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256
@@ -42,14 +41,18 @@ class DataframeSplit(Strict):
 class ScoringRequest(Strict):
     """Rows under exactly one of four keys, and the options of `POST /predict`."""
 
-    dataframe_split: DataframeSplit | None = Field(None, description='{"columns": ["a"], "data": [[1]]}')
-    dataframe_records: list[Any] | None = Field(None, description='[{"a": 1}]')
-    instances: list[Any] | None = Field(None, description="Records, or a matrix.")
-    inputs: Any = Field(None, description="Records, a matrix, or columns.")
+    dataframe_split: DataframeSplit | None = None
+    """{"columns": ["a"], "data": [[1]]}"""
+    dataframe_records: list[Any] | None = None
+    """[{"a": 1}]"""
+    instances: list[Any] | None = None
+    """Records, or a matrix."""
+    inputs: Any = None
+    """Records, a matrix, or columns."""
     params: dict[str, Any] | None = None
 
 
-class ScoringResponse(BaseModel):
+class ScoringResponse(Told):
     """One object a row, with the columns of `murho predict`, and what belongs to the whole answer."""
 
     predictions: list[dict[str, Any]]

@@ -24,7 +24,7 @@ from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
 from murho.service.predict.decide import DecideRequest
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.problems import MAX_LISTED
+from murho.service.predict.rows import MAX_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
 
 __all__ = ["AgentDoor", "Tool", "in_process", "make_server"]
+
 
 INSTRUCTIONS = (
     "Models of tables that answer with error bars. An answer is a distribution: tell people the interval, not the mean "

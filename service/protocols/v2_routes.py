@@ -12,9 +12,9 @@ from murho.model.tables.schema import FeatureKind
 from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
-from murho.service.predict.json_requests import load_json
+from murho.service.predict.json_bodies import load_json
 from murho.service.predict.memory import SMALL_BYTES, Share
-from murho.service.predict.problems import Strict, parsed
+from murho.service.predict.options import Strict, parsed
 from murho.service.predict.routes import Door, answer
 from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, InferResponse, outputs_of
 from murho.service.protocols.infer_requests import MATRIX, InferCodec, InferRequest, takes_matrix
@@ -35,6 +35,7 @@ __all__ = [
     "server_metadata",
     "statistics_document",
 ]
+
 
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"

@@ -34,8 +34,7 @@ from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import holds_cells, holds_text, integers, list_array, number_array, text_array
 from murho.service.errors import TooLargeError
 from murho.service.predict.answers import Answered, Terms, answer_facts
-from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import Inputs, check_rows
+from murho.service.predict.rows import Inputs, Problems, check_rows, pointer, shorten
 from murho.service.tables import parquet_worker
 from murho.service.tables.blocks import (
     HELD,
@@ -68,6 +67,7 @@ __all__ = [
     "stream_size",
     "text_bytes",
 ]
+
 
 TEXT_BYTES = 2**23
 """Of a block, once each row has its own texts; and those of one row more."""

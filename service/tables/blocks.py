@@ -36,7 +36,9 @@ from murho.service.predict.answers import (
     Encoded,
     Terms,
     fact_headers,
+    records,
     require_place,
+    response_of,
     warnings_of,
 )
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, InFlight
@@ -46,12 +48,20 @@ from murho.service.predict.memory import (
     accepted_coding,
     decompressed_pieces,
     is_plain,
-    response_of,
     sent_pieces,
 )
-from murho.service.predict.options import PredictRequest, query_options, records
-from murho.service.predict.problems import Problems, pointer, shorten
-from murho.service.predict.rows import ABSENT, Form, Inputs, check_rows, explain_cell, explain_unknown
+from murho.service.predict.options import PredictRequest, query_options
+from murho.service.predict.rows import (
+    ABSENT,
+    Form,
+    Inputs,
+    Problems,
+    check_rows,
+    explain_cell,
+    explain_unknown,
+    pointer,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -81,6 +91,7 @@ __all__ = [
     "plain_body",
     "reading_ahead",
 ]
+
 
 BLOCK_BYTES = 2**20
 BLOCK_ROWS = 2**13
@@ -386,8 +397,7 @@ async def answer_in_blocks(call: InFlight, reader: TableCodec, writer: BlockCode
     parts = call.parts
     async with plain_body(call) as body:
         asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
-        writer.require_place(asked.options)
-        require_place(asked.rows, asked.options, terms.schema, terms.settings)
+        require_place(writer, asked.rows, asked.options, terms)
         record = records(asked.request, asked.options, parts.settings, asked.rows)
         options = call.followed(asked.options)
         options = with_grid(options, terms.schema.target) if record else options

@@ -17,7 +17,7 @@ from murho.model.tables.files import PANDAS_INDEX, without_index
 from murho.model.tables.writers import as_csv
 from murho.service.errors import TooLargeError, wrong
 from murho.service.predict.answers import Answered, Terms, answer_columns
-from murho.service.predict.problems import foreign_form
+from murho.service.predict.memory import foreign_form
 from murho.service.predict.rows import Inputs, check_rows
 from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names, inputs_of_tables
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
 
 __all__ = ["CSVCodec"]
+
 
 MOST_HEADER_BYTES = 2**18
 MOST_OTHERS = 20

@@ -14,8 +14,7 @@ from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.service.errors import BadInputError, wrong
-from murho.service.predict.problems import pointer, shorten
-from murho.service.predict.rows import Form, Inputs
+from murho.service.predict.rows import Form, Inputs, pointer, shorten
 from murho.service.tables.blocks import TableCodec, block_rows, number_columns
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from murho.service.predict.answers import Answered, Terms
 
 __all__ = ["NpyCodec"]
+
 
 MOST_HEADER_BYTES = 4096
 HEADERS = {

@@ -1,4 +1,4 @@
-"""The log of the process, and its lines and spans of requests: lines for people on a terminal, JSON for machines.
+"""The log of the process, lines for people on a terminal, JSON for machines; and the spans of requests.
 
 With the packages of ``murho[otel]`` and an exporter in the environment (``OTEL_EXPORTER_OTLP_ENDPOINT`` or
 ``OTEL_TRACES_EXPORTER=otlp``), each prediction is a span, which goes there; OpenTelemetry's SDK reads all else that the
@@ -8,7 +8,6 @@ shows in the log.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
@@ -16,7 +15,6 @@ import sys
 import time
 from contextlib import suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import orjson
@@ -28,22 +26,17 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.trace import Span
 
-__all__ = ["REQUEST_ID", "TRACEPARENT", "AccessLog", "LogLimit", "Tracing", "configure_logging", "escaped"]
+__all__ = ["REQUEST_ID", "TRACEPARENT", "LogLimit", "Stderr", "Tracing", "configure_logging", "escaped", "for_people"]
+
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id")
 """The id of the request in hand, for every line of the log about it."""
-
-FLUSH_SECONDS = 0.2
-FLUSH_LINES = 1000
-WHOLE_BYTES = 4096
-"""What is written to a pipe at once stays in one piece up to here, whoever else writes to it."""
-
 
 LINES = frozenset({"exception", "stack"})
 """What a traceback is called in a log line: it has several lines."""
 
 
-def _for_people(style: Literal["auto", "console", "json"]) -> bool:
+def for_people(style: Literal["auto", "console", "json"]) -> bool:
     """Returns whether log lines are for people rather than machines."""
     return style == "console" or (style == "auto" and sys.stderr.isatty())
 
@@ -82,15 +75,17 @@ def _escape(_logger: Any, _name: str, event: structlog.typing.EventDict) -> stru
     return cast("structlog.typing.EventDict", escaped(event))
 
 
-class _Stderr:
+class Stderr:
     """stderr for a log: a full disk or a closed pipe loses lines, and stops nothing else."""
 
     def write(self, text: str) -> int:
+        """Writes a text."""
         with suppress(OSError, ValueError):
             sys.stderr.write(text)
         return len(text)
 
     def flush(self) -> None:
+        """Hands on what was written."""
         with suppress(OSError, ValueError):
             sys.stderr.flush()
 
@@ -102,7 +97,7 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
         level: The least level: debug, info, warning or error.
         style: console for people, json for machines, auto by whether stderr is a terminal.
     """
-    human = _for_people(style)
+    human = for_people(style)
     shared: list[structlog.typing.Processor] = [
         _name_request,
         structlog.processors.add_log_level,
@@ -119,10 +114,10 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
     structlog.configure(
         processors=[*shared, *render],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", Stderr())),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(cast("TextIO", _Stderr()))
+    handler = logging.StreamHandler(cast("TextIO", Stderr()))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -138,66 +133,6 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
 
 def _dumps(value: Any, **_: Any) -> str:
     return orjson.dumps(value, default=str).decode()
-
-
-class AccessLog:
-    """Writes lines on requests to stderr, from one event loop, in batches where machines read them.
-
-    A line of its own for each request would cost a system call, more than all else that the log does.
-
-    Args:
-        level: The least level of the log. Requests are of level info, those of quiet routes of level debug.
-        style: console for people, json for machines, auto by whether stderr is a terminal. For people, a line is
-            written at once.
-    """
-
-    def __init__(self, level: str, style: Literal["auto", "console", "json"]) -> None:
-        self._written, self._quiet_written = level in ("debug", "info"), level == "debug"
-        self._people = structlog.get_logger("murho.access") if _for_people(style) else None
-        self._lines: list[bytes] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def write(self, facts: Mapping[str, str | float | None], *, quiet: bool = False) -> None:
-        """Writes a line, at once or a little later.
-
-        Args:
-            facts: What it says.
-            quiet: Whether machines ask for this every few seconds.
-        """
-        if not (self._quiet_written if quiet else self._written):
-            return
-        if self._people is not None:
-            self._people.info("request", **facts)
-            return
-        level = "debug" if quiet else "info"
-        texts = "".join([each for each in facts.values() if isinstance(each, str)])
-        line = {
-            **(facts if texts.isprintable() else escaped(facts)),
-            "event": "request",
-            "level": level,
-            "timestamp": datetime.now(UTC),
-        }
-        self._lines.append(orjson.dumps(line, str, orjson.OPT_UTC_Z))
-        if len(self._lines) >= FLUSH_LINES:
-            self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
-
-    def flush(self) -> None:
-        """Writes the lines that wait. A full disk loses them; it stops no request."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._lines:
-            return
-        piece = b""
-        for line in [*self._lines, b""]:
-            if piece and (not line or len(piece) + len(line) >= WHOLE_BYTES):
-                _Stderr().write(piece.decode(errors="replace"))
-                _Stderr().flush()
-                piece = b""
-            piece += line + b"\n"
-        self._lines.clear()
 
 
 class LogLimit:

@@ -31,11 +31,11 @@ from murho.model.predictive.prediction import AnyPrediction, Prediction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from murho.model.arrays import Doubles
     from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 
 __all__ = ["OTHERS", "OfVersion", "Telemetry"]
+
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
@@ -276,15 +276,39 @@ class OfVersion:
         self._spread: Counter | None = None  # a model has std or entropy
 
     def count_rows(self, prediction: AnyPrediction, *, noise: bool = True) -> None:
-        """Counts the rows of a prediction, or of a part of one.
+        """Counts the rows of a prediction, or of a part of one, and what they say of the model's doubt.
+
+        Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
+        unlike the training rows are counted there.
 
         Args:
-            prediction: The prediction.
+            prediction: The prediction, finite.
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
         rows = len(prediction)
         self._rows.inc(rows)
-        self._add_doubt(prediction, rows, noise=noise)
+        if prediction.unlike is not None and (found := int(np.count_nonzero(prediction.unlike))):
+            self._unlike.inc(found)
+        if isinstance(prediction, Prediction):
+            whole, part, power = prediction.std, prediction.epistemic_std, 2
+        else:
+            whole, part, power = prediction.entropy, prediction.epistemic_entropy, 1
+        if not noise or whole is None or part is None:
+            return
+        if rows == 1:  # the usual case, without NumPy's overhead
+            total = max(0.0, float(whole[0]))
+            share = min(max(float(part[0]) / total, 0.0), 1.0) ** power if total else 0.0
+        else:
+            total = max(0.0, float(whole.sum()))
+            ratio = np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0.0)
+            share = float((np.clip(ratio, 0.0, 1.0) ** power).sum())
+        if self.labels != OTHERS:  # whose targets have different units
+            if self._spread is None:
+                spread = self._metrics.std if power == 2 else self._metrics.entropy
+                self._spread = spread.labels(*self.labels)
+            self._spread.inc(total)
+        self._share.inc(share)
+        self._spread_rows.inc(rows)
 
     def count_answer(self, rows: int, timing: Timing, seconds: float, *, warned: bool) -> None:
         """Counts a request that was answered; its rows are counted before.
@@ -321,43 +345,6 @@ class OfVersion:
         self._metrics.outcomes.labels(*self.labels).inc(count)
         self._metrics.inside.labels(*self.labels).inc(inside)
         self._metrics.alarm.labels(*self.labels).set(alarm)
-
-    def _add_doubt(self, prediction: AnyPrediction, rows: int, *, noise: bool) -> None:
-        """Adds what the rows of one answer say of the model's doubt.
-
-        Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
-        unlike the training rows are counted there.
-
-        Args:
-            prediction: The answer, finite.
-            rows: Number of its rows.
-            noise: Whether it describes new observations.
-        """
-        if prediction.unlike is not None and (found := int(np.count_nonzero(prediction.unlike))):
-            self._unlike.inc(found)
-        if isinstance(prediction, Prediction):
-            whole, part, power = prediction.std, prediction.epistemic_std, 2
-        else:
-            whole, part, power = prediction.entropy, prediction.epistemic_entropy, 1
-        if not noise or whole is None or part is None:
-            return
-        if self.labels != OTHERS:  # whose targets have different units
-            if self._spread is None:
-                spread = self._metrics.std if power == 2 else self._metrics.entropy
-                self._spread = spread.labels(*self.labels)
-            # A single row, the usual case, is summed up without NumPy's overhead.
-            self._spread.inc(max(0.0, float(whole[0]) if len(whole) == 1 else float(whole.sum())))
-        self._share.inc(_sum_of_shares(part, whole, power))
-        self._spread_rows.inc(rows)
-
-
-def _sum_of_shares(part: Doubles, whole: Doubles, power: int) -> float:
-    """Returns the sum over rows of (part / whole)^power, `[B]` both, each between 0 and 1; 0 where the whole is 0."""
-    if len(whole) == 1:
-        one, all_of_it = float(part[0]), float(whole[0])
-        return min(max(one / all_of_it, 0.0), 1.0) ** power if all_of_it > 0.0 else 0.0
-    share = np.clip(np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0.0), 0.0, 1.0)
-    return float((share**power).sum())
 
 
 class _ServedVersions:

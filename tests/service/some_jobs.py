@@ -42,7 +42,7 @@ def submit(scheduler: Scheduler, job: Job, receive: Receive | None = None) -> as
         try:
             return await scheduler.answer(job, receive)
         finally:
-            scheduler.end(admitted)
+            scheduler.admission.end(admitted)
 
     return asyncio.ensure_future(wait())
 

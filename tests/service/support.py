@@ -19,6 +19,7 @@ from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
+from murho.service.models.watcher import CheckpointSource
 from murho.service.settings import Settings
 from tests.support import call_murho
 
@@ -137,7 +138,7 @@ class FakeModel:
         self.warm = True
 
 
-class FakeSource:
+class FakeSource(CheckpointSource):
     """Checkpoints in memory; a tuple of name, version and reason stands for one that can't be loaded."""
 
     place = "/somewhere/checkpoints"
@@ -145,9 +146,11 @@ class FakeSource:
     def __init__(self, *found: FakeModel | tuple[str, str, str]) -> None:
         self.found = found
         self.before: Callable[[], None] = lambda: None
-        self.prepare: Callable[[], None] = lambda: None
         self.loads: list[tuple[str, str]] = []
         self.facts: dict[str, Any] | None = None
+
+    def prepare(self) -> None:
+        """Nothing is compiled."""
 
     def list(self) -> list[CheckpointReference]:
         return [CheckpointReference(*_key(item), Path(*_key(item))) for item in self.found]

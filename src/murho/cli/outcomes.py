@@ -105,7 +105,7 @@ def quality(
     else:
         from murho.service.outcomes.quality import quality_of
         from murho.service.outcomes.routes import QualityQuery
-        from murho.service.predict.problems import parsed
+        from murho.service.predict.options import parsed
 
         opened = _opened(str(store))
         try:

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.engine.scheduler import (
-    FIRST_SECONDS_PER_COST,
-    STANDING_SECONDS,
-    StandingQueue,
-    Turns,
-    WorkRates,
-)
-from murho.service.errors import QueueFullError
+from murho.service.engine.scheduler import FIRST_SECONDS_PER_COST, Turns, WorkRates
 from tests.service.some_jobs import job_of
 from tests.service.support import FakeModel
 
@@ -23,13 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from murho.service.engine.jobs import Job
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def room(most: float) -> Callable[[Job], float]:
@@ -96,22 +82,6 @@ def test_every_job_is_taken_once_and_a_pass_has_one_lane(
         assert sorted(map(id, taken)) == sorted(id(job) for job in jobs if not job.over)
 
     in_loop(test)
-
-
-def test_a_burst_may_be_long_and_a_queue_that_was_not_empty_for_long_must_be_short() -> None:
-    clock = Clock()
-    queue = StandingQueue(0.5, clock)
-    jobs: list[Any] = [object() for _ in range(100)]
-    for job in jobs:
-        queue.add(job, 0.04)
-    clock.now += 0.99 * STANDING_SECONDS
-    queue.require_short()
-    clock.now += 0.02 * STANDING_SECONDS
-    for job in jobs[:88]:
-        with pytest.raises(QueueFullError, match="for 10 s the queue has not been empty"):
-            queue.require_short()
-        queue.remove(job)
-    queue.require_short()  # 12 of them take 0.48 s
 
 
 def test_the_rate_follows_what_was_measured() -> None:

@@ -342,8 +342,8 @@ def test_work_is_pending_until_its_request_ends_and_counts_less_as_it_is_done() 
     assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (1, 50.0)
     admission.done(admitted, 60.0)  # together a little more than was admitted
     assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (1, 0.0)
-    scheduler.end(admitted)
-    scheduler.end(admission.admit(FakeModel(), 90.0, 90))
+    admission.end(admitted)
+    admission.end(admission.admit(FakeModel(), 90.0, 90))
     assert (scheduler.admission.pending, scheduler.admission.pending_cost) == (0, 0.0)
     with pytest.raises(TooLargeError):
         admission.admit(FakeModel(), 101.0, 90)

@@ -236,7 +236,7 @@ def test_what_was_unloaded_comes_back_with_the_newest_good_version(policy: Versi
 
 def test_code_that_is_compiled_at_the_first_start_costs_no_version_its_time() -> None:
     source = FakeSource(FakeModel("cars"))
-    source.prepare = partial(time.sleep, 0.6)
+    source.prepare = partial(time.sleep, 0.6)  # type: ignore[method-assign]
     assert set(Loader(source, Registry("here"), seconds=0.5).refresh().models) == {"cars"}
 
 

@@ -10,7 +10,7 @@ from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.errors import CheckpointError
 from murho.service.errors import NotReadyError
 from murho.service.models.loader import Loader, Registry
-from murho.service.models.watcher import StoreSource
+from murho.service.models.watcher import CheckpointSource
 from tests.rents import RENTS
 from tests.service.support import FakeModel
 
@@ -30,7 +30,7 @@ def version(tmp_path: Path) -> Path:
 def test_a_directory_that_was_there_and_is_gone_is_an_error(version: Path) -> None:
     root = version.parents[1] / "root"
     (version.parent).rename(root)
-    source = StoreSource(DirectoryStore(root), "cpu")
+    source = CheckpointSource(DirectoryStore(root), "cpu")
     assert len(source.list()) == 1
     root.rename(root.with_name("away"))
     with pytest.raises(CheckpointError, match="is gone"):
@@ -39,14 +39,14 @@ def test_a_directory_that_was_there_and_is_gone_is_an_error(version: Path) -> No
 
 def test_a_directory_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    snapshot = Loader(StoreSource(DirectoryStore(tmp_path / "file"), "cpu"), Registry("here")).refresh()
+    snapshot = Loader(CheckpointSource(DirectoryStore(tmp_path / "file"), "cpu"), Registry("here")).refresh()
     with pytest.raises(NotReadyError, match="file"):
         snapshot.require_models()
 
 
 def test_a_directory_without_files_is_still_being_written(tmp_path: Path) -> None:
     (tmp_path / "cars" / "1").mkdir(parents=True)
-    source = StoreSource(DirectoryStore(tmp_path), "cpu")
+    source = CheckpointSource(DirectoryStore(tmp_path), "cpu")
     assert source.stamp(source.list()[0]) is None
     with pytest.raises(CheckpointError, match=r"model\.json"):
         source.load(source.list()[0])
@@ -54,7 +54,7 @@ def test_a_directory_without_files_is_still_being_written(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
 def test_the_stamp_changes_with_either_file(version: Path, name: str) -> None:
-    source = StoreSource(DirectoryStore(version.parents[1]), "cpu")
+    source = CheckpointSource(DirectoryStore(version.parents[1]), "cpu")
     (reference,) = source.list()
     before = source.stamp(reference)
     assert source.stamp(reference) == before
@@ -72,7 +72,7 @@ def test_the_stamp_follows_a_link(version: Path) -> None:
     link = root / "boats"
     link.symlink_to("cars")
     (version.parent / "3").symlink_to("1")
-    source = StoreSource(DirectoryStore(root), "cpu")
+    source = CheckpointSource(DirectoryStore(root), "cpu")
     third = next(each for each in source.list() if (each.name, each.version) == ("boats", "3"))
     before = source.stamp(third)
     (version.parent / "3").unlink()
@@ -83,7 +83,7 @@ def test_the_stamp_follows_a_link(version: Path) -> None:
 def test_facts_of_a_report_are_read_where_a_version_keeps_them(tmp_path: Path) -> None:
     home = tmp_path / "rents" / "1"
     shutil.copytree(RENTS, home)
-    source = StoreSource(DirectoryStore(tmp_path), "cpu")
+    source = CheckpointSource(DirectoryStore(tmp_path), "cpu")
     assert source.report_facts(FakeModel()) is None
     model = source.load(source.list()[0])
     assert source.report_facts(model) is None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.model.checkpoint.object_store import ObjectStore
+from murho.model.checkpoint.stores import store_at
 from murho.model.errors import StorageError
 from murho.service.app import create_app
 from murho.service.models.loader import Change, Loader, Registry
-from murho.service.models.watcher import StoreSource, seconds_between_looks, source_of
+from murho.service.models.watcher import CheckpointSource, seconds_between_looks
 from murho.service.settings import Settings
 from tests.service.support import AppClient
 from tests.support import ROOT
@@ -29,7 +30,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.store = ObjectStore(f"memory://{uuid.uuid4().hex}/models")
-        self.source = StoreSource(self.store, "cpu")
+        self.source = CheckpointSource(self.store, "cpu")
         self.registry = Registry("here")
         self.loader = Loader(self.source, self.registry)
         self.publish()
@@ -109,12 +110,10 @@ def test_a_storage_that_is_gone_leaves_what_is_served(bench: Bench, monkeypatch:
 
 def test_the_setting_decides_by_the_url(tmp_path: Path) -> None:
     directory = Settings(checkpoints=tmp_path)
-    assert source_of(directory).place == str(tmp_path)
+    assert CheckpointSource(store_at(directory.checkpoints), "cpu").place == str(tmp_path)
     assert seconds_between_looks(directory) == 1.0
     stored = Settings(checkpoints="memory://bucket/models/")
-    source = source_of(stored)
-    assert isinstance(source, StoreSource)
-    assert source.place == "memory://bucket/models"
+    assert CheckpointSource(store_at(stored.checkpoints), "cpu").place == "memory://bucket/models"
     assert seconds_between_looks(stored) == 10.0
     assert seconds_between_looks(Settings(watch_seconds=0)) == 0.0
 

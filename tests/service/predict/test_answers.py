@@ -9,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.predict import answers
-from murho.service.predict.answers import (
-    Answered,
-    Asked,
-    PredictResponse,
-    encode_answer,
-    encode_document,
-)
+from murho.service.predict import json_bodies
+from murho.service.predict.answers import Answered, Asked, PredictResponse
+from murho.service.predict.json_bodies import encode_answer, encode_document
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.rows import parse_inputs
 from tests.service.support import ROW, SCHEMA, FakeModel
@@ -86,7 +81,7 @@ documents = st.dictionaries(st.text(max_size=3), leaves | st.dictionaries(st.tex
 @given(documents)
 def test_pieces_make_what_the_encoder_makes(piece: int, document: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "PIECE_VALUES", piece)
-        patch.setattr(answers, "JOIN_BYTES", 10)
+        patch.setattr(json_bodies, "PIECE_VALUES", piece)
+        patch.setattr(json_bodies, "JOIN_BYTES", 10)
         made = b"".join(encode_document(document))
     assert made == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)

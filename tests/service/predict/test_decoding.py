@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from murho.service.predict.answers import Asked, Terms
-from murho.service.predict.json_requests import JSONCodec
+from murho.service.predict.json_bodies import JSONCodec
 from murho.service.predict.routes import SMALL_BODY_BYTES, Decoder
 from murho.service.settings import Settings
 from tests.service.support import ROW, SCHEMA

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import DrawRoom
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import DeadlineError, QueueFullError
 from murho.service.predict import memory
@@ -163,7 +163,7 @@ def test_no_room_for_an_answer_is_told_before_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["murho.service.predict.json_requests.encode_answer", "murho.service.predict.in_flight.answer_values"]
+    "where", ["murho.service.predict.json_bodies.encode_answer", "murho.service.predict.in_flight.answer_values"]
 )
 def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:

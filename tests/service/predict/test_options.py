@@ -8,8 +8,7 @@ import pytest
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Target
 from murho.service.errors import BadInputError
-from murho.service.predict.options import PredictRequest, predict_options, query_options
-from murho.service.predict.problems import parsed
+from murho.service.predict.options import PredictRequest, parsed, predict_options, query_options
 from murho.service.settings import Settings
 
 NUMBER, CLASS = Target("Consumption", "mpg"), Target("kind", None, ("a", "b"))

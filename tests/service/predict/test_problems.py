@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from murho.service.errors import BadInputError
-from murho.service.predict.problems import MAX_LISTED, Problems, pointer
+from murho.service.predict.rows import MAX_LISTED, Problems, pointer
 
 
 def test_pointers_are_escaped_as_rfc_6901_says() -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 import structlog
 
-from murho.service.telemetry.log import AccessLog, configure_logging, escaped
+from murho.service.http.middleware import AccessLog
+from murho.service.telemetry.log import configure_logging, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

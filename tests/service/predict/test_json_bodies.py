@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from murho.model.errors import MurhoError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.errors import BadInputError, TooLargeError
-from murho.service.predict import json_requests
+from murho.service.predict import json_bodies
 from murho.service.predict.answers import Terms
-from murho.service.predict.json_requests import MOST_CONTAINERS, JSONCodec, load_json
+from murho.service.predict.json_bodies import MOST_CONTAINERS, JSONCodec, load_json
 from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
 from tests.service.support import NAMES, ROW, SCHEMA
@@ -27,7 +27,7 @@ MOST = LIMITS.max_json_bytes
 DOCUMENT = json.dumps({"inputs": [ROW]})
 
 
-class Typed(json_requests._Documents):
+class Typed(json_bodies._Documents):
     """Reads documents by their types alone."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def by_types(body: bytes) -> object:
 def by_values(body: bytes) -> object:
     codec = JSONCodec()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_requests._Documents, "read", lambda *_: None)
+        patch.setattr(json_bodies._Documents, "read", lambda *_: None)
         try:
             return shown(codec.decode(body, Terms({}, SCHEMA, LIMITS)))
         except MurhoError as error:
@@ -138,7 +138,7 @@ def test_a_kept_option_is_of_its_settings() -> None:
 
 @pytest.mark.parametrize("form", ["records", "matrix", "columns"])
 def test_many_rows_are_read_as_a_few(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_requests, "PIECE_CELLS", 10)
+    monkeypatch.setattr(json_bodies, "PIECE_CELLS", 10)
     made = [{**ROW, "Weight": 2000 + index} for index in range(40)]
     body = orjson.dumps({"inputs": rows_in(form, made)})
     assert isinstance(by_types(body), tuple)
@@ -192,7 +192,7 @@ def test_a_text_that_is_never_closed_is_refused() -> None:
 
 def test_only_a_text_that_is_good_up_to_a_nan_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # Two million texts that are no JSON held up everybody for 0.3 s.
-    monkeypatch.setattr(json_requests, "STRINGS_AND_NAN", None)
+    monkeypatch.setattr(json_bodies, "STRINGS_AND_NAN", None)
     with pytest.raises(BadInputError):
         load_json(b'"' * 2**20, MOST, nan=True)
 

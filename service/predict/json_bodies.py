@@ -1,4 +1,4 @@
-"""JSON bodies: options and rows in one document.
+"""JSON bodies: of a request, options and rows in one document; of an answer.
 
 A good document is decoded by types that are made from the schema of the model, so that its rows become columns without
 a look at their cells. Any other is parsed as plain JSON, and then every value in it is asked: that finds what is wrong,
@@ -8,30 +8,48 @@ and reads what has more than one type, such as a category that is a number.
 from __future__ import annotations
 
 import re
+import time
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import orjson
 
+from murho.model.predictive.answer_columns import names_of_classes
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.service.errors import BadInputError, TooLargeError, wrong
-from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, encode_answer
-from murho.service.predict.options import PredictRequest, options_of, predict_options
-from murho.service.predict.problems import JSON_NAMES, foreign_form, parsed, refuse_unknown
-from murho.service.predict.rows import PIECE_CELLS, Form, Inputs, check_rows, column_of, decode_cells, parse_inputs
+from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, calibration_of, head_of
+from murho.service.predict.memory import foreign_form
+from murho.service.predict.options import PredictRequest, options_of, parsed, predict_options
+from murho.service.predict.rows import (
+    JSON_NAMES,
+    PIECE_CELLS,
+    Form,
+    Inputs,
+    check_rows,
+    column_of,
+    decode_cells,
+    parse_inputs,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions, Unit
     from murho.service.settings import Settings
 
-__all__ = ["JSONCodec", "document_of", "load_json"]
+__all__ = ["MOST_CONTAINERS", "JSONCodec", "document_of", "encode_answer", "encode_document", "load_json"]
 
+
+PIECE_VALUES = 4096
+"""Numbers encoded at once, in about half a millisecond: the encoder holds the interpreter's lock."""
+JOIN_BYTES = 2**18
+"""Of a piece of a document, at least, but for the last one."""
 MOST_CONTAINERS = 100_000
 """Lists and objects of a document without types: they take the parser ten times longer than numbers, and the collector
 of garbage longer yet."""
@@ -117,6 +135,7 @@ class JSONCodec(Codec):
     """The codec of `application/json`."""
 
     media_type = "application/json"
+    explains = True
 
     def __init__(self) -> None:
         self._documents: dict[int, _Documents] = {}
@@ -140,9 +159,6 @@ class JSONCodec(Codec):
         request = parsed(terms.kind, document_of(body, terms))
         options = predict_options(request, settings, schema.target)
         return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
-
-    def require_place(self, options: PredictOptions) -> None:
-        """Has a place for everything."""
 
     def encode(self, answered: Answered) -> Encoded:
         """Returns the document; see `Codec.encode`."""
@@ -198,17 +214,17 @@ class _Documents:
             form, cells = Form.COLUMNS, msgspec.structs.astuple(rows)
             if len(set(map(len, cells))) > 1 or not cells[0]:
                 return None
-        count = len(cells[0])
-        check_rows(count, settings.max_rows)
-        columns = self._columns(cells)
-        return None if columns is None else Asked(Inputs(form, columns, count), options, request)
+        if (columns := self._columns(cells)) is None:
+            return None
+        check_rows(len(cells[0]), settings.max_rows)
+        return Asked(Inputs(form, columns, len(cells[0])), options, request)
 
     def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:
         """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
         columns: dict[str, NDArray[Any]] = {}
         few = len(cells[0]) <= PIECE_CELLS
         # In one matrix, where None becomes NaN.
-        numbers = iter(np.array([cells[index] for index in self._numbers], dtype=np.float64) if few else ())
+        numbers = iter(np.array([*map(cells.__getitem__, self._numbers)], dtype=np.float64) if few else ())
         for name, feature, of_feature in zip(self._names, self.schema.features, cells, strict=True):
             if few and feature.kind in NUMBERS:
                 column: NDArray[Any] = next(numbers)
@@ -239,3 +255,117 @@ class _Documents:
                     self._options.clear()
                 self._options[key] = kept
         return kept
+
+
+def encode_answer(answered: Answered) -> Iterator[bytes]:
+    """Returns the answer as JSON in UTF-8, in pieces; see `PredictResponse` and `ClassPredictResponse`.
+
+    Keys that were not requested are absent; keys that need draws are null if there are none.
+    """
+    document, prediction, options = head_of(answered), answered.prediction, answered.asked.options
+    for field, detail in _asked(prediction.answer_fields, options):
+        value = getattr(prediction, field.name)
+        if value is not None:
+            if field.parts:
+                asked = (part.name for part in field.parts if part.is_in(options))
+                value = {name: np.ascontiguousarray(getattr(value, name)) for name in asked}
+            elif field.numeric:
+                value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory
+            else:
+                value = _ClassNames(value, field.unit, prediction.classes or ())
+            if field.detail is not None:
+                value = {**detail, "values": value}
+        document[field.name] = value
+    if answered.ids is not None:
+        document["ids"] = answered.ids
+    document |= answered.explained or {}
+    document["calibrated"] = prediction.calibrated
+    if answered.adapted is not None:
+        document["calibration"] = calibration_of(answered.adapted)
+    document["warnings"] = answered.warnings
+    if answered.values <= PIECE_VALUES:
+        return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
+    return encode_document(document)
+
+
+@lru_cache(1024)  # most requests ask for the same
+def _asked(fields: tuple[AnswerField, ...], options: PredictOptions) -> list[tuple[AnswerField, dict[str, Any]]]:
+    """Returns the fields that an answer has, each with what it says besides its values."""
+    return [
+        (field, {} if field.detail is None else {field.detail.name: _detail(field.detail, options)})
+        for field in fields
+        if field.is_in(options)
+    ]
+
+
+def _detail(detail: Detail, options: PredictOptions) -> Any:
+    value = getattr(options, detail.option)
+    if detail.whole and detail.listed:
+        return [int(number) if number.is_integer() else number for number in value]
+    return value
+
+
+class _ClassNames:
+    """Stands for a list with a class a row, or with a list of classes a row; names are made where they are written.
+
+    Args:
+        values: Indices of classes `[B]`, or whether each class is in a set `[B, C]`.
+        unit: Which of the two.
+        classes: Names of the C classes.
+    """
+
+    def __init__(self, values: NDArray[Any], unit: Unit, classes: tuple[str, ...]) -> None:
+        self._values, self._unit, self._classes = values, unit, classes
+        self.size = values.size
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, rows: slice) -> list[Any]:
+        """The names of some rows."""
+        return names_of_classes(self._values[rows], self._unit, self._classes)
+
+
+def _listed(value: _ClassNames) -> list[Any]:
+    """Returns what the encoder has no text for as a list."""
+    return value[:]
+
+
+def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yields an object as JSON in UTF-8, in pieces; arrays in it, at any depth of objects, are lists.
+
+    It is what ``orjson.dumps`` writes, byte for byte.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for part in _object(document):
+        parts.append(part)
+        size += len(part)
+        if size > JOIN_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
+
+
+def _object(document: Mapping[str, Any]) -> Iterator[bytes]:
+    before = b"{"
+    for name, value in document.items():
+        yield before + orjson.dumps(name) + b":"
+        before = b","
+        if isinstance(value, dict):
+            yield from _object(value)
+        elif isinstance(value, np.ndarray | _ClassNames):
+            yield from _array(value)
+        else:
+            yield orjson.dumps(value)
+    yield b"{}" if before == b"{" else b"}"
+
+
+def _array(values: NDArray[Any] | _ClassNames) -> Iterator[bytes]:
+    rows = max(1, PIECE_VALUES * len(values) // max(1, values.size))
+    before = b"["
+    for start in range(0, len(values), rows):
+        yield before + orjson.dumps(values[start : start + rows], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+        before = b","
+        time.sleep(0)  # whoever waits for the lock gets it now
+    yield b"[]" if before == b"[" else b"]"
