@@ -7,6 +7,7 @@ moment.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +19,8 @@ let_threads_sleep()  # PyTorch reads it when it is imported
 
 import torch  # noqa: E402
 
+from murho.model.bbb.steps import kernels  # noqa: E402
+from murho.model.predictive.compiled_engine import load  # noqa: E402
 from tests.service.support import train_checkpoint  # noqa: E402
 from tests.support import ROOT, call_murho, made_once  # noqa: E402
 
@@ -51,6 +54,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.fast)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The first two workers load a package of kernels each: in a new clone one would wait while the other compiles."""
+    loader = {"gw0": kernels, "gw1": load}.get(os.environ.get("PYTEST_XDIST_WORKER", ""))
+    if loader is not None and not all(item.get_closest_marker("fast") for item in session.items):
+        loader()
 
 
 @pytest.fixture(scope="session")

@@ -44,18 +44,27 @@ def test_mnist_in_small_keeps_its_fits(tmp_path: Path, capsys: pytest.CaptureFix
     write_made_images(tmp_path, training=120, test=40)
     epochs = [f"--{name}=2" for name in ("epochs", "point-epochs", "sparse-epochs", "refit-epochs", "notebook-epochs")]
     words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--widths", "8", "--validation", "30"]
-    assert mnist.main([*words, *epochs, "--doubt-images", "10", "--threads", "1"]) == 0
+    parts = ["--parts", "networks,pruning,doubt", "--doubt-images", "10", "--threads", "1"]
+    assert mnist.main([*words, *epochs, *parts]) == 0
     said = capsys.readouterr()
-    for part in ("bayes-8, weights removed", "mutual information", "notebook 784-512-256-10, served", "dropout-8"):
+    for part in ("bayes-8, weights removed", "mutual information", "bayes-8, served", "dropout-8"):
         assert part in said.out
     found = orjson.loads((tmp_path / "out" / "results.jsonl").read_bytes())
     left = [row[1] for row in found["pruning"]["bayes-8"]]
     weights = 784 * 8 + 8 * 8 + 8 * 10
     assert left == [weights - round(share * weights) for share in mnist.REMOVED]
     names = {path.name for path in (tmp_path / "out" / "mnist" / "checkpoints").iterdir()}
-    assert names == {"mnist-8", "mnist-8-pruned", "mnist-notebook"}
-    assert mnist.main([*words, *epochs, "--parts", "doubt", "--doubt-images", "10", "--threads", "1"]) == 0
+    assert names == {"mnist-8", "mnist-8-pruned"}
+    assert mnist.main([*words, *epochs, *parts[2:], "--parts", "doubt"]) == 0
     assert "fitting" not in capsys.readouterr().err  # nothing is fitted again
+
+
+@pytest.mark.slow
+def test_the_notebooks_network_is_fitted_and_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_made_images(tmp_path, training=120, test=40)
+    words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--parts", "notebook", "--validation", "30"]
+    assert mnist.main([*words, "--notebook-epochs", "2", "--threads", "1"]) == 0
+    assert "notebook 784-512-256-10, served" in capsys.readouterr().out
 
 
 def numbers_table() -> pa.Table:
