@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.encoding.feature_scores import LevelShares, normal_quantile
+from murho.model.encoding.feature_distribution import FeatureDistribution, LevelShares, normal_quantile
 from murho.model.tables.schema import Columns, Schema, is_missing
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from murho.model.arrays import Bools, Doubles, Places
-    from murho.model.encoding.feature_distribution import FeatureDistribution
 
 __all__ = [
     "IMPUTATIONS",

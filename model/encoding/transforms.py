@@ -58,7 +58,7 @@ LARGEST = 1e6
 FURTHEST = 5.0
 """Standardised numbers are clipped at ± this many standard deviations, if a training row lies further out.
 
-The distance beyond is an input of its own (`model.encoding.ranges`). Without the limit, one cell with a
+The distance beyond is an input of its own (`model.encoding.encoder.Ranges`). Without the limit, one cell with a
 misplaced decimal point, forty standard deviations out, would distort the whole function."""
 
 
@@ -179,7 +179,7 @@ class Standard(Scaled):
 
     Attributes:
         bounded: Whether the number is bounded by what it is, such as a pixel: it then has no input for the distance
-            beyond its training range (`model.encoding.ranges`).
+            beyond its training range (`model.encoding.encoder.Ranges`).
     """
 
     bounded: bool = False

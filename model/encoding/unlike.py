@@ -3,7 +3,7 @@
 Two things make a row unlike the training rows though each of its numbers lies within its range: its combination of
 numbers, and that no training row is near (`model.encoding.feature_distribution`). A combination has one
 input of its own. Where no training row is near, the difference from the nearest landmark counts number by number, as if
-each number were so far beyond its range (`model.encoding.ranges`): a number that matters is doubted more than
+each number were so far beyond its range (`model.encoding.encoder.Ranges`): a number that matters is doubted more than
 one that does not.
 
 The Mahalanobis distance measures from the middle of the training rows, so a row in a gap between two clusters is at no

@@ -7,7 +7,7 @@ Bottou, Orr and Mueller 1998, "Efficient BackProp", section 4.3).
 
 If the numbers of a row break the pattern of all training rows, such a direction lies far out, although each number is
 ordinary by itself. So each direction is clipped to its training range. A second input is its distance beyond that
-range, zero within it, like the inputs of `model.encoding.ranges`.
+range, zero within it, like the inputs of `model.encoding.encoder.Ranges`.
 """
 
 from __future__ import annotations

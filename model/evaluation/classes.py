@@ -52,8 +52,7 @@ __all__ = [
 SET_COVERAGES = (80, 90, 95)
 """Nominal coverage of the reported prediction sets, per cent."""
 MOST_CLASSES_OF_A_MATRIX = 100
-"""With more classes there is no confusion matrix, only the most frequent confusions."""
-MOST_CONFUSIONS = 20
+"""With more classes there is no confusion matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +133,9 @@ class JudgedClasses(JudgedRows):
         Returns:
             `report` with ``entropy``, its mean in nats, and ``epistemic_share`` of it; ``independent``, as how many
             independent rows of equal weight these count; `accuracy_of_kept`; ``confusion``, weights of the rows by
-            class and by predicted class, None with more than 100 classes; ``confused``, the most frequent pairs;
-            ``by_confidence`` (by the probability of the likeliest class), ``by_category`` and ``by_class``: in each
-            part the means ``accuracy``, ``confidence``, ``log_loss``, and ``coverage`` and ``size`` of the 90 % sets.
+            class and by predicted class, None with more than 100 classes; ``by_confidence`` (by the probability of the
+            likeliest class), ``by_category`` and ``by_class``: in each part the means ``accuracy``, ``confidence``,
+            ``log_loss``, and ``coverage`` and ``size`` of the 90 % sets.
             The accuracy of a class is its recall, None without rows; beside it is its ``precision``, the share of its
             own rows in those predicted as it, None if no row is.
         """
@@ -159,8 +158,6 @@ class JudgedClasses(JudgedRows):
             by_class[name] = {"precision": None} | precision | {"rows": len(own), "accuracy": None} | scores
         confusion = np.zeros((len(names), len(names)))
         np.add.at(confusion, (labels, predictions), rows.amounts)
-        wrong = confusion * (1.0 - np.eye(len(names)))
-        pairs = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]
         return self.report() | {
             "independent": rows.independent,
             "entropy": total,
@@ -168,11 +165,6 @@ class JudgedClasses(JudgedRows):
             "accuracy_of_kept": accuracy_of_kept(values["accuracy"], entropies, rows),
             "by_class": by_class,
             "confusion": confusion.tolist() if len(names) <= MOST_CLASSES_OF_A_MATRIX else None,
-            "confused": [
-                {"class": names[truth], "prediction": names[taken], "weight": float(wrong[truth, taken])}
-                for truth, taken in (divmod(int(pair), len(names)) for pair in pairs)
-                if wrong[truth, taken] > 0.0
-            ],
             "by_confidence": [scores_of_part(values, part, rows) for part in equal_parts(values["confidence"])],
             "by_category": scores_by_category(values, rows, schema, columns),
         }

@@ -142,7 +142,7 @@ class Goal(_Strict):
 
 def _lack(probabilities: Doubles, at_least: float) -> Doubles:
     """How far normal scores of probabilities are below that of the wanted one, ``[B]``."""
-    from murho.model.encoding.feature_scores import normal_quantile  # here: it imports torch
+    from murho.model.encoding.feature_distribution import normal_quantile  # here: it imports torch
 
     scores = normal_quantile(np.append(probabilities, at_least)).clip(-FARTHEST, FARTHEST)
     return np.asarray(np.where(probabilities >= at_least, 0.0, np.maximum(scores[-1] - scores[:-1], 1e-12)))

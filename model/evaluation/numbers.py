@@ -186,7 +186,7 @@ class JudgedNumbers(JudgedRows):
         """
         rows, report, std = self.counts, self.report(), self.served.std
         for kind, bands in self.bands.items():
-            report[kind] |= reliability(bands.pit, rows)
+            report[kind]["reliability"] = reliability(bands.pit, rows)
         inside = {kind: bands.inside[:, COVERAGES.index(BAND)] for kind, bands in self.bands.items()}
         square, errors = float(rows.mean(std**2)), self.targets - self.mean
         return report | {
@@ -240,45 +240,25 @@ def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, Doubles]:
     return {name: numbers_of(values) for name, values in scores.items()}
 
 
-LEVELS = np.arange(1, 100) / 100.0
-"""Levels at which observed shares are compared with nominal ones."""
-SHOWN = slice(4, None, 5)
-"""Those of a reliability diagram: 5 %, 10 % and so on."""
+LEVELS = np.arange(1, 20) / 20.0
+"""Levels of a reliability diagram: 5 %, 10 % and so on."""
 
 
 def reliability(pit: Doubles, rows: RowWeights | None = None) -> JSON:
-    """Calibration errors of quantiles and of central bands, and the shape of the PIT.
+    """Observed shares of the targets below percentiles, and inside central bands, for a diagram.
 
     Args:
         pit: ``[N]``.
         rows: Weights of the rows; None: all are equal.
 
     Returns:
-        ``reliability``, the observed share of targets below percentiles (``quantiles``) and inside central bands
-        (``bands``) at the levels 5, 10 … 95 %; ``calibration_error`` of both: ``mean_absolute``, ``rms`` and ``max`` of
-        the observed share minus the nominal one, over the levels 1, 2 … 99 % (Kuleshov, Fenner & Ermon 2018). ``bands``
-        does not show a bias of all predictions. ``pit`` has ``histogram``, the shares of rows in ten equal bins.
-        Calibrated predictives have 0.1 in each. More at the ends means that the bands are too narrow, more in the
-        middle that they are too wide.
+        ``quantiles`` and ``bands``, the shares at the levels 5, 10 … 95 %. ``bands`` does not show a bias of all
+        predictions.
     """
     shares = (rows or RowWeights.of(len(pit))).shares
-    observed = {
-        name: np.bincount(np.searchsorted(LEVELS, uniform), shares, minlength=100).cumsum()[:99]
-        for name, uniform in (("quantiles", pit), ("bands", np.abs(2.0 * pit - 1.0)))
-    }
-    errors = {name: np.abs(found - LEVELS) for name, found in observed.items()}
-    counts, _ = np.histogram(pit, 10, (0.0, 1.0), weights=shares)
     return {
-        "reliability": {name: found[SHOWN].tolist() for name, found in observed.items()},
-        "calibration_error": {
-            name: {
-                "mean_absolute": float(error.mean()),
-                "rms": float(np.sqrt(np.mean(error**2))),
-                "max": float(error.max()),
-            }
-            for name, error in errors.items()
-        },
-        "pit": {"histogram": counts.tolist()},
+        name: np.bincount(np.searchsorted(LEVELS, uniform), shares, minlength=20).cumsum()[:19].tolist()
+        for name, uniform in (("quantiles", pit), ("bands", np.abs(2.0 * pit - 1.0)))
     }
 
 

@@ -71,7 +71,7 @@ class Chart:
 
     Attributes:
         name: Name of its PNG file, without the extension.
-        section: Section of the report: ``first``, ``changes``, ``predictions``, ``doubt`` or ``training``.
+        section: Section of the report: ``first``, ``predictions``, ``doubt`` or ``training``.
         title: What it shows.
         caption: What to look for and what is good, in one to three sentences.
         specification: The Vega-Lite specification, with its data.
@@ -91,7 +91,7 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
         facts: The facts of a report, `model.report.facts`.
         rows: Rows to show, `model.report.facts.shown_rows`; None: the chart of predictions has bins in place of points.
     """
-    held_out, made = facts["held_out"], [_pruning(facts["revision"])]
+    held_out, made = facts["held_out"], list[Chart | None]()
     if held_out is not None:
         if "by_class" in held_out:
             made += [_class_reliability(held_out), _confusion(held_out)]
@@ -457,44 +457,6 @@ def _bars(found: Mapping[str, Any], titles: Mapping[str, str], unit: str | None)
         ]
         panels.append({"width": 185, "height": {"step": 22}, "layer": layers})
     return _styled(hconcat=panels, spacing=18)
-
-
-def _pruning(revision: Mapping[str, Any] | None) -> Chart | None:
-    """Histogram of the removed and the kept weights, with a rule at the highest ratio that was removed."""
-    if revision is None or revision["kind"] != "pruning":
-        return None
-    histogram, parts = revision["histogram"], {"removed": GREY, "kept": BLUE}
-    edges = histogram["edges"]
-    bars = [
-        {"from": low, "to": high, "weights": count, "part": part}
-        for part in parts
-        for low, high, count in zip(edges, edges[1:], histogram[part], strict=False)
-        if count
-    ]
-    x = {
-        "field": "from",
-        "type": "quantitative",
-        "bin": "binned",
-        "scale": {"type": "log", "domain": [edges[0], edges[-1]]},
-        "axis": {"title": "signal-to-noise ratio |mu| / sigma of a weight", "grid": False, "format": "~g"},
-    }
-    y = _quantity("weights", "weights", format=",d", tickCount=5) | {"scale": {"zero": True}}
-    at = [{"from": min(max(revision["threshold"], edges[0]), edges[-1])}]
-    words = {"type": "text", "color": ORANGE, "y": 10, "dx": 7, "align": "left", "fontSize": 12}
-    place = {"field": "from", "type": "quantitative"}
-    layers = [
-        _layer(bars, {"type": "bar", "opacity": 1}, x=x, x2="to", y=y, color=_colours("part", parts)),
-        _layer(at, {"type": "rule", "color": ORANGE, "strokeWidth": 1.6}, x=place),
-        _layer(at, words | {"text": f"removed up to {revision['threshold']:.2g}"}, x=place),
-    ]
-    return Chart(
-        "pruning",
-        "changes",
-        "Weights that were removed",
-        "A weight whose mean is small against its standard deviation is mostly noise. Good prunings end well left of "
-        "1; what lies to the right carries what the network knows.",
-        _styled(width=560, height=200, layer=layers),
-    )
 
 
 def _curves(training: Mapping[str, Any]) -> Chart | None:

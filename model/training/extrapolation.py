@@ -3,7 +3,7 @@
 No row tells what a function does beyond the training rows. Rows near the edge tell what it does there. So the trial
 pretends that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there
 along its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share
-of the excess that the network will see beyond the true range (`model.encoding.ranges`): about 1 for a trend, 0
+of the excess that the network will see beyond the true range (`model.encoding.encoder.Ranges`): about 1 for a trend, 0
 where a function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
 
 The doubt beyond the range is a random slope. Its standard deviation is the size of the slopes that the function has
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from murho.model.bbb.network import Architecture, inverse_softplus
-from murho.model.encoding.ranges import Continuation
+from murho.model.encoding.encoder import Continuation
 from murho.model.encoding.transforms import OneHot, Scaled
 from murho.model.encoding.unlike import COMBINATION
 from murho.model.tables.schema import Columns, FeatureKind, select_rows

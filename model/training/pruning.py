@@ -4,7 +4,7 @@ A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, sect
 low, even the sign of the weight is uncertain, and its draws are mostly noise.
 
 Some weights with a low ratio are held, which means never removed: those of inputs that are zero for every training row,
-such as the distance beyond the training range (`model.encoding.ranges`) and "is unseen". No training row has
+such as the distance beyond the training range (`model.encoding.encoder.Ranges`) and "is unseen". No training row has
 moved these weights, so their mean is zero and their scale is that of the prior. They have no effect on training rows.
 Elsewhere they give the epistemic uncertainty.
 """
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoder
 
 __all__ = [
-    "HISTOGRAM_EDGES",
     "PRUNED_RHO",
     "Cut",
     "cut",
@@ -49,9 +48,6 @@ PRUNED_RHO = -40.0
 A draw is below 1e-16, and below 1e-10 times the largest input (`model.encoding.encoder.LARGEST`): it vanishes in a
 float32 sum."""
 
-HISTOGRAM_EDGES = np.linspace(-3.0, 2.0, 41)
-"""Edges of the histogram, log10 of the ratio; ratios beyond the edges count in the first and the last bin."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -63,8 +59,6 @@ class Cut:
         weights: Number of all weights.
         held: Weights that are never removed.
         removed: Weights that are removed, with those that an earlier pruning has removed.
-        histogram: Of the ratios of the removed weights and of those that are kept and not held: ``edges``, ``removed``
-            and ``kept``.
     """
 
     fraction: float
@@ -72,7 +66,6 @@ class Cut:
     weights: int
     held: int
     removed: int
-    histogram: dict[str, list[float]]
 
 
 def signal_to_noise(mu: Tensor, rho: Tensor) -> Tensor:
@@ -131,13 +124,8 @@ def cut(
     for name, out in zip(names, removed.split([tensors[f"{name}.mu"].numel() for name in names]), strict=True):
         for part, value in ((f"{name}.mu", 0.0), (f"{name}.rho", PRUNED_RHO)):
             pruned[part] = tensors[part].masked_fill(out.view_as(tensors[part]), value)
-    histogram = {
-        "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
-        "removed": _bins(ratios[removed]),
-        "kept": _bins(ratios[~held & ~removed]),
-    }
     threshold = float(ratios[order[count - 1]])
-    return pruned, Cut(fraction, threshold, len(held), len(held) - free, count, histogram)
+    return pruned, Cut(fraction, threshold, len(held), len(held) - free, count)
 
 
 def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inputs: Sequence[int]) -> list[Tensor]:
@@ -155,13 +143,6 @@ def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inpu
     held = torch.zeros(architecture.members, architecture.inputs, dtype=torch.bool) if reads is None else ~reads
     held[:, list(inputs)] = True
     return [weights_from_inputs(architecture, index, held) for index in range(len(architecture.layers))]
-
-
-def _bins(ratios: Tensor) -> list[float]:
-    logarithms = np.log10(np.maximum(ratios.numpy(), 1e-30))
-    clipped = np.clip(logarithms, HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
-    counts: list[float] = np.histogram(clipped, HISTOGRAM_EDGES)[0].tolist()
-    return counts
 
 
 def prune(old: Posterior, fraction: float, rows: LabelledRows | None = None) -> Revised:

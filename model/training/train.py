@@ -28,7 +28,7 @@ from murho.model.bbb.network import learned_tensors
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
-from murho.model.encoding.feature_scores import QuantileScores
+from murho.model.encoding.feature_distribution import FeatureDistribution, QuantileScores
 from murho.model.encoding.imputation import imputed_columns
 from murho.model.encoding.unlike import Distances
 from murho.model.errors import FitError
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.evaluation.rows import JudgedRows
     from murho.model.tables.splits import HeldOut
     from murho.model.training.options import TrainOptions

@@ -16,7 +16,7 @@ import structlog
 
 from murho.model.calibration.classes import ClassCalibration
 from murho.model.distributions.transforms import Identity
-from murho.model.encoding.feature_scores import QuantileScores
+from murho.model.encoding.feature_distribution import QuantileScores
 from murho.model.errors import CheckpointError
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_scores import LevelShares, QuantileScores, normal_cdf, normal_quantile
+from murho.model.encoding.feature_distribution import LevelShares, QuantileScores, normal_cdf, normal_quantile
 from murho.model.tables.schema import Feature, FeatureKind
 
 

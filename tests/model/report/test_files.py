@@ -123,7 +123,7 @@ def test_a_pruning_keeps_no_score_of_the_whole_network(trained: Trained, facts: 
     assert "The checkpoint has no scores" in page
 
 
-def test_the_page_says_what_changed_and_draws_it(
+def test_the_page_says_what_changed(
     updated: Revised, pruned: Revised, new_rows: LabelledRows, facts: dict[str, Any]
 ) -> None:
     files = revision_report("rent", updated, new_rows, facts)
@@ -133,7 +133,6 @@ def test_the_page_says_what_changed_and_draws_it(
     assert "report/predicted.png" in files
     files = revision_report("rent", pruned, new_rows, facts)
     assert "of its weights were removed" in files["report.html"].decode()
-    assert files["report/pruning.png"].startswith(b"\x89PNG")
     hidden = revision_report("rent", pruned, new_rows, facts, with_rows=False)
     assert "surprising" in files["report.html"].decode()
     assert "surprising" not in hidden["report.html"].decode()

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_distribution import fit_feature_distribution
-from murho.model.encoding.feature_scores import QuantileScores
+from murho.model.encoding.feature_distribution import QuantileScores, fit_feature_distribution
 from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_spec
 from murho.service.app import create_app

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import DrawRoom
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import DeadlineError, QueueFullError
 from murho.service.predict import memory
