@@ -59,7 +59,7 @@ def test_it_brings_neither_numpy_nor_torch() -> None:
 
 @pytest.mark.parametrize(("table", "kind"), [(NUMBER_FIELDS, Prediction), (CLASS_FIELDS, ClassPrediction)])
 def test_every_array_of_a_prediction_has_its_field(table: tuple[AnswerField, ...], kind: Any) -> None:
-    facts = {"samples", "seed", "calibrated", "classes", "unlike", "told", "variances", "third"}
+    facts = {"samples", "seed", "calibrated", "classes", "unlike", "told", "variances", "third", "grid"}
     assert {field.name for field in table} == {field.name for field in fields(kind)} - facts
     (of_errors,) = (field for field in table if field.parts)
     assert {part.name for part in of_errors.parts} <= {part.name for part in fields(MonteCarloError)}
