@@ -18,7 +18,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
-from murho.model.predictive.draws import DrawRoom
+from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
 from murho.service.engine.jobs import compute
 from murho.service.engine.scheduler import Scheduler

@@ -27,7 +27,7 @@ from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
-from murho.model.predictive.draws import BLOCK, DrawCache, DrawRoom, Draws
+from murho.model.predictive.draws import BLOCK, DrawCache, Draws
 from murho.model.predictive.forward import DrawnRows, NetworkOutputs, TorchEngine
 from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, Engine
 from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles, Places
     from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.predictive.draw_room import DrawRoom
 
 __all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
 

@@ -19,12 +19,9 @@ limit.
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -32,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.predictive.prediction import KEPT_BYTES
+from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import threads_for
 
 if TYPE_CHECKING:
@@ -45,7 +42,6 @@ __all__ = [
     "ONE",
     "DrawCache",
     "DrawMaker",
-    "DrawRoom",
     "Draws",
     "coupled_normals",
     "mean_network",
@@ -245,55 +241,6 @@ class DrawMaker:
                     torch.addcmul(mu[own], sigma[own], normals.view(into.shape), out=into)
         placed = tuple(layer.to(self._device) for layer in layers)
         return Draws(placed, members.to(self._device), means.activation, means.skip)
-
-
-KEPT_SEEDS = 512
-"""Of all posteriors: draws of few weights take more memory than their bytes, some KiB for each seed."""
-
-
-class DrawRoom:
-    """Draws of one or more posteriors by owner and seed: those not used the longest leave first. Thread-safe.
-
-    Attributes:
-        most_bytes: Largest number of bytes, of at most `KEPT_SEEDS` entries; the latest draws may exceed it.
-        owners: Numbers the posteriors.
-        gone: Numbers of those that are no more: their draws leave first.
-    """
-
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
-        self.most_bytes, self.owners = most_bytes, count()
-        self.gone: list[int] = []
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], Draws] = OrderedDict()
-
-    def find(self, owner: int, seed: int) -> Draws | None:
-        """The draws of a seed, which from now on are those used last; None: there are none."""
-        with self._lock:
-            draws = self._kept.get((owner, seed))
-            if draws is not None:
-                self._kept.move_to_end((owner, seed))
-            return draws
-
-    def keep(self, owner: int, seed: int, draws: Draws) -> None:
-        """Keep draws, in place of those of the same seed."""
-        with self._lock:
-            self._kept[owner, seed] = draws
-            self._kept.move_to_end((owner, seed))
-        self.make_room()
-
-    def make_room(self, most_bytes: int | None = None) -> None:
-        """Drop the draws not used the longest; the latest stay.
-
-        Args:
-            most_bytes: Another limit than that of the class.
-        """
-        most = self.most_bytes if most_bytes is None else most_bytes
-        with self._lock:
-            for key in [key for key in self._kept if key[0] in self.gone]:
-                del self._kept[key]
-            left = sum(draws.nbytes for draws in self._kept.values())
-            while (left > most or len(self._kept) > KEPT_SEEDS) and len(self._kept) > 1:
-                left -= self._kept.popitem(last=False)[1].nbytes
 
 
 class DrawCache:

@@ -28,7 +28,6 @@ __all__ = [
     "DEFAULT_COVERAGE",
     "DEFAULT_PERCENTILES",
     "DEFAULT_SAMPLES",
-    "KEPT_BYTES",
     "LEVELS",
     "NUMBER_FIELDS",
     "NUMBER_UNITS",
@@ -164,9 +163,6 @@ def arrays_of(prediction: AnyPrediction) -> list[NDArray[Any]]:
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
 DEFAULT_COVERAGE = 0.9
-KEPT_BYTES = 2**30
-"""Of all draws in memory. 256 draws of three layers of 512 units take half of it. A row takes 50 ms with them, 4 s
-without."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.model.predictive.draws import DrawRoom
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.jobs import ModelLike
     from murho.service.settings import Settings
 

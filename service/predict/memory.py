@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from murho.model.predictive.draws import DrawRoom
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.scheduler import Scheduler
 
 __all__ = [

@@ -21,7 +21,8 @@ from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.encoding.unlike import Distances, unlike_values
 from murho.model.errors import TableError
-from murho.model.predictive.draws import DrawMaker, DrawRoom
+from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema import Columns, FeatureKind, UnfamiliarValue

@@ -15,16 +15,8 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.predictive.draws import (
-    BLOCK,
-    KEPT_SEEDS,
-    DrawCache,
-    DrawMaker,
-    DrawRoom,
-    Draws,
-    coupled_normals,
-    mean_network,
-)
+from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
+from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, mean_network
 from murho.model.predictive.forward import forward
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.predictive.draws import DrawRoom
+from murho.model.predictive.draw_room import DrawRoom
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import DeadlineError, QueueFullError
 from murho.service.predict import memory
@@ -133,10 +133,11 @@ def test_an_answer_of_draws_is_spooled_and_leaves_nothing_behind(path: str, acce
             for name, cell in ROW.items()
         ]
         body = {"inputs": inputs, "parameters": options, "outputs": [{"name": "draws"}]}
-    with make_client(FakeModel()) as client:
+    model = FakeModel()
+    with make_client(model) as client:
         parts = client.state["parts"]
         taken: list[int] = []
-        parts.scheduler.noticed = lambda *_: taken.append(parts.answer_room.taken)
+        model.before = lambda: taken.append(parts.answer_room.taken)  # the answer is being computed
         response = client.post(path, body, headers={"accept-encoding": accept})
         assert response.status_code == 200, response.text
         assert int(response.headers["content-length"]) > 2**13
