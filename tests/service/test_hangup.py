@@ -41,8 +41,7 @@ def test_a_terminal_that_is_closed_ends_the_service_unless_it_was_told_to_stay(
     said = os.path.join(tmp_path, "said")  # noqa: PTH118 - a path for another process
     child, terminal = pty.fork()
     if child == 0:
-        if nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)  # these tests may run under nohup
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM.format(send=False), said])  # noqa: S606
     line = b""
     while b"\n" not in line:
