@@ -214,9 +214,3 @@ def test_answers_are_columns_tables_and_charts(rents: NumberDistribution, distri
         assert repr(distribution).startswith(f"<{'rent' if first == 'mean' else 'district'} of 12 rows: ")
         assert len(distribution.plot().to_dict()["data"]["values"]) == 12
     assert (rents.to_pandas()["p5"] < rents.to_pandas()["p95"]).all()
-
-
-def test_functions_are_coherent_between_rows(rents: NumberDistribution) -> None:
-    assert rents.functions().shape == (12, 64)
-    np.testing.assert_allclose(rents[3:5].functions(), rents.functions()[3:5], rtol=1e-5)
-    np.testing.assert_allclose(rents.functions().mean(axis=1), rents.mean, rtol=1e-6)

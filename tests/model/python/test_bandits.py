@@ -175,20 +175,6 @@ def filled(rows: int = 40) -> Experience:
     return experience
 
 
-def test_half_of_the_probability_goes_by_surprise() -> None:
-    experience = filled()
-    rows = torch.arange(0, 40, 2)
-    surprises = torch.zeros(20)
-    surprises[3] = 0.9
-    experience.remember(rows, surprises)
-    probabilities = experience.probabilities(rows)
-    assert float(probabilities.sum()) == pytest.approx(1.0)
-    assert float(probabilities[3]) == pytest.approx(0.5 + 0.5 / 20)
-    assert float(probabilities[0]) == pytest.approx(0.5 / 20)
-    experience.remember(rows, torch.zeros(20))
-    assert experience.probabilities(rows).tolist() == pytest.approx([0.05] * 20)
-
-
 def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:
     experience = filled()
     experience.remember(torch.arange(40), torch.arange(40.0) / 40.0)
