@@ -15,7 +15,6 @@ from murho.model.bbb.numbers import (
     FixedNoise,
     GaussianMixtureLikelihood,
     HeteroscedasticNoise,
-    HomoscedasticNoise,
     MixtureNoise,
     NegativeBinomial,
 )
@@ -82,14 +81,6 @@ def test_two_logits_and_one_say_the_same() -> None:
     two = Categorical(2).log_probabilities(torch.cat((torch.zeros_like(logit), logit), dim=-1))
     torch.testing.assert_close(one, two)
     assert torch.isfinite(one).all()
-
-
-def test_shares_count_one_more_row_of_each_class() -> None:
-    shares = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3)
-    assert shares.values == pytest.approx((3 / 6, 2 / 6, 1 / 6))
-    assert shares.weight == pytest.approx(1 / 4)
-    weighted = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3, torch.tensor([0.5, 0.5, 2.0]).numpy())
-    assert weighted.values == pytest.approx((2 / 6, 3 / 6, 1 / 6))
 
 
 def test_the_log_density_is_the_log_probability_of_the_count_after_a_fits_standardisation() -> None:
@@ -159,16 +150,6 @@ def test_a_component_that_counts_at_the_edge_for_nothing_counts_for_nothing_beyo
     torch.testing.assert_close(means, torch.tensor([[[1.5, 50.5]]]))
     torch.testing.assert_close(noise, noise_there)
     torch.testing.assert_close(weights, weights_there)
-
-
-def test_homoscedastic_noise_starts_where_told_and_follows_the_member_of_each_draw() -> None:
-    likelihood = HomoscedasticNoise(members=2, initial=0.4)
-    assert likelihood.noise(torch.zeros(2, 1, 1)).flatten().tolist() == pytest.approx([0.4, 0.4])
-    with torch.no_grad():
-        likelihood.rho[1] = 3.0
-    members = torch.tensor([0, 1, 0])
-    noise = likelihood.noise(torch.zeros(3, 1, 1), members).flatten()
-    assert noise[0] == noise[2] != noise[1]
 
 
 def test_with_beta_of_one_rows_pull_their_means_as_if_all_had_the_same_noise() -> None:

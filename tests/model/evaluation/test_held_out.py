@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from murho.model.predictive.plans import TargetModel
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
 from tests.model.conftest import make_table, train_quickly
+from tests.model.judged_rows import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,15 +123,8 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded,
         nowhere = torch.zeros(len(rows), dtype=torch.bool)
         return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
 
-    stand_in = SimpleNamespace(
-        device=torch.device("cpu"),
-        seed=0,
-        drawn=drawn,
-        architecture=SimpleNamespace(members=members),
-        schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
-        calibration=None,
-    )
-    return cast("Posterior", stand_in), Encoded.like(encoded), truth + generator.standard_normal(rows)
+    posterior = stand_in(drawn, architecture=SimpleNamespace(members=members))
+    return posterior, Encoded.like(encoded), truth + generator.standard_normal(rows)
 
 
 def _in_pairs(rows: int, members: int) -> list[HeldOut]:

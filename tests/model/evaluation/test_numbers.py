@@ -79,18 +79,6 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
     assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
-def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_100_columns() -> None:
-    scores = SCORES | {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5}
-    errors = NO_ERRORS | {"rmse": 0.1134, "nll": 0.1, "crps": 0.1, "calibrated": {"coverage": {"90": 0.0123}}}
-    lines = summary(scores | {"standard_errors": errors}, "mpg")
-    assert lines[:3] == [
-        "verdict: predicts well: CRPS 1 against 2 mpg of one answer for all rows, 50.0 % less; R² 0.750",
-        "RMSE 2.69 ± 0.11 mpg   CRPS 1.00 ± 0.10 mpg   NLL -0.50 ± 0.10 nats",
-        "90 % bands cover 87.5 ± 1.2 % of them, 4 mpg wide on average",
-    ]
-    assert max(map(len, lines)) <= 100
-
-
 shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
 
 

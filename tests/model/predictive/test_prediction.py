@@ -10,11 +10,13 @@ import pytest
 
 from murho.model.predictive.answer_columns import answer_columns, table_columns
 from murho.model.predictive.prediction import (
+    CLASS_FIELDS,
     ClassPrediction,
     MonteCarloError,
     Place,
     Prediction,
     PredictOptions,
+    arrays_of,
     level_hint,
 )
 
@@ -54,6 +56,7 @@ def test_a_table_of_classes_has_the_columns_of_murho_predict_then_further_ones_a
     assert columns["prediction"].tolist() == ["{}", "a"]
     assert columns["prediction_set"].tolist() == [["a", "{}"], ["b_c"]]
     assert columns["p_b_c"].tolist() == [1.0, 4.0]
+    assert len(arrays_of(ABOUT_CLASSES)) == len(CLASS_FIELDS) == 9
     every = table_columns(ABOUT_CLASSES, OPTIONS)
     assert list(every)[7:] == [
         *(f"epistemic_std_{name}" for name in CLASSES),

@@ -90,7 +90,6 @@ def test_the_seed_decides_everything() -> None:
     ("contexts", "arms", "rewards", "message"),
     [
         (np.zeros((2, 3)), [0, 1], [0.0, 0.0], "have the shape"),
-        (np.full((1, 2), np.nan), [0], [0.0], "finite"),
         (np.zeros((2, 2)), [0], [0.0, 0.0], "as many arms and rewards"),
         (np.zeros((1, 2)), [0.5], [0.0], "whole numbers"),
         (np.zeros((2, 2)), [0, 1], [0.0, 7.0], "reward 7 of row 1"),

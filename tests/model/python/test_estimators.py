@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import joblib
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import torch
 from sklearn import config_context
-from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -228,23 +225,12 @@ def test_a_fit_is_that_of_murho_train(flats: pd.DataFrame) -> None:
     alike(estimator.predict_quantiles(flats, np.array([0.95, 0.05])), expected.percentiles[:, [2, 0]])
 
 
-def test_other_frames_are_fitted_as_those_of_pandas(of_rent: BBBRegressor) -> None:
-    frame, y = frame_of(without="rent")
-    again = clone(of_rent).set_params(columns=None).fit(pl.from_pandas(frame), y)
-    assert again.posterior_.schema.features == of_rent.posterior_.schema.features
-    alike(again.predict(pa.Table.from_pandas(frame)), of_rent.predict(frame))
-
-
 def test_kinds_and_units_can_be_given_and_what_is_no_feature_is_left_out() -> None:
     X, y = line(30)
     X[:, 0] = np.round(X[:, 0])
     estimator = number(columns={"x0": {"kind": "categorical"}, "x1": {"unit": "m"}}, ignore=("x2",)).fit(X, y)
     first, second = estimator.posterior_.schema.features
     assert (first.kind, second.kind, second.unit) == (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC, "m")
-    counter = np.arange(40)
-    X = np.column_stack([counter, np.full(40, 7), np.full(40, np.nan)])
-    estimator = number().fit(X, 3.0 * counter)
-    assert [feature.name for feature in estimator.posterior_.schema.features] == ["x0"]
     frame = pd.DataFrame(line()[0], columns=["a", "b", "c"]).assign(name=[f"flat {i}" for i in range(60)])
     with pytest.warns(UserWarning, match="column 'name' is no feature: it identifies rows"):
         number().fit(frame, line()[1])

@@ -16,7 +16,11 @@ from murho.model.report.files import draw
 
 def test_there_is_a_chart_for_each_question(facts: dict[str, Any], rows: dict[str, Any]) -> None:
     names = ["predicted", "reliability", "coverage", "doubt", "importance", "shares", "curves"]
-    assert [chart.name for chart in charts(facts, rows)] == names
+    screened = facts | {"importance": facts["importance"] | {"of_features": 500}}
+    for told, says in ((facts, False), (screened, True)):
+        made = charts(told, rows)
+        assert [chart.name for chart in made] == names
+        assert ("chose these 4 of 500 features" in made[4].caption) is says
 
 
 def test_without_held_out_rows_and_curves_there_are_fewer_charts(facts: dict[str, Any]) -> None:

@@ -181,6 +181,13 @@ class TestMakeSchema:
         assert schema.features[0].categories == tuple(f"t{number:03d}" for number in range(200))
 
 
+def test_a_feature_with_no_value_in_the_training_rows_has_no_range() -> None:
+    schema = schema_of(number=FeatureKind.NUMERIC, category=FeatureKind.CATEGORICAL)
+    columns = {"number": np.array([np.nan]), "category": np.array([None], dtype=object)}
+    number, category = make_schema(schema, columns).features
+    assert (number.minimum, number.maximum, category.categories) == (None, None, ())
+
+
 def table(cells: Any) -> pa.Table:
     return pa.table({"y": cells})
 

@@ -30,12 +30,6 @@ def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
     assert any("too few" in line for line in notes.lines)
 
 
-def test_two_rows_are_enough_for_an_answer() -> None:
-    table = pa.table({"x": [1.0, 2.0], "rent": [10.0, 20.0]})
-    answer = train_quickly(table, columns={}).posterior.predict({"x": np.array([1.5])}, PredictOptions())
-    assert np.isfinite(answer.mean).all()
-
-
 def test_weights_are_no_feature_and_rows_of_weight_zero_are_left_out() -> None:
     table = make_table()
     weights = np.tile([0.0, 1.0, 1.0, 4.0], 40)
