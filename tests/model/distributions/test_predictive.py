@@ -111,10 +111,6 @@ def test_far_out_a_wide_component_bounds_the_surprise() -> None:
     assert float(predictive.log_density(far)) > -15.0
     near = torch.tensor([0.1], dtype=torch.float64)
     assert float(predictive.log_density(near)) == pytest.approx(float(plain.log_density(near)), abs=2e-3)
-    band = torch.tensor([-1.96, 1.96], dtype=torch.float64)
-    torch.testing.assert_close(predictive.quantiles(band), plain.quantiles(band), rtol=0.01, atol=0.0)
-    with_it, without = (float(some.tails(far)[1]) for some in (predictive, plain))
-    assert with_it > 1e-7 > without
 
 
 def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
+from tests.model.conftest import present
 
 LOGARITHM = Logarithm(0.5, math.log(100.5))
 
@@ -50,13 +51,10 @@ def test_moments_stay_finite_far_beyond_the_training_range() -> None:
 def test_it_serves_targets_that_are_never_negative() -> None:
     assert Logarithm.fit(torch.tensor([-1.0, 2.0])) is None
     assert Logarithm.fit(torch.tensor([0.0, 0.0])) is None
-    positive = Logarithm.fit(torch.tensor([2.0, 8.0], dtype=torch.float64))
-    assert positive is not None
+    positive = present(Logarithm.fit(torch.tensor([2.0, 8.0], dtype=torch.float64)))
     assert positive.shift == 0.0
     assert positive.top == pytest.approx(math.log(8.0))
-    counts = Logarithm.fit(torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64))
-    assert counts is not None
-    assert counts.shift == 2.0
+    assert present(Logarithm.fit(torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64))).shift == 2.0
 
 
 MEANS, NOISES = (-6.0, -0.4, 0.0, 0.9, 1.3, 7.0), (0.05, 0.6, 2.0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.encoding.whitening import HIDDEN_VARIANCE
+from tests.model.conftest import present
 from tests.model.encoding.distribution_tables import schema_of
 
 
@@ -27,8 +28,7 @@ def fitted(columns: dict[str, npt.NDArray[np.float64]], encoding: str = "standar
 def test_a_hidden_difference_becomes_an_input_of_unit_variance(encoding: str) -> None:
     columns = sensors()
     encoder = fitted(columns, encoding)
-    assert encoder.whitening is not None
-    assert encoder.whitening.variances.tolist() == pytest.approx([1e-7], rel=1.0)
+    assert present(encoder.whitening).variances.tolist() == pytest.approx([1e-7], rel=1.0)
     at = encoder.names.index("hidden direction 1")
     direction = encoder.encode(columns).inputs[:, at].astype(np.float64)
     assert direction.std() == pytest.approx(1.0, rel=0.05)
@@ -71,9 +71,7 @@ def with_missing_cells() -> Encoder:
     training = sensors()
     for column in training.values():
         column[::50] = np.nan
-    encoder = fitted(training)
-    assert encoder.whitening is not None
-    return encoder
+    return fitted(training)
 
 
 @settings(max_examples=30, deadline=None)
@@ -96,8 +94,7 @@ def test_directions_are_the_small_principal_components() -> None:
     generator = np.random.default_rng(1)
     mixed = generator.normal(size=(500, 3)) * [1.0, 0.05, 0.02] @ np.linalg.qr(generator.normal(size=(3, 3)))[0]
     columns = {f"x{number}": column for number, column in enumerate(mixed.T)}
-    whitening = fitted(columns).whitening
-    assert whitening is not None
+    whitening = present(fitted(columns).whitening)
     standardised = (mixed - mixed.mean(axis=0)) / mixed.std(axis=0)
     variances, vectors = np.linalg.eigh(standardised.T @ standardised / 500)
     hidden = variances < HIDDEN_VARIANCE
