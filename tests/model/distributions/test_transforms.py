@@ -33,13 +33,6 @@ def test_below_the_largest_training_target_it_is_the_logarithm_and_straight_beyo
     assert bool(torch.isfinite(LOGARITHM.inverse(torch.tensor([1e6, -1e6]))).all())
 
 
-@pytest.mark.parametrize("transform", [Identity(), LOGARITHM])
-def test_the_slope_is_the_derivative(transform: Identity | Logarithm) -> None:
-    values = torch.tensor([0.01, 7.0, 99.0, 101.0, 500.0], dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(transform.forward(values).sum(), values)
-    torch.testing.assert_close(transform.log_slope(values).detach(), slope.log())
-
-
 def test_moments_stay_finite_far_beyond_the_training_range() -> None:
     means = torch.tensor([-1e4, -50.0, 50.0, 1e4], dtype=torch.float64)
     value, deviation = LOGARITHM.moments(means, torch.tensor(3.0, dtype=torch.float64))

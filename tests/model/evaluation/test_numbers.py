@@ -79,17 +79,6 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
     assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
-shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
-
-
-@given(shares)
-def test_observed_shares_are_those_up_to_the_level(uniform: np.ndarray) -> None:
-    report = reliability(uniform)
-    levels = np.arange(1, 20) / 20.0
-    observed = np.array([(uniform <= level).mean() for level in levels])
-    np.testing.assert_allclose(report["quantiles"], observed, atol=1e-12)
-
-
 VALUES = np.random.default_rng(0).standard_normal((60, 3))
 
 

@@ -20,7 +20,6 @@ from murho.model.training import candidates as candidates_module
 from murho.model.training.candidates import (
     FULL,
     LEAST,
-    Attempt,
     Candidate,
     SearchPlan,
 )
@@ -285,13 +284,6 @@ def test_an_interruption_while_a_fit_is_scored_ends_the_search_and_keeps_the_fit
     training = _search(notes)
     assert (training["interrupted"], training["stopped"]) == (True, "epochs")
     assert len(notes.titles) == 1
-
-
-def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
-    candidate = Candidate("mixture", "none", "standard", False, (8,), 1.0)
-    loss = Attempt(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
-    in_cents = Attempt(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
-    assert in_cents - loss == pytest.approx(math.log(100.0))
 
 
 class _Slow(Notes):
