@@ -1,14 +1,121 @@
+"""Series of versions, their number, and what answers say of a model's doubt."""
+
 from __future__ import annotations
 
+import re
 import time
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
+from prometheus_client import generate_latest
+
+from murho.model.predictive.prediction import ClassPrediction, Prediction
+from murho.service.engine.jobs import Outcome, Slice, Timing
+from murho.service.engine.scheduler import Scheduler
+from murho.service.telemetry.metrics import OTHERS, Telemetry
 from tests.service.support import ROW, AppClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ONE = np.ones(1)
+ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)
+
+
+def compute(_slices: Sequence[Slice]) -> list[Outcome]:
+    raise AssertionError
+
+
+def made() -> Telemetry:
+    """Metrics with three places for versions."""
+    return Telemetry(Scheduler(compute, 10, 1e9), most_models=3)
+
+
+def of(telemetry: Telemetry, metric: str) -> dict[str, float]:
+    """Labels of a metric to its value."""
+    text = generate_latest(telemetry.registry).decode()
+    return {labels: float(value) for labels, value in re.findall(rf"^{metric}{{(.*)}} (\S+)$", text, re.M)}
+
+
+def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bounded() -> None:
+    telemetry = made()
+    telemetry.show_served([(f"m{number}", "1") for number in range(500)])
+    assert telemetry.named() == []
+    for number in range(500):
+        counted = telemetry.of(f"m{number}", "1")
+        counted.count_rows(ANSWER, 1)
+        counted.count_answer(1, Timing(0.0, 0.0), 0.0, warned=True)
+    named = [f'model="m{number}",version="1"' for number in range(3)]
+    others = f'model="{OTHERS[0]}",version=""'
+    assert of(telemetry, "murho_rows_total") == {**dict.fromkeys(named, 1.0), others: 497.0}
+    assert of(telemetry, "murho_warned_requests_total") == {**dict.fromkeys(named, 1.0), others: 497.0}
+    assert of(telemetry, "murho_queue_seconds_count")[f'model="{OTHERS[0]}"'] == 497.0
+    assert of(telemetry, "murho_std_total") == dict.fromkeys(named, 1.0)  # the others have different units
+    assert of(telemetry, "murho_model_info") == dict.fromkeys(named, 1.0)
+    assert len(generate_latest(telemetry.registry)) < 40_000
+
+
+def test_a_version_that_is_gone_makes_room() -> None:
+    telemetry = made()
+    for version in "1234":
+        telemetry.of("a", version).count_rows(ANSWER, 1)
+    assert len(of(telemetry, "murho_rows_total")) == 4  # with the others
+    telemetry.show_served([("a", "2"), ("a", "3"), ("a", "4")])
+    telemetry.of("a", "4").count_rows(ANSWER, 1)
+    kept = {f'model="a",version="{version}"': 1.0 for version in "234"}
+    assert of(telemetry, "murho_rows_total") == {**kept, f'model="{OTHERS[0]}",version=""': 1.0}
+
+
+def doubt(prediction: Any) -> dict[str, float]:
+    """The sums of two answers, by the names of their metrics."""
+    telemetry = made()
+    for _ in range(2):
+        telemetry.of("cars", "1").count_rows(prediction, len(prediction))
+    text = generate_latest(telemetry.registry).decode()
+    return {name: float(value) for name, value in re.findall(r'^murho_(\w+)_total{model="cars".*} (\S+)$', text, re.M)}
+
+
+def test_sums_go_over_the_rows_of_all_answers() -> None:
+    std, epistemic = np.array([5.0, 10.0]), np.array([3.0, 10.0])
+    answer = Prediction(256, 0, True, np.zeros(2), std, epistemic, np.array([4.0, 0.0]), unlike=np.array([False, True]))
+    sums = {"rows": 4.0, "unlike_rows": 2.0, "spread_rows": 4.0, "std": 30.0, "epistemic_share": 2 * (0.36 + 1.0)}
+    assert doubt(answer) == pytest.approx(sums)
+
+
+def test_the_share_of_classes_is_that_of_the_entropy_and_a_sure_answer_has_none() -> None:
+    probabilities = np.array([[0.5, 0.5], [1.0, 0.0]])
+    answer = ClassPrediction(
+        256,
+        0,
+        True,
+        ("a", "b"),
+        np.array([0, 0]),
+        probabilities,
+        entropy=np.array([0.6, 0.0]),
+        epistemic_entropy=np.array([0.15, 0.0]),
+    )
+    sums = {"rows": 4.0, "unlike_rows": 0.0, "spread_rows": 4.0, "entropy": 1.2, "epistemic_share": 0.5}
+    assert doubt(answer) == pytest.approx(sums)
+
+
+@pytest.mark.parametrize("options", [{"samples": 0}, {"noise": False}])
+def test_answers_without_a_split_of_their_spread_do_not_count(client: AppClient, options: dict[str, object]) -> None:
+    assert client.post("/predict", {"inputs": [ROW], **options}).status_code == 200
+    text = client.get("/metrics").text
+    assert 'murho_rows_total{model="cars",version="1"} 1.0' in text
+    assert 'murho_spread_rows_total{model="cars",version="1"} 0.0' in text
+    assert "murho_std_total{" not in text
 
 
 def test_requests_are_counted_by_route_template(client: AppClient) -> None:
     for path in ("/models/cars", "/models/boats", "/nowhere/at/all"):
         client.get(path)
+    for path in ("/models/cars/predict", "/v2/models/cars/infer"):
+        client.post(path, {})
     text = client.get("/metrics").text
+    assert 'murho_http_requests_total{method="POST",route="/models/{name}/predict",status="422"} 1.0' in text
+    assert 'murho_http_requests_total{method="POST",route="/v2/models/{name}/infer",status="400"} 1.0' in text
     assert 'murho_http_requests_total{method="GET",route="/models/{name}",status="200"} 1.0' in text
     assert 'murho_http_requests_total{method="GET",route="/models/{name}",status="404"} 1.0' in text
     assert 'murho_http_requests_total{method="GET",route="unmatched",status="404"} 1.0' in text
