@@ -92,7 +92,7 @@ def create_app(
     draw_room = DrawRoom(settings.draws_bytes)
     source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
     registry = Registry(source.place)
-    telemetry = Telemetry(scheduler, settings.metric_models, shared=worker is not None)
+    telemetry = Telemetry(scheduler, shared=worker is not None)
 
     scheduler.noticed = telemetry.count_pass
     lifecycle = lifecycle or Lifecycle()
@@ -226,7 +226,7 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
 
     def noticed(scored: Scored, raised: bool) -> None:
         inside = int(scored.inside.sum())
-        telemetry.of(scored.model, scored.version).count_outcomes(len(scored.pits), inside, alarm=raised)
+        telemetry.versions[scored.model, scored.version].count_outcomes(len(scored.pits), inside, alarm=raised)
 
     followers: list[Follower] = [AlarmFollower(noticed)]
     if settings.adapt != "off":

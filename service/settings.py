@@ -190,9 +190,6 @@ class Settings(BaseModel):
     store_bytes: int | None = Field(default=None, ge=2**20)
     """The most bytes of the store; beyond it the oldest predictions are deleted."""
 
-    metric_models: Whole = 100
-    """The most versions with series of their own in /metrics; the others count together as model "(others)"."""
-
     samples: Whole = DEFAULT_SAMPLES
     """Draws behind an answer when a request does not say."""
     max_samples: Count = 4096

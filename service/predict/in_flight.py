@@ -76,7 +76,7 @@ class InFlight:
         self.model = (
             snapshot.find_default(parts.settings.default_model) if name is None else snapshot.find(name, version)
         )
-        self.counted = parts.telemetry.of(self.model.name, self.model.version)
+        self.counted = parts.telemetry.versions[self.model.name, self.model.version]
         self.headers: Mapping[str, str] = scope["state"]["headers"]
         self.query: Mapping[str, str] = QueryParams(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive

@@ -231,7 +231,7 @@ def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> JS
 
 
 def _statistics_of(model: ModelLike, telemetry: Telemetry) -> JSON:
-    totals, nothing = telemetry.of(model.name, model.version), _sum(0, 0.0)
+    totals, nothing = telemetry.versions[model.name, model.version], _sum(0, 0.0)
     batches = sorted(totals.batches.copy().items())
     return {
         "name": model.name,
