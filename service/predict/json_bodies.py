@@ -214,9 +214,9 @@ class _Documents:
             form, cells = Form.COLUMNS, msgspec.structs.astuple(rows)
             if len(set(map(len, cells))) > 1 or not cells[0]:
                 return None
+        check_rows(len(cells[0]), settings.max_rows)
         if (columns := self._columns(cells)) is None:
             return None
-        check_rows(len(cells[0]), settings.max_rows)
         return Asked(Inputs(form, columns, len(cells[0])), options, request)
 
     def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:

@@ -29,8 +29,6 @@ from murho.service.predict.answers import (
     Codec,
     PredictResponse,
     Terms,
-    records,
-    require_place,
     response_of,
 )
 from murho.service.predict.in_flight import InFlight
@@ -251,9 +249,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     if isinstance(reader, BlockCodec) and isinstance(writer, BlockCodec):
         return await answer_in_blocks(call, reader, writer, terms)
     asked = await parts.decoder.decode(call, reader, terms)
-    require_place(writer, asked.inputs.count, asked.options, terms)
-    record = writer.records and records(asked.request, asked.options, parts.settings, asked.inputs.count)
-    answered = await call.predict(asked, record=record)
+    answered = await call.predict(asked, writer)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values <= LARGE_ANSWER_VALUES:
         return response_of(writer.encode(answered), accepted, None)
