@@ -302,21 +302,11 @@ class Scheduler:
         return min(job.rows - job.done, rows)
 
     def _too_late(self, job: Job) -> DeadlineError:
-        """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
-        seconds = job.deadline - job.submitted
-        if seconds < 0.001:
-            return DeadlineError("There was no answer within the wanted time, less than a millisecond. Allow more.")
-        said = f"There was no answer within {round(seconds, 1 if seconds > 0.09 else 3):g} seconds: "
-        if job.begun is None:
-            others = self.admission.pending - 1
-            behind = f" behind {others} other{'s' * (others > 1)}" if others > 0 else ""
-            return DeadlineError(f"{said}the request waited for its turn{behind}. Try again later, or allow more time.")
-        waited = f"after {job.timing.queue:.2g} seconds in the queue, "
-        if job.rows == 1:
-            return DeadlineError(f"{said}{waited}its computation took the rest. Ask for fewer samples, or try later.")
+        """Returns the error of a job whose deadline has passed."""
+        said = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
         return DeadlineError(
-            f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
-            "allow more time."
+            f"There was no answer within {job.deadline - job.submitted:.3g} seconds: {said}. Send fewer rows, ask for "
+            "fewer samples, or allow more time."
         )
 
 

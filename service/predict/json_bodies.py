@@ -57,16 +57,8 @@ SEND_TABLES = "Send large tables as Arrow, Parquet or CSV, or as binary tensors 
 STRINGS_AND_NAN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|NaN', re.DOTALL)
 """A string that isn't closed goes on to the end, so that the search never begins again within it."""
 
-MISSING = "JSON has no {word}: send null for a value that is missing."
-INFINITE = "JSON has no {word}, and inputs are finite: send a number, or null for a value that is missing."
-HINTS = {
-    **dict.fromkeys(("nan", "none", "undefined", "n/a"), MISSING),
-    **dict.fromkeys(("infinity", "inf"), INFINITE),
-    "true": "JSON writes true, not {word}.",
-    "false": "JSON writes false, not {word}.",
-    "'": 'JSON has double quotes: "…", not {word}…{word}.',
-}
-"""What stands where a parser stops, in lower case → what to do; longer words before those that they begin with."""
+NO_JSON = re.compile("NaN|None|Infinity")
+"""What Python and others write where a parser stops."""
 
 OPTIONS = tuple(PredictRequest.model_fields)[1:]
 IDS = OPTIONS.index("ids")
@@ -115,20 +107,13 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
         if nan and error.doc.startswith("NaN", error.pos):
             text = STRINGS_AND_NAN.sub(lambda found: b"null" if found[0] == b"NaN" else found[0], body)
             return load_json(text, most + len(text) - len(body))
-        fault = foreign_form(body) or _hint(error)
+        fault = foreign_form(body) or str(error)
+        if (word := NO_JSON.match(error.doc, error.pos)) is not None:
+            fault = f"JSON has no {word[0]}: send null for a value that is missing. ({error})"
         raise wrong("", f"The body isn't valid JSON in UTF-8. {fault}") from None
     if not isinstance(document, dict):
         raise wrong("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")
     return document
-
-
-def _hint(error: orjson.JSONDecodeError) -> str:
-    """Returns what is wrong, and what to send instead of the word at which the parser stopped."""
-    found = error.doc[error.pos : error.pos + 9]
-    for word, hint in HINTS.items():
-        if found.lower().startswith(word):
-            return f"{hint.format(word=found[: len(word)])} ({error})"
-    return str(error)
 
 
 class JSONCodec(Codec):
@@ -214,13 +199,13 @@ class _Documents:
             form, cells = Form.COLUMNS, msgspec.structs.astuple(rows)
             if len(set(map(len, cells))) > 1 or not cells[0]:
                 return None
-        check_rows(len(cells[0]), settings.max_rows)
-        if (columns := self._columns(cells)) is None:
+        if (columns := self._columns(cells, settings.max_rows)) is None:
             return None
         return Asked(Inputs(form, columns, len(cells[0])), options, request)
 
-    def _columns(self, cells: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]] | None:
+    def _columns(self, cells: Sequence[Sequence[Any]], most: int) -> dict[str, NDArray[Any]] | None:
         """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
+        check_rows(len(cells[0]), most)
         columns: dict[str, NDArray[Any]] = {}
         few = len(cells[0]) <= PIECE_CELLS
         # In one matrix, where None becomes NaN.

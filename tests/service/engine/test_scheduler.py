@@ -221,29 +221,6 @@ def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_ke
     run(scheduler, test)
 
 
-@pytest.mark.parametrize(
-    ("deadline", "others", "said"),
-    [
-        (-1.0, 0, "less than a millisecond"),
-        (1e-9, 0, "less than a millisecond"),
-        (0.002, 0, "within 0.002 seconds: the request waited for its turn. Try again later"),
-        (2.0, 1, "behind 1 other. "),
-        (2.0, 2, "behind 2 others. "),
-    ],
-)
-def test_a_late_request_is_told_what_it_waited_for(deadline: float, others: int, said: str) -> None:
-    scheduler = Scheduler(Computation(held=True), 100, 100, clock=lambda: 0.0)
-
-    async def test() -> None:
-        for _ in range(others):
-            submit(scheduler, job_of())
-        late = job_of(deadline=deadline)
-        submit(scheduler, late)
-        assert said in str(scheduler._too_late(late))
-
-    asyncio.run(test())
-
-
 def test_a_long_job_stops_soon_after_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "PASS_SECONDS", 100 * 2e-7)
     computation = Computation(held=True)
@@ -522,7 +499,7 @@ def test_a_job_whose_deadline_has_passed_is_never_begun() -> None:
         await arrived()
         now = 3.0
         computation.release.set()
-        with pytest.raises(DeadlineError, match=r"within 2 seconds.*waited for its turn.*Try again later"):
+        with pytest.raises(DeadlineError, match=r"within 2 seconds: it waited for its turn"):
             await task
         assert len(computation.passes) == 1
 
