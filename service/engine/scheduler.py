@@ -305,7 +305,7 @@ class Scheduler:
         """Returns the error of a job whose deadline has passed."""
         said = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
         return DeadlineError(
-            f"There was no answer within {job.deadline - job.submitted:.3g} seconds: {said}. Send fewer rows, ask for "
+            f"There was no answer within {job.deadline - job.submitted:.2g} seconds: {said}. Send fewer rows, ask for "
             "fewer samples, or allow more time."
         )
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
-from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, why, worth_asking
+from murho.model.evaluation.why import Asking, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
@@ -24,7 +24,7 @@ from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spoo
 from murho.service.predict.rows import MAX_LISTED, Form, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.types import Receive, Scope
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from murho.service.tables.blocks import AskedInBlocks
     from murho.service.telemetry.metrics import OfVersion
 
-__all__ = ["BYTES_PER_ROW_DRAW", "Ended", "Further", "InFlight", "further_rows", "read_body", "step_of"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "further_rows", "read_body"]
 
 
 Result = TypeVar("Result")
@@ -145,10 +145,8 @@ class InFlight:
         """
         model, inputs = self.model, asked.inputs
         options, record = self.computed(asked, inputs.count, writer)
-        further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
-        cost, incomplete = self.admit(
-            inputs.count, options, asked.request.timeout, inputs.columns, further.rows if further else 0
-        )
+        further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else 0
+        cost, incomplete = self.admit(inputs.count, options, asked.request.timeout, inputs.columns, further)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
@@ -156,11 +154,16 @@ class InFlight:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
         answer = await self.compute(inputs, options, incomplete=incomplete, cost=None if further else cost)
-        explained = {}
-        for name, asking in further.askings(answer.prediction) if further else ():
-            explained[name] = await self.ask(asking)
+        prediction, explained = answer.prediction, dict[str, Any]()
+        if options.why:
+            shares = await self.ask(why(model.schema, inputs.columns, prediction, options))
+            explained["why"] = shares.document()
+        if options.worth_asking:
+            distribution = model.spec.encoder.distribution
+            asking = worth_asking(distribution, model.schema, inputs.columns, prediction, options)
+            explained["worth_asking"] = await self.ask(asking)
         self.answered(options, warned=bool(answer.outside))
-        prediction, ids, warnings = answer.prediction, None, warnings_of(answer.outside, asked)
+        ids, warnings = None, warnings_of(answer.outside, asked)
         if record:
             ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
             warnings += unrecorded
@@ -293,10 +296,9 @@ class InFlight:
         """
         prediction: AnyPrediction | None = None
         while True:
-            step = await self.parts.decoder.in_thread(partial(step_of, asking, prediction))
-            if isinstance(step, Ended):
-                result: Result = step.result
-                return result
+            step, result = await self.parts.decoder.in_thread(partial(_step_of, asking, prediction))
+            if step is None:
+                return cast("Result", result)
             columns, options = step
             inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
             try:
@@ -499,21 +501,8 @@ def _seconds_of(said: str) -> float:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Further:
-    """What has to be asked for besides the rows of a request.
-
-    Attributes:
-        rows: How many further rows, at most.
-        askings: Returns, for the prediction of the request's rows, the keys of the answer and how each comes about.
-    """
-
-    rows: int
-    askings: Callable[[AnyPrediction], Iterator[tuple[str, Asking[dict[str, Any] | list[Any]]]]]
-
-
-def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> Further:
-    """Returns what the options ask for.
+def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> int:
+    """Returns how many rows have to be asked for, at most, besides those of a request.
 
     Raises:
         BadInputError: This model, or these options, can't be asked.
@@ -532,29 +521,14 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
         except OptionError as error:
             raise wrong("/include", f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 
-    def askings(prediction: AnyPrediction) -> Iterator[tuple[str, Asking[Any]]]:
-        if options.why:
-            yield "why", _document(why(schema, columns, prediction, options))
-        if options.worth_asking:
-            yield "worth_asking", worth_asking(distribution, schema, columns, prediction, options)
-
-    return Further(rows, askings)
+    return rows
 
 
-def _document(asking: Asking[Why]) -> Asking[dict[str, Any]]:
-    return (yield from asking).document()
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The result of what was asked."""
-
-    result: Any
-
-
-def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> tuple[Columns, PredictOptions] | Ended:
-    """Returns the next rows to ask for, with options, after the prediction for those before; or the result."""
+def _step_of(
+    asking: Asking[Any], prediction: AnyPrediction | None
+) -> tuple[tuple[Columns, PredictOptions] | None, Any]:
+    """Returns the next rows to ask for, with options, after that for those before; or None, and the result."""
     try:
-        return next(asking) if prediction is None else asking.send(prediction)
+        return next(asking) if prediction is None else asking.send(prediction), None
     except StopIteration as end:  # no future takes such an error
-        return Ended(end.value)
+        return None, end.value

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions, Unit
+    from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions
     from murho.service.settings import Settings
 
 __all__ = ["MOST_CONTAINERS", "JSONCodec", "document_of", "encode_answer", "encode_document", "load_json"]
@@ -257,7 +257,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
             elif field.numeric:
                 value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory
             else:
-                value = _ClassNames(value, field.unit, prediction.classes or ())
+                value = names_of_classes(value, field.unit, prediction.classes or ())
             if field.detail is not None:
                 value = {**detail, "values": value}
         document[field.name] = value
@@ -269,7 +269,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
         document["calibration"] = calibration_of(answered.adapted)
     document["warnings"] = answered.warnings
     if answered.values <= PIECE_VALUES:
-        return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
+        return iter((orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY),))
     return encode_document(document)
 
 
@@ -288,32 +288,6 @@ def _detail(detail: Detail, options: PredictOptions) -> Any:
     if detail.whole and detail.listed:
         return [int(number) if number.is_integer() else number for number in value]
     return value
-
-
-class _ClassNames:
-    """Stands for a list with a class a row, or with a list of classes a row; names are made where they are written.
-
-    Args:
-        values: Indices of classes `[B]`, or whether each class is in a set `[B, C]`.
-        unit: Which of the two.
-        classes: Names of the C classes.
-    """
-
-    def __init__(self, values: NDArray[Any], unit: Unit, classes: tuple[str, ...]) -> None:
-        self._values, self._unit, self._classes = values, unit, classes
-        self.size = values.size
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, rows: slice) -> list[Any]:
-        """The names of some rows."""
-        return names_of_classes(self._values[rows], self._unit, self._classes)
-
-
-def _listed(value: _ClassNames) -> list[Any]:
-    """Returns what the encoder has no text for as a list."""
-    return value[:]
 
 
 def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
@@ -339,15 +313,15 @@ def _object(document: Mapping[str, Any]) -> Iterator[bytes]:
         before = b","
         if isinstance(value, dict):
             yield from _object(value)
-        elif isinstance(value, np.ndarray | _ClassNames):
+        elif isinstance(value, np.ndarray | list):
             yield from _array(value)
         else:
             yield orjson.dumps(value)
     yield b"{}" if before == b"{" else b"}"
 
 
-def _array(values: NDArray[Any] | _ClassNames) -> Iterator[bytes]:
-    rows = max(1, PIECE_VALUES * len(values) // max(1, values.size))
+def _array(values: NDArray[Any] | list[Any]) -> Iterator[bytes]:
+    rows = max(1, PIECE_VALUES // max(1, np.size(values[0]))) if len(values) else 1
     before = b"["
     for start in range(0, len(values), rows):
         yield before + orjson.dumps(values[start : start + rows], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
