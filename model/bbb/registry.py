@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from murho.model.bbb.counts import NegativeBinomial
 from murho.model.bbb.likelihood import Bernoulli, Categorical, ClassLikelihood, Likelihood
 from murho.model.bbb.numbers import (
     FixedNoise,
     HeteroscedasticNoise,
     HomoscedasticNoise,
     MixtureNoise,
+    NegativeBinomial,
 )
 from murho.model.errors import OptionError
 

@@ -7,7 +7,7 @@ does not know whether the target is a number or a class.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -499,14 +499,14 @@ def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
 
 def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequence[Part]) -> Part:
     """The first of dataclasses of one type, with arrays made of the arrays of all, and of those within them."""
-    changes: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     for each in fields(parts[0]):
         values = [getattr(part, each.name) for part in parts]
         if hasattr(values[0], "shape"):
-            changes[each.name] = work(values)
-        elif isinstance(values[0], MonteCarloError):
-            changes[each.name] = _with_arrays(work, values)
-    return replace(parts[0], **changes)
+            made[each.name] = work(values)
+        else:
+            made[each.name] = _with_arrays(work, values) if isinstance(values[0], MonteCarloError) else values[0]
+    return type(parts[0])(**made)
 
 
 @lru_cache(256)  # most requests ask for the same

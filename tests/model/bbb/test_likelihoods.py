@@ -9,14 +9,15 @@ import pytest
 import torch
 from scipy import stats
 
-from murho.model.bbb.counts import LARGEST_COUNT, NegativeBinomial
 from murho.model.bbb.likelihood import NOISE_FLOOR, Bernoulli, Categorical, Likelihood
 from murho.model.bbb.numbers import (
+    LARGEST_COUNT,
     FixedNoise,
     GaussianMixtureLikelihood,
     HeteroscedasticNoise,
     HomoscedasticNoise,
     MixtureNoise,
+    NegativeBinomial,
 )
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
