@@ -303,10 +303,12 @@ class Scheduler:
 
     def _too_late(self, job: Job) -> DeadlineError:
         """Returns the error of a job whose deadline has passed."""
+        seconds = job.deadline - job.submitted
         said = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
+        advice = "Send fewer rows, ask" if job.rows > 1 else "Ask"
         return DeadlineError(
-            f"There was no answer within {job.deadline - job.submitted:.2g} seconds: {said}. Send fewer rows, ask for "
-            "fewer samples, or allow more time."
+            f"There was no answer within {round(seconds, 1) or seconds:g} seconds: {said}. {advice} for fewer samples, or "
+            "allow more time."
         )
 
 
