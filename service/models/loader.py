@@ -82,8 +82,7 @@ class _LoadingError(Exception):
         self.passing = passing
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     """A version in memory, as long as its stamp is the same."""
 
     stamp: Stamp
@@ -91,8 +90,7 @@ class _Kept:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(NamedTuple):
     """Why a version could not be loaded, and whether it is tried again though its stamp is the same."""
 
     stamp: Stamp
@@ -400,8 +398,7 @@ MOST_LISTED = 10
 """Names in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A checkpoint that isn't served.
 
     Attributes:
@@ -417,8 +414,7 @@ class Refused:
     waiting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
+class LoadedModel(NamedTuple):
     """The served versions of one name.
 
     Attributes:

@@ -89,7 +89,7 @@ async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
     if not isinstance(reader, TableCodec):
-        whole = await parts.decoder.decode(call, reader, terms)
+        whole = await parts.decoder.decode(call, reader.decode, terms)
         blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
         return await _added_up(call, blocks)
     for name in LISTS:

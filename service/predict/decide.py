@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
-    from murho.service.settings import Settings
 
 __all__ = ["DOOR", "DecideRequest"]
 
@@ -146,7 +145,7 @@ async def _answer(call: InFlight) -> Response:
     if not isinstance(reader_of(call.headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
     terms = Terms(call.query, model.schema, parts.settings)
-    asked = cast("_Asked", await parts.decoder.decode(call, _READER, terms))
+    asked = await parts.decoder.decode(call, _read, terms)
     record = call.records(asked.request, asked.options, asked.inputs.count)
     decisions, warnings = await _decided(call, asked, record=record)
     recorded, more = await _recorded(call, asked, decisions) if record else ({}, [])
@@ -192,18 +191,7 @@ class _Asked(Asked):
     document: JSON
 
 
-class _Reader(JSONCodec):
-    """Reads the documents of decisions."""
-
-    def decode(self, body: bytes, terms: Terms) -> _Asked:
-        """Returns the contexts, the actions and the options; see `Codec.decode`."""
-        return _read(document_of(body, terms), terms.schema, terms.settings)
-
-
-_READER = _Reader()
-
-
-def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
+def _read(body: bytes, terms: Terms) -> _Asked:
     """Returns what a document asks for.
 
     Raises:
@@ -212,6 +200,7 @@ def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
     """
     from murho.model.predictive.decisions import Actions, DecideOptions, draw_numbers
 
+    document, schema, settings = document_of(body, terms), terms.schema, terms.settings
     asked = parsed(DecideRequest, document)
     common = {name: getattr(asked, name) for name in COMMON}
     common["samples"] = samples = asked.samples or min(max(1, settings.samples), settings.max_samples)

@@ -400,8 +400,8 @@ class InFlight:
             raise BadInputError(Problem(cell, message) for cell in cells) from None
         if self._admitted is not None:
             scheduler.admission.done(self._admitted, cost)
-        self._timing.queue += answer.timing.queue
-        self._timing.compute += answer.timing.compute
+        self._timing.queue += job.timing.queue
+        self._timing.compute += job.timing.compute
         if not again:
             self.rows += inputs.count
             self.counted.count_rows(answer.prediction, inputs.count, noise=options.noise)

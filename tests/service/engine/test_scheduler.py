@@ -206,9 +206,7 @@ def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_ke
         await arrived()
         scheduler.admission.require_room()  # a burst is welcome
         ahead[0] = 11.0
-        with pytest.raises(
-            QueueFullError, match=r"for \d\d s the queue has not been empty, and the 100 small"
-        ) as caught:
+        with pytest.raises(QueueFullError, match=r"for \d\d s the queue has not been empty") as caught:
             scheduler.admission.require_room()
         assert caught.value.retry_after == 2
         for task in tasks[:80]:

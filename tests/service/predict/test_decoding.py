@@ -28,14 +28,13 @@ class Watched(JSONCodec):
 def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings: Any) -> str:
     """Returns the name of the thread that has decoded a body."""
     reader, decoder = Watched(), Decoder()
-    reader.unpacks = unpacks
 
     async def sent() -> bytes:
         return body
 
     async def ask() -> None:
         call: Any = SimpleNamespace(body=sent, headers={"content-encoding": encoding})
-        await decoder.decode(call, reader, Terms({}, SCHEMA, Settings(**settings)))
+        await decoder.decode(call, reader.decode, Terms({}, SCHEMA, Settings(**settings)), unpacks=unpacks)
 
     try:
         anyio.run(ask)
