@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import IntEnum, StrEnum
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -500,19 +500,13 @@ def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
 def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequence[Part]) -> Part:
     """The first of dataclasses of one type, with arrays made of the arrays of all, and of those within them."""
     made: dict[str, Any] = {}
-    kind: type[object] = type(parts[0])
-    for name in _names(kind):
-        values = [getattr(part, name) for part in parts]
+    for each in fields(parts[0]):
+        values = [getattr(part, each.name) for part in parts]
         if hasattr(values[0], "shape"):
-            made[name] = work(values)
+            made[each.name] = work(values)
         else:
-            made[name] = _with_arrays(work, values) if isinstance(values[0], MonteCarloError) else values[0]
+            made[each.name] = _with_arrays(work, values) if isinstance(values[0], MonteCarloError) else values[0]
     return type(parts[0])(**made)
-
-
-@cache
-def _names(kind: type[object]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(cast("Any", kind)))
 
 
 @lru_cache(256)  # most requests ask for the same

@@ -1,14 +1,18 @@
+"""SIGHUP acts; from a terminal that is closed it ends the service. In processes of their own: signals are theirs."""
+
 from __future__ import annotations
 
+import os
+import pty
+import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from murho.service.errors import ServiceError
-from murho.service.process import address_of, listen, open_no_more
+from murho.service.process import address_of, listen
 from tests.service.wire import served
 
 
@@ -34,35 +38,6 @@ def test_a_port_in_use_is_told() -> None:
 def test_an_address_of_another_machine_is_told(host: str) -> None:
     with pytest.raises(ServiceError, match="--host"):
         listen(host, 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no filter of packets")
-def test_a_socket_that_is_about_to_close_resets_no_connection() -> None:
-    with ThreadPoolExecutor() as clients, listen("127.0.0.1", 0) as listening:
-        place = listening.getsockname()
-        before = clients.submit(socket.create_connection, place, 20)
-        with before.result() as early:
-            open_no_more(listening)
-            late = clients.submit(socket.create_connection, place, 20)
-            with listening.accept()[0] as accepted:
-                early.sendall(b"early")
-                assert accepted.recv(5) == b"early"
-            listening.settimeout(0.3)
-            with pytest.raises(TimeoutError):
-                listening.accept()
-            listening.close()
-            with pytest.raises(ConnectionRefusedError):
-                late.result()
-
-
-class _Sandboxed(socket.socket):
-    def setsockopt(self, *_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-
-def test_a_sandbox_that_forbids_the_filter_keeps_nobody_from_stopping() -> None:
-    with _Sandboxed() as listening:
-        open_no_more(listening)
 
 
 HANGING = """
@@ -95,3 +70,45 @@ def test_a_server_in_a_thread_does_not_end_the_process() -> None:
     with served() as service:
         running = service.server
     assert running.end is None
+
+
+PROGRAM = """
+import asyncio, os, signal, sys, time
+from murho.service.process import on_hangup
+
+async def main():
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    with on_hangup(asked.set):
+        print("waiting", flush=True)
+        if {send}:
+            os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.wait_for(asked.wait(), 20)
+    with open(sys.argv[1], "w") as file:
+        file.write("asked")
+
+asyncio.run(main())
+"""
+
+
+def test_a_signal_is_acted_on(tmp_path: os.PathLike[str]) -> None:
+    said = os.path.join(tmp_path, "said")  # noqa: PTH118 - a path for another process
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(send=True), said], check=False, timeout=60)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_terminal_that_is_closed_ends_the_service_unless_it_was_told_to_stay(
+    tmp_path: os.PathLike[str], *, nohup: bool
+) -> None:
+    said = os.path.join(tmp_path, "said")  # noqa: PTH118 - a path for another process
+    child, terminal = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)  # these tests may run under nohup
+        os.execv(sys.executable, [sys.executable, "-c", PROGRAM.format(send=False), said])  # noqa: S606
+    line = b""
+    while b"\n" not in line:
+        line += os.read(terminal, 1000)
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == (0 if nohup else -signal.SIGTERM)
+    assert os.path.exists(said) is nohup  # noqa: PTH110 - a path for another process
