@@ -76,7 +76,7 @@ def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: 
 
 
 def test_what_the_user_has_fixed_is_fitted_fully_and_settles() -> None:
-    fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
+    fixed: dict[str, Any] = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
     spec = searched(make_table(), **fixed).spec
     candidates = spec.training["candidates"]
     assert [one["stage"] for one in candidates] == ["full", "settling"]
