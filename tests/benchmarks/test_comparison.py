@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -11,9 +12,6 @@ from benchmarks import classification, co2, comparison, live, mushroom, shift, t
 from benchmarks.comparison import standing
 from benchmarks.peers import PEERS
 from benchmarks.results import Kept
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run_of(crps: float, raw: float | None = None, width: float = 2.0) -> dict[str, Any]:

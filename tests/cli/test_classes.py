@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,10 +13,6 @@ import pytest
 
 from tests.model.rooms import CLASSES
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 COLUMNS = ["prediction", *(f"p_{name}" for name in CLASSES), "entropy", "epistemic_entropy", "prediction_set"]
 

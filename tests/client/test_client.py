@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock
 
 import httpx2
@@ -29,9 +30,6 @@ from murho_client import (
 )
 
 from tests.client.stand_in import ROWS, StandIn, client, problem, table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = "sk-verysecret-0123456789"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -14,10 +15,6 @@ from murho_client import AsyncClient, Client, InvalidInput
 
 import murho
 from tests.e2e.support import Service, serve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 CONTEXTS: list[dict[str, Any]] = [
     {"Weight": 3504.0, "Year": "1970-06-01", "Automatic": True},

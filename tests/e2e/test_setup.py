@@ -12,15 +12,13 @@ import subprocess
 import sys
 import threading
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SETUP = ROOT / "scripts" / "setup.sh"
 TORCH = "2.13.0"

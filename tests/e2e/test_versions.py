@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,6 @@ from tests.e2e.support import Service, serve
 from tests.e2e.traffic import OneRow, offline, wait_until
 from tests.service.support import ROW
 from tests.support import made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 VARIANTS = 2
 

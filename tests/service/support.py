@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import anyio.from_thread
 import httpx
 import numpy as np
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from murho.model.bbb.network import Architecture
 from murho.model.checkpoint.checkpoint import CheckpointReference
@@ -19,18 +22,10 @@ from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
-from murho.service.models.watcher import CheckpointSource
+from murho.service.engine.jobs import ModelLike
+from murho.service.models.watcher import CheckpointSource, Stamp
 from murho.service.settings import Settings
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from fastapi import FastAPI
-    from starlette.types import Receive, Scope, Send
-
-    from murho.service.engine.jobs import ModelLike
-    from murho.service.models.watcher import Stamp
 
 SCHEMA = Schema(
     features=(
@@ -208,7 +203,11 @@ class AppClient:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+    def request(self, method: str, path: str, *, kind: str = "", **arguments: Any) -> httpx.Response:
+        """Sends a request; `kind` is the media type of its body."""
+        if kind:
+            arguments["headers"] = {"content-type": kind}
+
         async def call() -> httpx.Response:
             return await self._client.request(method, path, **arguments)
 

@@ -3,18 +3,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.service import app
 from murho.service.app import create_app
+from murho.service.models.loader import Snapshot
 from murho.service.settings import Settings
 from murho.service.worker import Board, Stage
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
-
-if TYPE_CHECKING:
-    from murho.service.models.loader import Snapshot
 
 
 def test_importing_the_application_imports_no_torch() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from murho.service.http.middleware import PARSED, LoopPauses
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 from tests.service.test_security import ADMIN, KEY, stored
 from tests.service.wire import Served, served
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 
 def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, pointers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.service.page.routes import CONTENT_SECURITY_POLICY, web_file
+from tests.service.support import AppClient
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from tests.service.support import AppClient
 
 WEB = ROOT / "service" / "page" / "web"
 

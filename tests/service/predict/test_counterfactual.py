@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from murho.model.predictive.prediction import PredictOptions
 from tests.service.support import ROW, SCHEMA, AppClient, FakeModel, make_client
-
-if TYPE_CHECKING:
-    from murho.model.predictive.prediction import PredictOptions
 
 GOAL = {"mean": {"at_least": 20.0}}
 

@@ -3,25 +3,21 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target
 from murho.service.predict.routes import MEDIA_TYPES, reader_of, writer_of
 from tests.service.bodies import ARROW, CSV, NPY, PARQUET, WRITERS, csv, npy, read_table
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import httpx
-
-    from murho.model.predictive.prediction import Prediction, PredictOptions
 
 ROWS = [ROW, {**ROW, "Weight": 2000.0, "Horsepower": None}]
 TABLE = pa.table({name: [row[name] for row in ROWS] for name in ROW})

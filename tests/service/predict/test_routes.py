@@ -81,7 +81,7 @@ def test_many_warnings_are_summed_up(client: AppClient) -> None:
 
 @pytest.mark.parametrize("content_type", ["text/plain", "x" * 500])
 def test_other_media_types_are_415(client: AppClient, content_type: str) -> None:
-    response = client.post("/predict", content=b"{}", headers={"content-type": content_type})
+    response = client.post("/predict", content=b"{}", kind=content_type)
     assert response.status_code == 415
     assert pointers(response) == []
 

@@ -5,8 +5,9 @@ Documents and bodies with faults anywhere are those of `tests.service.mutants`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import numpy as np
 import orjson
 import pytest
@@ -31,11 +32,6 @@ from tests.service.protocols.support import (
     with_blobs,
 )
 from tests.service.support import SCHEMA, AppClient, FakeModel
-
-if TYPE_CHECKING:
-    import httpx
-
-    from tests.service.support import AppClient
 
 MATRIX = np.array([[3000.0, 100.0, 1.0], [2000.0, np.nan, 0.0]])
 PATH = "/v2/models/numbers/infer"

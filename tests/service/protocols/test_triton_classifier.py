@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import numpy as np
@@ -14,9 +15,6 @@ from tritonclient.utils import np_to_triton_dtype
 from tests.service.classifiers import CLASSES, Classifier
 from tests.service.protocols.test_tritonclient import COLUMNS
 from tests.service.wire import Served, served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS = 8
 

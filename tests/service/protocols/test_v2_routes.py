@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,6 @@ from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.protocols.support import NUMBERS, error_of, infer, row_tensors
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

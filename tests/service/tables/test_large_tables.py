@@ -6,7 +6,8 @@ import gzip
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,10 +19,6 @@ from tests.service.bodies import ARROW, CSV, arrow, csv, read_table
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 from tests.service.wire import served, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ROWS = 23
 BLOCK = 5
@@ -163,7 +160,7 @@ def test_a_compressed_body_is_taken_in_blocks(client: AppClient, model: FakeMode
 
 @pytest.mark.usefixtures("blocks")
 def test_a_table_is_admitted_by_the_cost_of_all_its_rows(client: AppClient, model: FakeModel) -> None:
-    response = client.post("/predict?samples=4096", content=body_of(table(60), CSV), headers={"content-type": CSV})
+    response = client.post("/predict?samples=4096", content=body_of(table(60), CSV), kind=CSV)
     assert response.status_code == 413
     assert "60 rows cost 245760 row-draws" in response.text
     assert model.passes == 0

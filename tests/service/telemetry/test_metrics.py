@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ from murho.service.engine.jobs import Outcome, Slice, Timing
 from murho.service.engine.scheduler import Scheduler
 from murho.service.telemetry.metrics import OTHERS, Telemetry
 from tests.service.support import ROW, AppClient
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ONE = np.ones(1)
 ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)
