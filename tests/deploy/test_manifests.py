@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import kubernetes_validate
@@ -17,6 +18,7 @@ from tests.deploy.support import (
     CHART,
     EVERYTHING,
     KEYS,
+    KUBERNETES,
     LITTLE,
     STORAGE,
     dockerfile,
@@ -26,6 +28,9 @@ from tests.deploy.support import (
 )
 from tests.service.support import AppClient, FakeModel, make_client
 from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CUSTOM = ("monitoring.coreos.com", "serving.kserve.io")
 """Groups of resources that Kubernetes has no schemas of: those of the Prometheus operator and KServe."""
@@ -66,6 +71,18 @@ def test_every_object_fits_the_schemas(name: str, version: str) -> None:
     for item in SETS[name]:
         if item["apiVersion"].partition("/")[0] not in CUSTOM:
             kubernetes_validate.validate(item, version, strict=True)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+@pytest.mark.parametrize("name", ["base", "monitoring", "kserve"])
+def test_kustomize_builds_what_the_files_say(name: str) -> None:
+    command = ["kubectl", "kustomize", str(KUBERNETES / name)]
+    built = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def named(objects: Any) -> dict[tuple[str, str], Any]:
+        return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+    assert named(yaml.safe_load_all(built)) == named(in_folder(name))
 
 
 @pytest.mark.parametrize("name", PODS)

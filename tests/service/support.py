@@ -83,9 +83,10 @@ class FakeModel:
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
         self.calls.append(options)
+        self.asked = columns
         self.before()
         with np.errstate(over="ignore"):
-            mean = columns["Weight"] / 100.0 + np.nan_to_num(columns["Horsepower"])
+            mean = np.nan_to_num(columns["Weight"]) / 100.0 + np.nan_to_num(columns["Horsepower"])
         seed = 7 if options.seed is None else options.seed
         if options.samples == 0:
             return Prediction(0, seed, calibrated=False, mean=mean)
@@ -131,6 +132,11 @@ class FakeModel:
 
     def warm_up(self) -> None:
         self.warm = True
+
+
+def failing() -> None:
+    """What a model does before it answers."""
+    raise ZeroDivisionError("secret")
 
 
 class FakeSource(CheckpointSource):
@@ -235,8 +241,9 @@ def make_client(*found: FakeModel | tuple[str, str, str], **settings: Any) -> Ap
     return AppClient(create_app(Settings(**settings), source=FakeSource(*found)))
 
 
-def pointers(response: httpx.Response) -> list[str]:
-    """Checks that a response is a problem, and returns its pointers."""
+def pointers(response: httpx.Response, status: int | None = None) -> list[str]:
+    """Checks that a response is a problem, of a status, and returns its pointers."""
+    assert status in (None, response.status_code), response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
     assert problem["status"] == response.status_code

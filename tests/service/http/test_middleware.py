@@ -14,7 +14,7 @@ import murho.service
 from murho.service.engine.scheduler import Admission
 from murho.service.errors import QueueFullError
 from murho.service.http.middleware import PARSED, LoopPauses
-from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
+from tests.service.support import ROW, AppClient, FakeModel, failing, make_client, pointers
 from tests.service.test_security import ADMIN, KEY, stored
 from tests.service.wire import Served, served
 
@@ -173,14 +173,11 @@ def test_bodies_above_the_limit_and_senseless_lengths_are_refused(body: Any, len
 
 
 def test_a_failure_of_the_service_is_answered_without_a_trace(client: AppClient, model: FakeModel) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError("secret")
-
-    model.before = fail
+    model.before = failing
     of_engine = client.post("/predict", {"inputs": [ROW]})
     client.state["parts"].registry.snapshot = None
     for response in (of_engine, client.get("/models")):
-        assert (response.status_code, pointers(response)) == (500, [])
+        assert pointers(response, 500) == []
         assert response.json()["type"] == "urn:murho:problem:internal"
         assert response.headers["x-request-id"] in response.json()["detail"]
         assert not re.search("secret|Traceback", response.text)
