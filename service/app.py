@@ -6,7 +6,7 @@ import asyncio
 import gc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -92,7 +92,7 @@ def create_app(
     draw_room = DrawRoom(settings.draws_bytes)
     source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
     registry = Registry(source.place)
-    telemetry = Telemetry(scheduler, settings.metric_models, shared=worker is not None)
+    telemetry = Telemetry(scheduler, shared=worker is not None)
 
     scheduler.noticed = telemetry.count_pass
     lifecycle = lifecycle or Lifecycle()
@@ -142,7 +142,9 @@ def create_app(
 
     def load() -> None:
         try:
-            _set_threads(threads)
+            from murho.model.runtime import use_threads  # here, because torch takes seconds to import
+
+            use_threads(threads)  # PyTorch's, of this thread alone
             parts.watcher.load_first()
             # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
             gc.collect()
@@ -184,7 +186,7 @@ def create_app(
         title="Murho",
         summary="Predictions with error bars.",
         description=DESCRIPTION,
-        version=_version(),
+        version=version("murho"),
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -226,7 +228,7 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
 
     def noticed(scored: Scored, raised: bool) -> None:
         inside = int(scored.inside.sum())
-        telemetry.of(scored.model, scored.version).count_outcomes(len(scored.pits), inside, alarm=raised)
+        telemetry.versions[scored.model, scored.version].count_outcomes(len(scored.pits), inside, alarm=raised)
 
     followers: list[Follower] = [AlarmFollower(noticed)]
     if settings.adapt != "off":
@@ -241,18 +243,3 @@ def _bands(store: Store, registry: Registry) -> Bands:
     from murho.service.outcomes.adaptation import Bands
 
     return Bands(store, lambda: registry.snapshot.served)
-
-
-def _set_threads(threads: int) -> None:
-    """Sets the number of PyTorch's threads, for the calling thread alone."""
-    from murho.model.runtime import use_threads
-
-    use_threads(threads)
-    structlog.get_logger("murho.app").debug("threads", threads=threads)
-
-
-def _version() -> str:
-    try:
-        return version("murho")
-    except PackageNotFoundError:
-        return "0+unknown"

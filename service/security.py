@@ -351,8 +351,11 @@ PREFIX = "murho_"
 """So that a scanner for leaked secrets, and a person, recognise a key."""
 KEY_BYTES = 32
 LEAST_KEY_LENGTH = 32
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,31}")
-DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+NAME = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._@-]{0,31})")
+NUMBER = r"[0-9]*\.?[0-9]+(?:e\+?[0-9]{1,2})?"
+STORED = re.compile(
+    rf"{NAME.pattern}:sha256:(?P<digest>[0-9a-fA-F]{{64}})(?P<options>(?::admin|:(?:requests|cost)={NUMBER})*)"
+)
 MOST_FILE_BYTES = 2**20
 FORM = "NAME:sha256:HEX, and then :admin, :requests=N (a second) or :cost=N (row-draws a second) if wanted"
 
@@ -373,25 +376,15 @@ def parse_line(line: str) -> Caller:
     Raises:
         OptionError: The line has another form. The message never repeats the line: it may hold a key by mistake.
     """
-    name, *rest = line.strip().split(":")
-    check_name(name)
-    if len(rest) < 2 or rest[0] != "sha256" or not DIGEST.fullmatch(rest[1]):
+    found = STORED.fullmatch(line.strip())
+    options = dict(option.partition("=")[::2] for option in found["options"].split(":")[1:]) if found else {}
+    limits = {name: float(value) for name, value in options.items() if value}
+    if found is None or 0.0 in limits.values():
         raise OptionError(
-            f"The API key {name!r} isn't stored as {FORM}. `murho key {name}` makes a key and its line: "
-            "a key itself is never stored."
+            f"A line of the API keys is wrong. A key is stored as {FORM}. `murho key NAME` makes one and its line."
         )
-    admin, requests, cost = False, None, None
-    for option in rest[2:]:
-        word, _, value = option.partition("=")
-        if option == "admin":
-            admin = True
-        elif word == "requests":
-            requests = _positive(name, word, value)
-        elif word == "cost":
-            cost = _positive(name, word, value)
-        else:
-            raise OptionError(f"The API key {name!r} has {option[:40]!r} after its hash. A key is stored as {FORM}.")
-    return Caller(name, admin, requests, cost, bytes.fromhex(rest[1]))
+    digest = bytes.fromhex(found["digest"])
+    return Caller(found["name"], "admin" in options, limits.get("requests"), limits.get("cost"), digest)
 
 
 def check_name(name: str) -> None:
@@ -404,16 +397,6 @@ def check_name(name: str) -> None:
         raise OptionError(
             f"An API key has no name, or one that isn't 1 to 32 letters, digits and . _ @ -. A key is stored as {FORM}."
         )
-
-
-def _positive(name: str, word: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < float("inf"):
-        raise OptionError(f"The API key {name!r} has {word}={value[:40]!r}; a number above 0 is expected.")
-    return number
 
 
 def parse_lines(lines: Iterable[str]) -> tuple[Caller, ...]:

@@ -62,10 +62,9 @@ OF_OTHERS = frozenset(
 )
 """Variables that aren't settings of the service but may well be in its environment."""
 OF_KUBERNETES = re.compile(
-    r"MURHO(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
+    r"MURHO(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?=|PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?=|.*=(tcp|udp|sctp)://)"
 )
 """What Kubernetes puts into the environment of every pod beside a Service whose name begins with murho."""
-LINK = re.compile(r"(tcp|udp|sctp)://")
 SECRETS = frozenset({"api_keys"})
 PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 """Name and password in the address of a store."""
@@ -151,7 +150,7 @@ class Settings(BaseModel):
     """Names of the service besides those of this machine, such as murho.example or *.example; another Host is
     answered 421. Without them every name is answered, unless there are no API keys and `host` is a loopback
     address."""
-    root_path: str = ""
+    root_path: str = Field(default="", pattern=r"^((/[A-Za-z0-9._~-]+)+)?$")
     """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
     ssl_certfile: FilePath | None = None
     """Certificate chain, PEM: the service then speaks HTTPS, and only that."""
@@ -189,9 +188,6 @@ class Settings(BaseModel):
     """Days after which predictions and their outcomes are deleted; sums stay."""
     store_bytes: int | None = Field(default=None, ge=2**20)
     """The most bytes of the store; beyond it the oldest predictions are deleted."""
-
-    metric_models: Whole = 100
-    """The most versions with series of their own in /metrics; the others count together as model "(others)"."""
 
     samples: Whole = DEFAULT_SAMPLES
     """Draws behind an answer when a request does not say."""
@@ -267,7 +263,7 @@ class Settings(BaseModel):
     everything."""
     api_keys_file: Path | None = None
     """A file with one API key a line, read again when it changes."""
-    open_paths: Words = ()
+    open_paths: tuple[Annotated[str, Field(pattern="^/")], ...] = ()
     """Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz never do, nor do
     /ping and /v2/health."""
     cors_origins: Words = ()
@@ -289,26 +285,12 @@ class Settings(BaseModel):
         """Splits what the environment gives as one text."""
         return [word for word in re.split(r"[,\s]+", value) if word] if isinstance(value, str) else value
 
-    @field_validator("open_paths")
-    @classmethod
-    def _check_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if wrong := [path for path in value if not path.startswith("/")]:
-            raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
-        return value
-
     @field_validator("hosts")
     @classmethod
     def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [host for host in value if not HOST_PATTERN.fullmatch(host)]:
             raise ValueError(f"a host is a name or an address, without scheme and port; {wrong[0]!r} isn't")
         return tuple(host.strip("[]").lower() for host in value)
-
-    @field_validator("root_path")
-    @classmethod
-    def _check_root(cls, value: str) -> str:
-        if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
-            raise ValueError("a path such as /murho, without a slash at its end")
-        return value
 
     @field_validator("ssl_keyfile")
     @classmethod
@@ -385,13 +367,7 @@ class Configuration:
 
 def toml_value(value: object) -> str:
     """Returns a setting's value as TOML has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return (f"{value:_}" if value >= 100_000 else str(value)) if isinstance(value, int) else repr(value)
-    if isinstance(value, tuple):
-        return f"[{', '.join(toml_value(item) for item in value)}]"
-    return json.dumps(str(value), ensure_ascii=False)
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def read_configuration(
@@ -442,16 +418,9 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
     unknown = []
     for key in sorted(environment):
         upper = key.upper()
-        if not upper.startswith(PREFIX) or upper in OF_OTHERS or OF_KUBERNETES.fullmatch(upper):
+        if not upper.startswith(PREFIX) or upper in OF_OTHERS or OF_KUBERNETES.match(f"{upper}={environment[key]}"):
             continue
         name = upper.removeprefix(PREFIX).lower()
-        if LINK.match(environment[key]):
-            if name in Settings.model_fields:
-                raise OptionError(
-                    f"{key} is {environment[key][:80]!r}, which Kubernetes has put there for a Service of this name. "
-                    "Say `enableServiceLinks: false` in the pod's spec, or name the Service otherwise."
-                )
-            continue
         if name in Settings.model_fields:
             found[name] = key
         else:

@@ -8,7 +8,7 @@ depend on what else is in the pass.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -82,19 +82,16 @@ class Timing:
     compute: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A prediction, its warnings and its timing.
+class Answer(NamedTuple):
+    """A prediction and its warnings.
 
     Attributes:
         prediction: Finite arrays.
         outside: The first values unlike the training rows.
-        timing: Time in the queue and in computation.
     """
 
     prediction: AnyPrediction
     outside: list[UnfamiliarValue]
-    timing: Timing
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +117,7 @@ class Job:
         parts: The predictions of these rows, tile by tile.
         outside: The values unlike the training rows among them.
         over: Whether nobody waits for it any more. Set under the scheduler's lock.
+        waiting: Seconds of work for which it waits among small requests.
     """
 
     model: ModelLike
@@ -139,10 +137,10 @@ class Job:
     parts: list[AnyPrediction] = field(default_factory=list)
     outside: list[UnfamiliarValue] = field(default_factory=list)
     over: bool = False
+    waiting: float = 0.0
 
 
-@dataclass(slots=True)
-class Slice:
+class Slice(NamedTuple):
     """Consecutive rows of a job that are computed together: so many, from `start` on."""
 
     job: Job
@@ -211,11 +209,11 @@ def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarVal
     """Adds the rows of a slice to its job; returns the answer if they were the last."""
     job = part.job
     if part.rows == job.rows:
-        return Answer(prediction, outside, job.timing)
+        return Answer(prediction, outside)
     job.parts.append(prediction)
     job.outside += [replace(value, row=part.start + value.row) for value in outside]
     job.done = part.stop
-    return Answer(in_one(job.parts), job.outside, job.timing) if job.done == job.rows else None
+    return Answer(in_one(job.parts), job.outside) if job.done == job.rows else None
 
 
 def _passing(error: BaseException) -> BaseException:

@@ -47,7 +47,6 @@ __all__ = [
     "Admitted",
     "Receive",
     "Scheduler",
-    "StandingQueue",
     "Turns",
     "WorkRates",
 ]
@@ -82,7 +81,7 @@ class Scheduler:
         compute: Computes one pass, called in the compute thread; returns one outcome for each slice, and never raises.
         max_pending: The most requests waiting or in computation.
         max_pending_cost: The most cost waiting or in computation.
-        max_standing_wait: Seconds of short jobs that may wait in a queue that stands (`StandingQueue`).
+        max_standing_wait: Seconds of short jobs that may wait in a queue that stands (`Admission`).
         clock: Monotonic seconds; deadlines are on this clock.
     """
 
@@ -101,9 +100,8 @@ class Scheduler:
         self.noticed: Callable[[ModelLike, int, int, float], None] = lambda *_: None
         self._compute = compute
         self._changed = threading.Condition(threading.Lock())
-        self._short, self._long = Turns(), Turns()
-        self._standing = StandingQueue(max_standing_wait, clock)
-        self.admission = Admission(max_pending, max_pending_cost, self.rates, self._standing)
+        self._short, self._long = Turns(clock), Turns(clock)
+        self.admission = Admission(max_pending, max_pending_cost, self.rates, self._short, max_standing_wait, clock)
         self._long_is_next = False
         self._busy_since: float | None = None  # of the pass in computation
         self._arriving: list[Job] = []
@@ -186,7 +184,7 @@ class Scheduler:
             if not job.over:  # no answer was computed: the caller was cancelled, or one of the two errors came first
                 with self._changed:
                     job.over = True  # a pass that computes some of its rows goes on
-                    self._standing.remove(job)
+                    self._short.leave(job)
             if (watch := self._watches.pop(job, None)) is not None:
                 watch.cancel()
 
@@ -218,8 +216,7 @@ class Scheduler:
         seconds = self.rates.seconds(job.model, job.cost)
         short = seconds <= PASS_SECONDS if job.rows_of_pass is None else job.rows <= job.rows_of_pass
         if short and not job.done:
-            self._short.add(job, job.cost)
-            self._standing.add(job, seconds)
+            self._short.add(job, job.cost, seconds)
         else:
             self._long.add(job, job.cost * self._rows_per_pass(job) / job.rows)
 
@@ -254,7 +251,6 @@ class Scheduler:
             jobs = turns.take(self._room if turns is self._short else lambda _: 0.0)
             now, slices, late = self.clock(), [], []
             for job in jobs:
-                self._standing.remove(job)
                 if now >= job.deadline:
                     job.over = True
                     late.append((job, self._too_late(job)))
@@ -268,7 +264,7 @@ class Scheduler:
         """Returns the most cost of the next pass of short jobs."""
         if first.rows_of_pass is not None:
             return 0.0
-        seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._standing.seconds))
+        seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._short.seconds))
         return seconds / self.rates.seconds(first.model, 1.0)
 
     def _after(self, slices: Sequence[Slice], outcomes: Sequence[Outcome], seconds: float) -> None:
@@ -302,21 +298,13 @@ class Scheduler:
         return min(job.rows - job.done, rows)
 
     def _too_late(self, job: Job) -> DeadlineError:
-        """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
+        """Returns the error of a job whose deadline has passed."""
         seconds = job.deadline - job.submitted
-        if seconds < 0.001:
-            return DeadlineError("There was no answer within the wanted time, less than a millisecond. Allow more.")
-        said = f"There was no answer within {round(seconds, 1 if seconds > 0.09 else 3):g} seconds: "
-        if job.begun is None:
-            others = self.admission.pending - 1
-            behind = f" behind {others} other{'s' * (others > 1)}" if others > 0 else ""
-            return DeadlineError(f"{said}the request waited for its turn{behind}. Try again later, or allow more time.")
-        waited = f"after {job.timing.queue:.2g} seconds in the queue, "
-        if job.rows == 1:
-            return DeadlineError(f"{said}{waited}its computation took the rest. Ask for fewer samples, or try later.")
+        said = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
+        advice = "Send fewer rows, ask" if job.rows > 1 else "Ask"
         return DeadlineError(
-            f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
-            "allow more time."
+            f"There was no answer within {round(seconds, 1) or seconds:g} seconds: {said}. {advice} for fewer samples, "
+            "or allow more time."
         )
 
 
@@ -397,55 +385,6 @@ class WorkRates:
         return cost * (FIRST_SECONDS_PER_COST if seen is None else seen[1] / seen[0])
 
 
-class StandingQueue:
-    """How much work waits in the queue of small requests, and whether that queue stands. Not thread-safe.
-
-    A queue that empties now and then is a burst: everything in it is wanted and will soon be done. One that has not
-    been empty for `STANDING_SECONDS` stands: more comes than can be computed, so a longer queue answers no more
-    requests, but answers each of them later (Nichols and Jacobson 2012, "Controlling queue delay"; Maurer 2015, "Fail
-    at scale"). So it is kept short, and what is answered is answered soon.
-
-    Attributes:
-        seconds: Work that waits, by what work of its model took when it came.
-
-    Args:
-        most: Seconds of work that may wait in a queue that stands.
-        clock: Monotonic seconds.
-    """
-
-    def __init__(self, most: float, clock: Callable[[], float]) -> None:
-        self.most, self.seconds = most, 0.0
-        self._clock = clock
-        self._waiting: dict[Job, float] = {}
-        self._since = 0.0
-
-    def add(self, job: Job, seconds: float) -> None:
-        """Counts a job that begins to wait."""
-        if not self._waiting:
-            self._since = self._clock()
-        self._waiting[job] = seconds
-        self.seconds += seconds
-
-    def remove(self, job: Job) -> None:
-        """Counts a job that waits no more; one that did not wait is fine, too."""
-        self.seconds -= self._waiting.pop(job, 0.0)
-        if not self._waiting:
-            self.seconds = 0.0  # rounding errors end here
-
-    def require_burst(self) -> None:
-        """Checks that the queue, which is long, doesn't stand.
-
-        Raises:
-            QueueFullError: It stands.
-        """
-        if (standing := self._clock() - self._since) >= STANDING_SECONDS:
-            raise QueueFullError(
-                f"More comes than this service can compute: for {standing:.0f} s the queue has not been empty, and the "
-                f"{len(self._waiting)} small requests in it take about {self.seconds:.1f} s. Try again later.",
-                retry_after=max(1, round(self.seconds)),
-            )
-
-
 @dataclass(slots=True, eq=False)
 class Admitted:
     """The work of one request that is admitted.
@@ -462,6 +401,11 @@ class Admitted:
 class Admission:
     """What is admitted and has no answer so far, within its bounds. Not thread-safe: the event loop counts.
 
+    A queue of small requests that empties now and then is a burst: everything in it is wanted and will soon be done.
+    One that has not been empty for `STANDING_SECONDS` stands: more comes than can be computed, so a longer queue
+    answers no more requests, but answers each of them later (Nichols and Jacobson 2012, "Controlling queue delay";
+    Maurer 2015, "Fail at scale"). So it is kept short, and what is answered is answered soon.
+
     Attributes:
         max_pending: The most requests.
         max_pending_cost: The most cost of all of them, in row-draws.
@@ -473,13 +417,29 @@ class Admission:
         max_pending: See above.
         max_pending_cost: See above.
         rates: How long the work of each model takes.
-        standing: The queue of small requests.
+        short: The queue of small requests.
+        max_standing_wait: Seconds of work that may wait in it once it stands.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, max_pending: int, max_pending_cost: float, rates: WorkRates, standing: StandingQueue) -> None:
+    def __init__(
+        self,
+        max_pending: int,
+        max_pending_cost: float,
+        rates: WorkRates,
+        short: Turns,
+        max_standing_wait: float,
+        clock: Callable[[], float],
+    ) -> None:
         self.max_pending, self.max_pending_cost = max_pending, max_pending_cost
         self.pending, self.pending_cost, self.closed = 0, 0.0, False
-        self._rates, self._standing, self._seconds = rates, standing, 0.0
+        self._rates, self._short, self._most_wait, self._clock, self._seconds = (
+            rates,
+            short,
+            max_standing_wait,
+            clock,
+            0.0,
+        )
 
     def admit(self, model: ModelLike, cost: float, rows: int) -> Admitted:
         """Counts a request, if there is room for it; returns what `done` and `end` take.
@@ -532,8 +492,13 @@ class Admission:
                 f"service takes on; they take about {self._seconds:.1f} s. Try again later.",
                 retry_after=max(1, min(3600, round(self._seconds))),
             )
-        if self._standing.seconds > self._standing.most:
-            self._standing.require_burst()
+        wait = self._short.seconds
+        if wait > self._most_wait and (standing := self._clock() - self._short.since) >= STANDING_SECONDS:
+            raise QueueFullError(
+                f"More comes than this service can compute: for {standing:.0f} s the queue has not been empty, and the "
+                f"small requests in it take about {wait:.1f} s. Try again later.",
+                retry_after=max(1, round(wait)),
+            )
 
 
 class Turns:
@@ -547,9 +512,18 @@ class Turns:
 
     Jobs of one lane can be answered in one pass, so they are taken together: those with the same checkpoint, seed and
     number of draws, all of which share passes or none.
+
+    Attributes:
+        seconds: Work that waits, by what work of its model took when it came.
+        since: When it began not to be empty.
+
+    Args:
+        clock: Monotonic seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = self.since = 0.0
+        self._clock = clock
         self._lanes: dict[object, list[tuple[float, int, Job]]] = {}
         self._finish: dict[tuple[str, str], float] = {}
         self._now = 0.0
@@ -558,19 +532,29 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._lanes)
 
-    def add(self, job: Job, cost: float) -> None:
+    def add(self, job: Job, cost: float, seconds: float = 0.0) -> None:
         """Gives a job its place.
 
         Args:
             job: The job.
             cost: The cost of what will be computed at its turn.
+            seconds: How long that takes.
         """
+        if not self._lanes:
+            self.since = self._clock()
+        job.waiting = seconds
+        self.seconds += seconds
         flow = (job.caller, job.model.name)
         start = max(self._now, self._finish.get(flow, 0.0))
         self._finish[flow] = start + cost
         seed = job.model.spec.default_seed if job.options.seed is None else job.options.seed
         lane = job.model, seed, job.options.samples, job.rows_of_pass is None
         heapq.heappush(self._lanes.setdefault(lane, []), (start, next(self._numbers), job))
+
+    def leave(self, job: Job) -> None:
+        """Counts a job that waits no more; one that did not wait is fine, too."""
+        self.seconds -= job.waiting
+        job.waiting = 0.0
 
     def take(self, room: Callable[[Job], float]) -> list[Job]:
         """Removes and returns the job whose turn it is and the next ones of its lane. Jobs that are over are dropped.
@@ -587,16 +571,16 @@ class Turns:
             left = 0.0
             while lane and (lane[0][2].over or not taken or lane[0][2].cost <= left):
                 start, _, job = heapq.heappop(lane)
-                if job.over:
-                    continue
-                self._now = max(self._now, start)
-                left = (left if taken else room(job)) - job.cost
-                taken.append(job)
+                if not job.over:
+                    self._now = max(self._now, start)
+                    left = (left if taken else room(job)) - job.cost
+                    taken.append(job)
+                self.leave(job)
             if not lane:
                 del self._lanes[name]
             if not self._lanes:  # nobody waits, so nobody has to be remembered
                 self._finish.clear()
-                self._now = 0.0
+                self._now = self.seconds = 0.0  # rounding errors end here
             if taken:
                 return taken
         return []

@@ -123,23 +123,28 @@ class RequestLog:
         state["request_id"], state["headers"] = request_id, headers
         traceparent = headers.get("traceparent", "")
         status, span = 0, None
+        head: Message | None = None
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status, span, traceparent
+            nonlocal head, status, span, traceparent
             if message["type"] == "http.response.start":
-                status = message["status"]
-                sent = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                head = message  # it is sent with the first part of the body
+                return
+            if head is not None:
+                status = head["status"]
+                sent = [*head.get("headers", ()), (b"x-request-id", request_id.encode())]
                 if self.tracing is not None:
                     trace = {"traceparent": traceparent, "tracestate": headers.get("tracestate", "")}
                     span = self.tracing.begin(scope["method"], state.get("route", UNMATCHED), trace, since)
-                if span is not None and self.tracing is not None:
-                    traceparent = self.tracing.traceparent(span)
+                    if span is not None:
+                        traceparent = self.tracing.traceparent(span)
                 if traceparent and TRACEPARENT.fullmatch(traceparent):
                     sent.append((b"traceparent", traceparent.encode()))
                 if (facts := state.get("facts")) is not None:
                     total = 1000.0 * (time.perf_counter() - begin)
                     sent.append((b"server-timing", SERVER_TIMING.format(total=total, **facts).encode()))
-                message["headers"] = sent
+                await send({**head, "headers": sent})
+                head = None
             await send(message)
 
         try:

@@ -82,8 +82,7 @@ class _LoadingError(Exception):
         self.passing = passing
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     """A version in memory, as long as its stamp is the same."""
 
     stamp: Stamp
@@ -91,8 +90,7 @@ class _Kept:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(NamedTuple):
     """Why a version could not be loaded, and whether it is tried again though its stamp is the same."""
 
     stamp: Stamp
@@ -400,8 +398,7 @@ MOST_LISTED = 10
 """Names in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A checkpoint that isn't served.
 
     Attributes:
@@ -417,8 +414,7 @@ class Refused:
     waiting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
+class LoadedModel(NamedTuple):
     """The served versions of one name.
 
     Attributes:
@@ -483,13 +479,22 @@ class Snapshot:
             raise NotReadyError(f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60)
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
-    def find(self, name: str, version: str | None = None) -> ModelLike:
-        """Returns a model by name, its highest version by default.
+    def find(self, name: str | None, version: str | None = None) -> ModelLike:
+        """Returns a model by name, its highest version by default; without a name, the only one.
 
         Raises:
             NotReadyError: No model is loaded.
-            UnknownModelError: There is no such model or version; the message names the existing ones.
+            UnknownModelError: There is no such model or version, or more than one; the message names the existing ones.
         """
+        if name is None:
+            self.require_models()
+            if len(self.models) > 1:
+                paths = first_of([f"/models/{each}/predict" for each in self.models])
+                raise UnknownModelError(
+                    f"There are {len(self.models)} models and none is the default. POST to one of {paths}, or "
+                    "start the service with --default-model NAME."
+                )
+            return next(iter(self.models.values())).latest
         model = self.models.get(name)
         if model is not None and (version is None or version in model.versions):
             return model.latest if version is None else model.versions[version]
@@ -508,24 +513,6 @@ class Snapshot:
                 "The setting MURHO_VERSIONS=all serves every version."
             )
         raise UnknownModelError(f"Model {name!r} has no version {str(version)[:80]!r}; there are: {there}.")
-
-    def find_default(self, default: str | None) -> ModelLike:
-        """Returns the model behind `POST /predict`: the named default, else the only one.
-
-        Raises:
-            NotReadyError: No model is loaded.
-            UnknownModelError: There are several models and no default, or the default isn't loaded.
-        """
-        if default is not None:
-            return self.find(default)
-        self.require_models()
-        if len(self.models) > 1:
-            paths = first_of([f"/models/{name}/predict" for name in self.models])
-            raise UnknownModelError(
-                f"There are {len(self.models)} models and none is the default. POST to one of {paths}, or "
-                "start the service with --default-model NAME."
-            )
-        return next(iter(self.models.values())).latest
 
 
 class Registry:

@@ -13,7 +13,7 @@ from fastapi import Response
 from pydantic import AfterValidator, Field
 
 from murho.model.errors import OptionError
-from murho.service.errors import BadInputError, wrong
+from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
@@ -89,7 +89,7 @@ async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
     if not isinstance(reader, TableCodec):
-        whole = await parts.decoder.decode(call, reader, terms)
+        whole = await parts.decoder.decode(call, reader.decode, terms)
         blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
         return await _added_up(call, blocks)
     for name in LISTS:
@@ -110,13 +110,6 @@ DOOR = Door(
     (AggregateResponse,),
     ("One column a feature; options are query parameters.", ""),
 )
-
-
-def _refused(error: OptionError) -> BadInputError:
-    """Returns an error of the totals, which names an option of the command line, with the pointer of its key."""
-    option, _, message = str(error).partition(": ")
-    named = option.startswith("--")
-    return wrong(f"/{option[2:]}" if named else "", message if named else str(error))
 
 
 def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "Totals":
@@ -155,7 +148,10 @@ async def _added_up(call: InFlight, asked: AskedInBlocks, body: Spool | None = N
     try:
         return JSONBytes(await _document(call, asked, cast("AggregateRequest", asked.request), body))
     except OptionError as error:
-        raise _refused(error) from None
+        # It names an option of the command line, and here that is a key.
+        option, _, message = str(error).partition(": ")
+        named = option.startswith("--")
+        raise wrong(pointer(option[2:]) if named else "", message if named else str(error)) from None
 
 
 async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest, body: Spool | None) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import numpy as np
 from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
-from murho.model.errors import Problem
 from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.prediction import (
@@ -31,10 +30,8 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     level_hint,
 )
-from murho.service.errors import BadInputError, TooLargeError, wrong
 from murho.service.predict.memory import VARY, Room, Spool, SpooledResponse, compressed, compressed_pieces
 from murho.service.predict.options import PredictRequest, Told
-from murho.service.predict.rows import MAX_LISTED, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,16 +60,12 @@ __all__ = [
     "calibration_of",
     "fact_headers",
     "head_of",
-    "records",
-    "require_place",
     "response_of",
     "warnings_of",
 ]
 
 
 MAX_WARNINGS = 100
-MOST_CLASS_VALUES = 100_000_000
-"""Of one answer: as many as a million rows with a hundred percentiles of a number have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,70 +200,6 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, answered: Answered) -> Encoded:
         """Returns the answer."""
-
-
-def require_place(writer: Codec, rows: int, options: PredictOptions, terms: Terms) -> None:
-    """Checks that the format of an answer has a place for all that is asked for, and that it isn't too large.
-
-    Raises:
-        BadInputError: It has not.
-        TooLargeError: The answer for so many rows is.
-    """
-    if options.draws and not writer.lists:
-        message = f"{writer.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
-        raise wrong("/include", message)
-    if (options.why or options.worth_asking) and not writer.explains:
-        message = "There is no place for why and worth_asking in this format. Accept application/json."
-        raise wrong("/include", message)
-    named, most = terms.schema.target.classes, terms.settings.max_draw_values
-    classes = len(named or (None,))
-    draws, values = rows * options.samples * classes, rows * classes * (3 + len(options.percentiles))
-    if options.draws and draws > most:
-        of_classes = "" if named is None else f" for {classes} classes"
-        raise TooLargeError(
-            f"The draws of {rows} rows and {options.samples} samples{of_classes}"
-            f" are {draws} numbers; this service lists at most {most}. Send fewer rows, or ask for fewer samples."
-        )
-    if named is not None and values > MOST_CLASS_VALUES:
-        raise TooLargeError(
-            f"The answer for {rows} rows, {classes} classes and {len(options.percentiles)} percentile levels has "
-            f"{values} numbers; {MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
-        )
-
-
-def records(request: PredictRequest, options: PredictOptions, settings: Settings, rows: int) -> bool:
-    """Returns whether the answer to a request is to be recorded.
-
-    Args:
-        request: The options as they were sent.
-        options: The same, complete.
-        settings: Whether there is a store, and what it has if a request doesn't say.
-        rows: Number of rows.
-
-    Raises:
-        BadInputError: It can't be recorded, or not under these ids.
-    """
-    ids, judged = request.ids, options.samples > 0 and options.noise
-    if request.record is None and ids is None:
-        return settings.record == "all" and settings.store is not None and judged
-    if request.record is False:
-        if ids is not None:
-            raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
-        return False
-    if settings.store is None:
-        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise wrong("/record", message)
-    if not judged:
-        message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
-        raise wrong("/record", message)
-    if ids is not None and len(ids) != rows:
-        raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
-    if ids is not None and len(set(ids)) != rows:
-        first = {key: place for place, key in reversed(list(enumerate(ids)))}
-        again = [place for place, key in enumerate(ids) if first[key] != place]
-        problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
-        raise BadInputError(problems, len(again))
-    return True
 
 
 def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[str, str]]:

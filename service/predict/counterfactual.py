@@ -4,7 +4,7 @@ The search is `model.evaluation.counterfactual`; its rows are answered like thos
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from fastapi import Response
@@ -16,7 +16,7 @@ from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.json_bodies import JSONCodec, document_of
+from murho.service.predict.json_bodies import document_of
 from murho.service.predict.options import Strict, Told, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
@@ -103,7 +103,7 @@ NONE = (
 
 async def _answer(call: InFlight) -> Response:
     terms = Terms(call.query, call.model.schema, call.parts.settings)
-    asked = cast("_Asked", await call.parts.decoder.decode(call, ONE_ROW, terms))
+    asked = await call.parts.decoder.decode(call, _read, terms)
     model, own = call.model, asked.own
     try:
         options = own.goal.options(model.schema, call.followed(asked.options))
@@ -130,27 +130,21 @@ DOOR = Door(
 )
 
 
-class _OneRow(JSONCodec):
-    """Reads a document whose `inputs` are one row: an object with a value for each feature."""
-
-    def decode(self, body: bytes, terms: Terms) -> Asked:
-        """Returns the row and the options; see `Codec.decode`."""
-        schema, settings = terms.schema, terms.settings
-        own = parsed(CounterfactualRequest, document_of(body, terms))
-        problems, names = Problems(), {feature.name for feature in schema.features}
-        for place, name in enumerate(own.fixed):
-            if name not in names:
-                problems.add(0, place, pointer("fixed", place), explain_unknown(name, schema, problems))
-        problems.raise_any()
-        if not isinstance(own.inputs, dict):
-            raise wrong("/inputs", "Expected one row: an object with a value for each feature.")
-        options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
-        # There is one row, and so no number of it.
-        row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
-        return _Asked(row, options, request, own=own)
-
-
-ONE_ROW = _OneRow()
+def _read(body: bytes, terms: Terms) -> _Asked:
+    """Returns the row and the options of a document; see `Codec.decode`."""
+    schema, settings = terms.schema, terms.settings
+    own = parsed(CounterfactualRequest, document_of(body, terms))
+    problems, names = Problems(), {feature.name for feature in schema.features}
+    for place, name in enumerate(own.fixed):
+        if name not in names:
+            problems.add(0, place, pointer("fixed", place), explain_unknown(name, schema, problems))
+    problems.raise_any()
+    if not isinstance(own.inputs, dict):
+        raise wrong("/inputs", "Expected one row: an object with a value for each feature.")
+    options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
+    # There is one row, and so no number of it.
+    row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
+    return _Asked(row, options, request, own=own)
 
 
 def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactual") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from murho.model.evaluation.recorded import with_grid
 from murho.model.files import JSON
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, records
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
 from murho.service.predict.options import MAX_SEED, Many, Strict, Told, options_of, parsed
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
-    from murho.service.settings import Settings
 
 __all__ = ["DOOR", "DecideRequest"]
 
@@ -146,9 +145,10 @@ async def _answer(call: InFlight) -> Response:
     if not isinstance(reader_of(call.headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
     terms = Terms(call.query, model.schema, parts.settings)
-    asked = cast("_Asked", await parts.decoder.decode(call, _READER, terms))
-    decisions, warnings = await _decided(call, asked)
-    recorded, more = await _recorded(call, asked, decisions) if asked.record else ({}, [])
+    asked = await parts.decoder.decode(call, _read, terms)
+    record = call.records(asked.request, asked.options, asked.inputs.count)
+    decisions, warnings = await _decided(call, asked, record=record)
+    recorded, more = await _recorded(call, asked, decisions) if record else ({}, [])
     document = {
         "model": {"name": model.name, "version": model.version},
         "target": model.schema.target.name,
@@ -182,7 +182,6 @@ class _Asked(Asked):
         set_by_actions: Canonical columns of the features that actions set, `[A]` each.
         draws: The draw that decides for each context, `[N]`.
         document: The document but for contexts and draws.
-        record: Whether the decisions are recorded.
     """
 
     how: "DecideOptions"
@@ -190,21 +189,9 @@ class _Asked(Asked):
     set_by_actions: "dict[str, NDArray[Any]]"
     draws: "NDArray[np.int64]"
     document: JSON
-    record: bool
 
 
-class _Reader(JSONCodec):
-    """Reads the documents of decisions."""
-
-    def decode(self, body: bytes, terms: Terms) -> _Asked:
-        """Returns the contexts, the actions and the options; see `Codec.decode`."""
-        return _read(document_of(body, terms), terms.schema, terms.settings)
-
-
-_READER = _Reader()
-
-
-def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
+def _read(body: bytes, terms: Terms) -> _Asked:
     """Returns what a document asks for.
 
     Raises:
@@ -213,6 +200,7 @@ def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
     """
     from murho.model.predictive.decisions import Actions, DecideOptions, draw_numbers
 
+    document, schema, settings = document_of(body, terms), terms.schema, terms.settings
     asked = parsed(DecideRequest, document)
     common = {name: getattr(asked, name) for name in COMMON}
     common["samples"] = samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
@@ -252,7 +240,6 @@ def _read(document: JSON, schema: "Schema", settings: "Settings") -> _Asked:
         set_by_actions=columns,
         draws=draws,
         document=rest,
-        record=records(request, of, settings, contexts.count),
     )
 
 
@@ -306,7 +293,7 @@ def _moved(key: str, within: str, where: str) -> str:
 _of_context = partial(_moved, "contexts", "")
 
 
-async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict[str, str]]]":
+async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Decisions, list[dict[str, str]]]":
     """Returns the decisions and the warnings: contexts are answered some at a time, and decided in a thread.
 
     Raises:
@@ -315,11 +302,11 @@ async def _decided(call: InFlight, asked: _Asked) -> "tuple[Decisions, list[dict
     from murho.model.predictive.decisions import crossed, decide, joined
 
     actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
-    call.admit(inputs.count * (actions.rows + asked.record), options, asked.request.timeout)
+    call.admit(inputs.count * (actions.rows + record), options, asked.request.timeout)
     found: list[Decisions] = []
     warnings = {"/actions": LINEAR} if actions.features and not model.spec.architecture.hidden else {}
     # A recorded decision can be repeated by itself, so it is computed by itself.
-    step = 1 if asked.record else actions.contexts_at_a_time(options.samples)
+    step = 1 if record else actions.contexts_at_a_time(options.samples)
     drawn = min(step, inputs.count) * actions.values(options.samples)
     await call.take_room(BYTES_OF_DRAW * drawn + VALUE_BYTES * inputs.count * len(actions))
     for start in range(0, inputs.count, step):

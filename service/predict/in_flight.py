@@ -7,33 +7,36 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from starlette.datastructures import QueryParams
 
 from murho.model.errors import MurhoError, OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
-from murho.model.evaluation.why import Asking, Why, missing_cells, rows_to_ask, why, worth_asking
+from murho.model.evaluation.why import Asking, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, ToRecord, warnings_of
+from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, Codec, ToRecord, warnings_of
 from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
-from murho.service.predict.rows import Form, Inputs, cells_of
+from murho.service.predict.rows import MAX_LISTED, Form, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.types import Receive, Scope
 
     from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
     from murho.service.parts import Parts
+    from murho.service.predict.options import PredictRequest
     from murho.service.security import Caller
+    from murho.service.tables.blocks import AskedInBlocks
+    from murho.service.telemetry.metrics import OfVersion
 
-__all__ = ["BYTES_PER_ROW_DRAW", "Ended", "Further", "InFlight", "further_rows", "read_body", "step_of"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "further_rows", "read_body"]
 
 
 Result = TypeVar("Result")
@@ -44,6 +47,8 @@ MOST_RECORDED_AT_ONCE = 64
 """Rows whose record takes the event loop less than a millisecond."""
 VALUE_BYTES = 32
 """Of an answer, while its passes are put together and encoded."""
+MOST_CLASS_VALUES = 100_000_000
+"""Of one answer: as many as a million rows with a hundred percentiles of a number have."""
 
 
 class InFlight:
@@ -63,20 +68,18 @@ class InFlight:
         query: Its query parameters.
         rows: How many rows are computed.
 
-    Raises:
-        NotReadyError: No model is loaded; or, on entering it, the service takes no new predictions.
+    Entering it raises:
+        NotReadyError: No model is loaded, or the service takes no new predictions.
         UnknownModelError: There is no such model or version.
     """
+
+    model: ModelLike
+    counted: OfVersion
 
     def __init__(
         self, parts: Parts, scope: Scope, receive: Receive, name: str | None = None, version: str | None = None
     ) -> None:
-        snapshot = parts.registry.snapshot
-        self.parts = parts
-        self.model = (
-            snapshot.find_default(parts.settings.default_model) if name is None else snapshot.find(name, version)
-        )
-        self.counted = parts.telemetry.of(self.model.name, self.model.version)
+        self.parts, self._named = parts, (name, version)
         self.headers: Mapping[str, str] = scope["state"]["headers"]
         self.query: Mapping[str, str] = QueryParams(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
@@ -88,9 +91,13 @@ class InFlight:
         self._share, self._answer_bytes = Share(parts.request_room), 0
 
     def __enter__(self) -> Self:
-        if self.parts.lifecycle.closing:
+        parts, (name, version) = self.parts, self._named
+        if parts.lifecycle.closing:
             raise NotReadyError("The service is shutting down.", retry_after=5)
-        self.parts.lifecycle.in_flight += 1
+        name = parts.settings.default_model if name is None else name
+        self.model = parts.registry.snapshot.find(name, version)
+        self.counted = parts.telemetry.versions[self.model.name, self.model.version]
+        parts.lifecycle.in_flight += 1
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -126,22 +133,20 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, asked: Asked, *, record: bool) -> Answered:
+    async def predict(self, asked: Asked, writer: Codec) -> Answered:
         """Returns the answer.
 
         Args:
             asked: The request.
-            record: Whether it is recorded (`answers.records`).
+            writer: The codec of the answer.
 
         Raises:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
-        model, inputs, options = self.model, asked.inputs, self.followed(asked.options)
-        options = with_grid(options, model.schema.target) if record else options
-        further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else None
-        more = further.rows if further else 0
-        incomplete = len(model.schema.incomplete(inputs.columns))
-        cost = self.admit(inputs.count + more, options, asked.request.timeout, incomplete=incomplete + more)
+        model, inputs = self.model, asked.inputs
+        options, record = self.computed(asked, inputs.count, writer)
+        further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else 0
+        cost, incomplete = self.admit(inputs.count, options, asked.request.timeout, inputs.columns, further)
         # Rows take memory in place of the body that they were in, and so does their answer.
         rows = 8 * inputs.count * len(inputs.columns)
         values = answer_values(inputs, options, model.schema.target.classes)
@@ -149,16 +154,85 @@ class InFlight:
             self._share.resize(rows if rows > SMALL_BYTES else 0)
         await self.take_room(VALUE_BYTES * values)
         answer = await self.compute(inputs, options, incomplete=incomplete, cost=None if further else cost)
-        explained = {}
-        for name, asking in further.askings(answer.prediction) if further else ():
-            explained[name] = await self.ask(asking)
+        prediction, explained = answer.prediction, dict[str, Any]()
+        if options.why:
+            shares = await self.ask(why(model.schema, inputs.columns, prediction, options))
+            explained["why"] = shares.document()
+        if options.worth_asking:
+            distribution = model.spec.encoder.distribution
+            asking = worth_asking(distribution, model.schema, inputs.columns, prediction, options)
+            explained["worth_asking"] = await self.ask(asking)
         self.answered(options, warned=bool(answer.outside))
-        prediction, ids, warnings = answer.prediction, None, warnings_of(answer.outside, asked)
+        ids, warnings = None, warnings_of(answer.outside, asked)
         if record:
             ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
             warnings += unrecorded
         names, target, adapted = (model.name, model.version), model.schema.target.name, options.adapted
         return Answered(names, target, asked, prediction, warnings, values, ids, adapted, explained)
+
+    def computed(self, asked: Asked | AskedInBlocks, rows: int, writer: Codec) -> tuple[PredictOptions, bool]:
+        """Returns the options that are computed, which may be more than is asked for, and whether to record the answer.
+
+        Raises:
+            BadInputError: The format of the answer has no place for all that is asked for, or it can't be recorded.
+            TooLargeError: The answer for so many rows is too large.
+        """
+        options, target = asked.options, self.model.schema.target
+        if options.draws and not writer.lists:
+            message = f"{writer.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
+            raise wrong("/include", message)
+        if (options.why or options.worth_asking) and not writer.explains:
+            message = "There is no place for why and worth_asking in this format. Accept application/json."
+            raise wrong("/include", message)
+        classes, most = len(target.classes or (None,)), self.parts.settings.max_draw_values
+        draws, values = rows * options.samples * classes, rows * classes * (3 + len(options.percentiles))
+        if options.draws and draws > most:
+            of_classes = "" if target.classes is None else f" for {classes} classes"
+            raise TooLargeError(
+                f"The draws of {rows} rows and {options.samples} samples{of_classes}"
+                f" are {draws} numbers; this service lists at most {most}. Send fewer rows, or ask for fewer samples."
+            )
+        if target.classes is not None and values > MOST_CLASS_VALUES:
+            raise TooLargeError(
+                f"The answer for {rows} rows, {classes} classes and {len(options.percentiles)} percentile levels has "
+                f"{values} numbers; {MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
+            )
+        record = writer.records and self.records(asked.request, options, rows)
+        options = self.followed(options)
+        return (with_grid(options, target) if record else options), record
+
+    def records(self, request: PredictRequest, options: PredictOptions, rows: int) -> bool:
+        """Returns whether the answer to a request is to be recorded.
+
+        Args:
+            request: The options as they were sent.
+            options: The same, complete.
+            rows: Number of rows.
+
+        Raises:
+            BadInputError: It can't be recorded, or not under these ids.
+        """
+        settings, ids, judged = self.parts.settings, request.ids, options.samples > 0 and options.noise
+        if request.record is None and ids is None:
+            return settings.record == "all" and settings.store is not None and judged
+        if request.record is False:
+            if ids is not None:
+                raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
+            return False
+        if settings.store is None:
+            message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
+            raise wrong("/record", message)
+        if not judged:
+            message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
+            raise wrong("/record", message)
+        if ids is not None and len(ids) != rows:
+            raise wrong("/ids", f"Expected one for each of {rows} rows, not {len(ids)}.")
+        if ids is not None and len(set(ids)) != rows:
+            first = {key: place for place, key in reversed(list(enumerate(ids)))}
+            again = [place for place, key in enumerate(ids) if first[key] != place]
+            problems = [Problem(pointer("ids", place), "An earlier row has this id.") for place in again[:MAX_LISTED]]
+            raise BadInputError(problems, len(again))
+        return True
 
     async def take_room(self, size: int) -> None:
         """Takes bytes for the answer until the request is over, once it is admitted.
@@ -222,10 +296,9 @@ class InFlight:
         """
         prediction: AnyPrediction | None = None
         while True:
-            step = await self.parts.decoder.in_thread(partial(step_of, asking, prediction))
-            if isinstance(step, Ended):
-                result: Result = step.result
-                return result
+            step, result = await self.parts.decoder.in_thread(partial(_step_of, asking, prediction))
+            if step is None:
+                return cast("Result", result)
             columns, options = step
             inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
             try:
@@ -234,29 +307,36 @@ class InFlight:
                 message = "A row is so far outside the training range that with other cells it has no finite answer."
                 raise wrong("/inputs", message) from None
 
-    def admit(self, rows: int, options: PredictOptions, timeout: float | None, *, incomplete: int = 0) -> float:
-        """Admits the work of all rows until the request is over, and charges it; returns what it costs.
+    def admit(
+        self, rows: int, options: PredictOptions, timeout: float | None, columns: Columns | None = None, more: int = 0
+    ) -> tuple[float, int]:
+        """Admits the work of all rows until the request is over, and charges it.
 
         Args:
             rows: Their number.
             options: The options.
             timeout: Seconds that the options give for the answer; None: none.
-            incomplete: How many of the rows have cells to impute, as far as that is charged.
+            columns: The rows, if they are known.
+            more: Further rows, with cells to impute.
+
+        Returns:
+            What it costs, and how many of the rows have cells to impute.
 
         Raises:
             BadInputError: The header that gives seconds is wrong.
             TooLargeError, QueueFullError, NotReadyError: There is no room for it (`Admission.require_room`).
             RateLimitError: It is too much for its caller now.
         """
-        cost = self.model.cost(rows, options, incomplete)
-        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
+        incomplete = 0 if columns is None else len(self.model.schema.incomplete(columns))
+        cost = self.model.cost(rows + more, options, incomplete + more)
+        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows + more)
         self.charge(cost)
         wanted = self.parts.settings.request_timeout
         wanted = wanted if timeout is None else min(wanted, timeout)
         if (said := self.headers.get("x-request-timeout")) is not None:
             wanted = min(wanted, _seconds_of(said))
         self._deadline = self._begin + wanted
-        return cost
+        return cost, incomplete
 
     def charge(self, cost: float) -> None:
         """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
@@ -320,8 +400,8 @@ class InFlight:
             raise BadInputError(Problem(cell, message) for cell in cells) from None
         if self._admitted is not None:
             scheduler.admission.done(self._admitted, cost)
-        self._timing.queue += answer.timing.queue
-        self._timing.compute += answer.timing.compute
+        self._timing.queue += job.timing.queue
+        self._timing.compute += job.timing.compute
         if not again:
             self.rows += inputs.count
             self.counted.count_rows(answer.prediction, inputs.count, noise=options.noise)
@@ -421,21 +501,8 @@ def _seconds_of(said: str) -> float:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Further:
-    """What has to be asked for besides the rows of a request.
-
-    Attributes:
-        rows: How many further rows, at most.
-        askings: Returns, for the prediction of the request's rows, the keys of the answer and how each comes about.
-    """
-
-    rows: int
-    askings: Callable[[AnyPrediction], Iterator[tuple[str, Asking[dict[str, Any] | list[Any]]]]]
-
-
-def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> Further:
-    """Returns what the options ask for.
+def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> int:
+    """Returns how many rows have to be asked for, at most, besides those of a request.
 
     Raises:
         BadInputError: This model, or these options, can't be asked.
@@ -454,29 +521,14 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
         except OptionError as error:
             raise wrong("/include", f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 
-    def askings(prediction: AnyPrediction) -> Iterator[tuple[str, Asking[Any]]]:
-        if options.why:
-            yield "why", _document(why(schema, columns, prediction, options))
-        if options.worth_asking:
-            yield "worth_asking", worth_asking(distribution, schema, columns, prediction, options)
-
-    return Further(rows, askings)
+    return rows
 
 
-def _document(asking: Asking[Why]) -> Asking[dict[str, Any]]:
-    return (yield from asking).document()
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The result of what was asked."""
-
-    result: Any
-
-
-def step_of(asking: Asking[Any], prediction: AnyPrediction | None) -> tuple[Columns, PredictOptions] | Ended:
-    """Returns the next rows to ask for, with options, after the prediction for those before; or the result."""
+def _step_of(
+    asking: Asking[Any], prediction: AnyPrediction | None
+) -> tuple[tuple[Columns, PredictOptions] | None, Any]:
+    """Returns the next rows to ask for, with options, after that for those before; or None, and the result."""
     try:
-        return next(asking) if prediction is None else asking.send(prediction)
+        return next(asking) if prediction is None else asking.send(prediction), None
     except StopIteration as end:  # no future takes such an error
-        return Ended(end.value)
+        return None, end.value

@@ -24,13 +24,10 @@ from fastapi import APIRouter, Request, Response
 from murho.service.errors import MediaTypeError, NotAcceptableError
 from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
 from murho.service.predict.answers import (
-    Asked,
     ClassPredictResponse,
     Codec,
     PredictResponse,
     Terms,
-    records,
-    require_place,
     response_of,
 )
 from murho.service.predict.in_flight import InFlight
@@ -132,13 +129,16 @@ class Decoder:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="codec")
 
-    async def decode(self, call: InFlight, reader: Codec, terms: Terms) -> Asked:
+    async def decode(
+        self, call: InFlight, decode: Callable[[bytes, Terms], Result], terms: Terms, *, unpacks: bool = False
+    ) -> Result:
         """Returns the rows and the options of a request.
 
         Args:
             call: The request, whose body is read.
-            reader: The codec of its media type.
+            decode: See `Codec.decode`.
             terms: How it is read.
+            unpacks: See `Codec`.
 
         Raises:
             BadInputError: A row or an option is wrong.
@@ -147,10 +147,10 @@ class Decoder:
             MurhoError: See `InFlight.body`.
         """
         body, encoding = await call.body(), call.headers.get("content-encoding", "")
-        if not reader.unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
-            return reader.decode(body, terms)
+        if not unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
+            return decode(body, terms)
         most = terms.settings.max_body_bytes
-        return await self.in_thread(lambda: reader.decode(decompressed(body, encoding, most), terms))
+        return await self.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Runs large work in a thread, so that other requests go on meanwhile.
@@ -250,10 +250,8 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     terms = Terms(call.query, call.model.schema, parts.settings)
     if isinstance(reader, BlockCodec) and isinstance(writer, BlockCodec):
         return await answer_in_blocks(call, reader, writer, terms)
-    asked = await parts.decoder.decode(call, reader, terms)
-    require_place(writer, asked.inputs.count, asked.options, terms)
-    record = writer.records and records(asked.request, asked.options, parts.settings, asked.inputs.count)
-    answered = await call.predict(asked, record=record)
+    asked = await parts.decoder.decode(call, reader.decode, terms, unpacks=reader.unpacks)
+    answered = await call.predict(asked, writer)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values <= LARGE_ANSWER_VALUES:
         return response_of(writer.encode(answered), accepted, None)

@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 
     from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
-    from murho.service.telemetry.metrics import Telemetry
 
 __all__ = [
     "INFER",
-    "RepositoryRequest",
-    "model_metadata",
-    "repository_index",
     "router",
-    "server_metadata",
-    "statistics_document",
 ]
 
 
@@ -64,7 +58,7 @@ INFER = Door(
 @router.get("/v2/", include_in_schema=False, name="v2_server_slash")
 async def _server(request: Request) -> JSONBytes:
     """Describes the server."""
-    return JSONBytes(server_metadata(request.app.version))
+    return JSONBytes({"name": "murho", "version": request.app.version, "extensions": EXTENSIONS})
 
 
 # Ahead of the models: /v2/models/stats is no model of this name.
@@ -73,7 +67,7 @@ async def _all_statistics(parts: PartsDependency) -> JSONBytes:
     """Says what each served version has done since it was loaded."""
     snapshot = parts.registry.snapshot
     snapshot.require_models()
-    return JSONBytes(statistics_document(snapshot.served, parts.telemetry))
+    return _statistics_of(snapshot.served, parts)
 
 
 @router.get(MODEL, summary="The inputs and outputs of a model", name="v2_model")
@@ -81,7 +75,7 @@ async def _all_statistics(parts: PartsDependency) -> JSONBytes:
 async def _model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
     """Describes inputs and outputs: names, datatypes and shapes, -1 for any size."""
     snapshot = parts.registry.snapshot
-    return JSONBytes(model_metadata(snapshot.find(name, version), list(snapshot.models[name].versions)))
+    return JSONBytes(_metadata(snapshot.find(name, version), list(snapshot.models[name].versions)))
 
 
 @router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
@@ -100,14 +94,14 @@ async def _statistics(name: str, parts: PartsDependency, version: str | None = N
     snapshot = parts.registry.snapshot
     model = snapshot.find(name, version)
     models = [model] if version is not None else list(snapshot.models[name].versions.values())
-    return JSONBytes(statistics_document(models, parts.telemetry))
+    return _statistics_of(models, parts)
 
 
 @router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
 async def _index(request: Request, parts: PartsDependency) -> JSONBytes:
     """Lists every version that is there, with its state, and the reason why one isn't served."""
     wanted = await _body(request, parts)
-    return JSONBytes(repository_index(parts.registry.snapshot, ready=wanted.ready))
+    return JSONBytes(_repository(parts.registry.snapshot, ready=wanted.ready))
 
 
 @router.post("/v2/repository/models/{name}/load", summary="Load a model now", name="v2_load")
@@ -163,12 +157,7 @@ class RepositoryRequest(Strict):
     parameters: RepositoryParameters = RepositoryParameters()
 
 
-def server_metadata(version: str) -> JSON:
-    """Returns the metadata of the server."""
-    return {"name": "murho", "version": version, "extensions": list(EXTENSIONS)}
-
-
-def model_metadata(model: ModelLike, versions: Sequence[str]) -> JSON:
+def _metadata(model: ModelLike, versions: Sequence[str]) -> JSON:
     """Returns the metadata of a version, with all served versions of its name."""
     target = model.schema.target
     on_request = [output.name for output in outputs_of(target.classes) if output.on_request]
@@ -181,27 +170,25 @@ def model_metadata(model: ModelLike, versions: Sequence[str]) -> JSON:
         properties["classes"] = orjson.dumps(target.classes).decode()
     if target.unit is not None:
         properties["target_unit"] = target.unit
-    names = {"name": model.name, "versions": list(versions), "platform": PLATFORM}
-    return {**names, "inputs": _inputs(model), "outputs": _outputs(model), "properties": properties}
-
-
-def _inputs(model: ModelLike) -> list[JSON]:
     features = model.schema.features
-    if takes_matrix(model.schema):
-        return [{"name": MATRIX, "datatype": "FP64", "shape": [-1, len(features)]}]
-    return [{"name": each.name, "datatype": DATATYPES.get(each.kind, BYTES), "shape": [-1]} for each in features]
+    inputs: list[JSON] = [{"name": MATRIX, "datatype": "FP64", "shape": [-1, len(features)]}]
+    if not takes_matrix(model.schema):
+        inputs = [{"name": each.name, "datatype": DATATYPES.get(each.kind, BYTES), "shape": [-1]} for each in features]
+    return {
+        "name": model.name,
+        "versions": list(versions),
+        "platform": PLATFORM,
+        "inputs": inputs,
+        "outputs": [
+            {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
+            for output in outputs_of(target.classes)
+            if not output.on_request
+        ],
+        "properties": properties,
+    }
 
 
-def _outputs(model: ModelLike) -> list[JSON]:
-    """Returns the outputs that every request can have."""
-    return [
-        {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
-        for output in outputs_of(model.schema.target.classes)
-        if not output.on_request
-    ]
-
-
-def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, str]]:
+def _repository(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, str]]:
     """Returns every version that is there with its state, and the reason why one isn't served.
 
     Args:
@@ -221,38 +208,44 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
     return [dict(zip(("name", "version", "state", "reason"), each, strict=True)) for each in found]
 
 
-def statistics_document(models: Sequence[ModelLike], telemetry: Telemetry) -> JSON:
-    """Returns what some versions have done since they were loaded, whatever the protocol they were asked by.
+def _statistics_of(models: Sequence[ModelLike], parts: Parts) -> JSONBytes:
+    """Answers with what some versions have done since they were loaded, whatever the protocol they were asked by.
 
     Decoding and encoding aren't measured, and there is no cache: their counts are 0. `batch_size` is rounded up to a
     power of two.
     """
-    return {"model_stats": [_statistics_of(model, telemetry) for model in models]}
-
-
-def _statistics_of(model: ModelLike, telemetry: Telemetry) -> JSON:
-    totals, nothing = telemetry.of(model.name, model.version), _sum(0, 0.0)
-    batches = sorted(totals.batches.copy().items())
-    return {
-        "name": model.name,
-        "version": model.version,
-        "last_inference": int(MILLISECONDS * totals.last),
-        "inference_count": totals.rows,
-        "execution_count": sum(count for _, (count, _) in batches),
-        "inference_stats": {
-            "success": _sum(totals.answered, totals.seconds),
-            "fail": _sum(totals.failed, totals.failed_seconds),
-            "queue": _sum(totals.answered, totals.queue),
-            "compute_infer": _sum(totals.answered, totals.compute),
-            **dict.fromkeys(("compute_input", "compute_output", "cache_hit", "cache_miss"), nothing),
-        },
-        "response_stats": {},
-        "batch_stats": [
-            {"batch_size": size, "compute_input": nothing, "compute_infer": _sum(*batch), "compute_output": nothing}
-            for size, batch in batches
-        ],
-        "memory_usage": [],
-    }
+    told, nothing = [], _sum(0, 0.0)
+    for model in models:
+        totals = parts.telemetry.versions[model.name, model.version]
+        batches = sorted(totals.batches.copy().items())
+        told.append(
+            {
+                "name": model.name,
+                "version": model.version,
+                "last_inference": int(MILLISECONDS * totals.last),
+                "inference_count": totals.rows,
+                "execution_count": sum(count for _, (count, _) in batches),
+                "inference_stats": {
+                    "success": _sum(totals.answered, totals.seconds),
+                    "fail": _sum(totals.failed, totals.failed_seconds),
+                    "queue": _sum(totals.answered, totals.queue),
+                    "compute_infer": _sum(totals.answered, totals.compute),
+                    **dict.fromkeys(("compute_input", "compute_output", "cache_hit", "cache_miss"), nothing),
+                },
+                "response_stats": {},
+                "batch_stats": [
+                    {
+                        "batch_size": size,
+                        "compute_input": nothing,
+                        "compute_infer": _sum(*batch),
+                        "compute_output": nothing,
+                    }
+                    for size, batch in batches
+                ],
+                "memory_usage": [],
+            }
+        )
+    return JSONBytes({"model_stats": told})
 
 
 def _sum(count: int, seconds: float) -> dict[str, int]:

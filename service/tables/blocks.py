@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, TableError
-from murho.model.evaluation.recorded import with_grid
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
 from murho.service.errors import ClientGoneError, DeadlineError, TooLargeError, wrong
@@ -36,8 +35,6 @@ from murho.service.predict.answers import (
     Encoded,
     Terms,
     fact_headers,
-    records,
-    require_place,
     response_of,
     warnings_of,
 )
@@ -397,10 +394,7 @@ async def answer_in_blocks(call: InFlight, reader: TableCodec, writer: BlockCode
     parts = call.parts
     async with plain_body(call) as body:
         asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
-        require_place(writer, asked.rows, asked.options, terms)
-        record = records(asked.request, asked.options, parts.settings, asked.rows)
-        options = call.followed(asked.options)
-        options = with_grid(options, terms.schema.target) if record else options
+        options, record = call.computed(asked, asked.rows, writer)
         call.admit(asked.rows, options, asked.request.timeout)
         with ExitStack() as stack:
             answer = stack.enter_context(Spool(parts.spool_room))

@@ -1,7 +1,6 @@
 """The Prometheus metrics of one application: of requests, passes, versions, and of the doubt in their answers.
 
-A scrape stays small however many models are served, and sums over all series stay right: a bounded number of versions
-have series of their own, those that were asked first, and the rest counts together under `OTHERS`.
+Each version that is served and was asked has series of its own.
 
 What answers say of a model's doubt are sums over rows, so that a query divides two of them: the mean std of the last
 five minutes is ``rate(murho_std_total[5m]) / rate(murho_spread_rows_total[5m])``.
@@ -14,10 +13,8 @@ Beside these distributions, `OfVersion` has plain sums, for whoever asks about o
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -34,15 +31,13 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 
-__all__ = ["OTHERS", "OfVersion", "Telemetry"]
+__all__ = ["OfVersion", "Telemetry"]
 
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
 JOBS = tuple(2**step for step in range(11))
 OF_VERSION = ("model", "version")
-OTHERS = ("(others)", "")
-"""Labels `model` and `version` of the shared series; no checkpoint can be called that."""
 
 
 class Telemetry:
@@ -50,17 +45,19 @@ class Telemetry:
 
     Args:
         scheduler: The source of the gauges of pending work.
-        most_models: The most versions with series of their own.
         shared: Whether other workers of this service have such metrics too.
+
+    Attributes:
+        versions: What counts the work of each version, by name and version; any thread may ask.
+        served: Name and version of all that are served.
     """
 
-    def __init__(self, scheduler: Scheduler, most_models: int = 100, *, shared: bool = False) -> None:
+    def __init__(self, scheduler: Scheduler, *, shared: bool = False) -> None:
         self.registry = registry = CollectorRegistry()
-        self._most, self._shared = most_models, shared
+        self._shared = shared
         self._followed: list[tuple[Gauge, Callable[[], float]]] = []
-        self._lock = threading.Lock()
-        self._versions: dict[tuple[str, str], OfVersion] = {}
-        self._served: dict[tuple[str, str], None] = {}
+        self.versions = _Versions(self)
+        self.served: Sequence[tuple[str, str]] = ()
         self._of_versions: list[Counter] = []
 
         def counter(name: str, help_line: str, labels: Sequence[str] = ()) -> Counter:
@@ -191,53 +188,30 @@ class Telemetry:
         """Counts one pass of the engine; called in its thread."""
         self.pass_jobs.observe(jobs)
         self.pass_seconds.observe(seconds)
-        batches, size = self.of(model.name, model.version).batches, 1 << (rows - 1).bit_length()
+        batches, size = self.versions[model.name, model.version].batches, 1 << (rows - 1).bit_length()
         count, before = batches.get(size, (0, 0.0))
         batches[size] = count + 1, before + seconds
 
-    def of(self, name: str, version: str) -> OfVersion:
-        """Returns what counts the work of a version; any thread may ask."""
-        found = self._versions.get((name, version))
-        if found is None:
-            with self._lock:
-                labels = (name, version) if self._room() > 0 else OTHERS
-                found = self._versions.setdefault((name, version), OfVersion(self, labels))
-        return found
-
-    def _room(self) -> int:
-        """How many more versions may have series of their own."""
-        return self._most - sum(each.labels != OTHERS for each in self._versions.values())
-
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
         """Takes name and version of all that are served, in the place of those before, at once."""
-        self._served = dict.fromkeys(served)
-        with self._lock:
-            gone = [key for key in self._versions if key not in self._served]
-            for key in gone:
-                labels = self._versions.pop(key).labels
-                if labels != OTHERS and not self._shared:  # files of metrics only grow
-                    self._remove(*labels)
-            others = ((key, each) for key, each in self._versions.items() if each.labels == OTHERS)
-            for key, each in list(islice(others, max(0, self._room()))):
-                each.bind(key)
+        self.served = served
+        for name, version in self.versions.keys() - set(served):
+            del self.versions[name, version]
+            if self._shared:  # files of metrics only grow
+                continue
+            for metric in (*self._of_versions, self.alarm):
+                metric.remove(name, version)
+            if all(other != name for other, _ in self.versions):
+                self.queue_seconds.remove(name)
+                self.compute_seconds.remove(name)
 
-    def named(self) -> list[tuple[str, str]]:
-        """Returns name and version of those that are shown by name: all that are served, or those with series."""
-        if len(self._served) <= self._most:
-            return list(self._served)
-        return [key for key, each in list(self._versions.items()) if each.labels != OTHERS and key in self._served]
 
-    @property
-    def served_count(self) -> int:
-        """Versions that are served."""
-        return len(self._served)
+class _Versions(dict[tuple[str, str], "OfVersion"]):
+    def __init__(self, metrics: Telemetry) -> None:
+        self._metrics = metrics
 
-    def _remove(self, name: str, version: str) -> None:
-        for metric in (*self._of_versions, self.alarm):
-            metric.remove(name, version)
-        if not any(each.labels[0] == name for each in self._versions.values()):
-            self.queue_seconds.remove(name)
-            self.compute_seconds.remove(name)
+    def __missing__(self, key: tuple[str, str]) -> OfVersion:
+        return self.setdefault(key, OfVersion(self._metrics, key))
 
 
 class OfVersion:
@@ -246,7 +220,6 @@ class OfVersion:
     The compute thread and the event loop add to it.
 
     Attributes:
-        labels: Name and version of its series, or `OTHERS`.
         rows: Rows answered.
         last: When the last request was answered, in seconds since 1970-01-01 UTC; 0.0: none was.
         answered: Number of requests that were answered.
@@ -260,15 +233,10 @@ class OfVersion:
     """
 
     def __init__(self, metrics: Telemetry, labels: tuple[str, str]) -> None:
-        self._metrics = metrics
+        self._metrics, self._labels = metrics, labels
         self.rows = self.answered = self.failed = 0
         self.last = self.seconds = self.queue = self.compute = self.failed_seconds = 0.0
         self.batches: dict[int, tuple[int, float]] = {}
-        self.bind(labels)
-
-    def bind(self, labels: tuple[str, str]) -> None:
-        """Takes the series of some labels."""
-        metrics, self.labels = self._metrics, labels
         self._rows, self._unlike = metrics.rows.labels(*labels), metrics.unlike.labels(*labels)
         self._queue, self._compute = metrics.queue_seconds.labels(labels[0]), metrics.compute_seconds.labels(labels[0])
         self._spread_rows = metrics.spread_rows.labels(*labels)
@@ -302,11 +270,9 @@ class OfVersion:
             total = max(0.0, float(whole.sum()))
             ratio = np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0.0)
             share = float((np.clip(ratio, 0.0, 1.0) ** power).sum())
-        if self.labels != OTHERS:  # whose targets have different units
-            if self._spread is None:
-                spread = self._metrics.std if power == 2 else self._metrics.entropy
-                self._spread = spread.labels(*self.labels)
-            self._spread.inc(total)
+        if self._spread is None:
+            self._spread = (self._metrics.std if power == 2 else self._metrics.entropy).labels(*self._labels)
+        self._spread.inc(total)
         self._share.inc(share)
         self._spread_rows.inc(rows)
 
@@ -322,7 +288,7 @@ class OfVersion:
         self._queue.observe(timing.queue)
         self._compute.observe(timing.compute)
         if warned:
-            self._metrics.warned.labels(*self.labels).inc()
+            self._metrics.warned.labels(*self._labels).inc()
         self.rows += rows
         self.last = time.time()
         self.answered += 1
@@ -332,8 +298,8 @@ class OfVersion:
 
     def count_totals(self, rows: int, groups: int) -> None:
         """Counts the rows and groups of answered totals."""
-        self._metrics.totals_rows.labels(*self.labels).inc(rows)
-        self._metrics.totals_groups.labels(*self.labels).inc(groups)
+        self._metrics.totals_rows.labels(*self._labels).inc(rows)
+        self._metrics.totals_groups.labels(*self._labels).inc(groups)
 
     def count_failure(self, seconds: float) -> None:
         """Counts a request that was refused or failed."""
@@ -342,9 +308,9 @@ class OfVersion:
 
     def count_outcomes(self, count: int, inside: int, *, alarm: bool) -> None:
         """Counts outcomes, those in their band or set, and shows whether the alarm is raised; any thread may."""
-        self._metrics.outcomes.labels(*self.labels).inc(count)
-        self._metrics.inside.labels(*self.labels).inc(inside)
-        self._metrics.alarm.labels(*self.labels).set(alarm)
+        self._metrics.outcomes.labels(*self._labels).inc(count)
+        self._metrics.inside.labels(*self._labels).inc(inside)
+        self._metrics.alarm.labels(*self._labels).set(alarm)
 
 
 class _ServedVersions:
@@ -355,13 +321,9 @@ class _ServedVersions:
 
     def collect(self) -> Iterator[Metric]:
         """Makes the gauges, as prometheus-client asks."""
-        count = self._metrics.served_count
-        yield GaugeMetricFamily("murho_served_versions", "Versions served.", value=count)
-        info = GaugeMetricFamily(
-            "murho_model_info",
-            "1 for each version served; of more than `metric_models`, for those that were asked.",
-            labels=OF_VERSION,
-        )
-        for labels in self._metrics.named():
+        served = self._metrics.served
+        yield GaugeMetricFamily("murho_served_versions", "Versions served.", value=len(served))
+        info = GaugeMetricFamily("murho_model_info", "1 for each version served.", labels=OF_VERSION)
+        for labels in served:
             info.add_metric(labels, 1)
         yield info

@@ -122,7 +122,7 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
         return
     tried = next(iter(snapshot.models.values())).latest
     try:
-        tried = snapshot.find_default(settings.default_model)
+        tried = snapshot.find(settings.default_model)
     except MurhoError as error:
         if settings.default_model is not None:
             _say(f"Warning: the default model isn't served. {error}")

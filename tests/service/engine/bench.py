@@ -103,6 +103,6 @@ class Bench:
         outcomes: list[Outcome] = []
         for part in slices:
             part.job.done = part.stop
-            answer = Answer(prediction=None, outside=[], timing=part.job.timing)  # type: ignore[arg-type]
+            answer = Answer(prediction=None, outside=[])  # type: ignore[arg-type]
             outcomes.append(self.errors.get(part.job, answer if part.stop == part.job.rows else None))
         return outcomes

@@ -171,7 +171,7 @@ def test_more_numbers_than_a_service_lists_are_413(monkeypatch: pytest.MonkeyPat
         response = service.post("/predict", {"inputs": ROWS, "samples": 4, "include": ["draws"]})
         assert response.status_code == 413
         assert "3 classes" in response.json()["detail"]
-        monkeypatch.setattr("murho.service.predict.answers.MOST_CLASS_VALUES", 50)
+        monkeypatch.setattr("murho.service.predict.in_flight.MOST_CLASS_VALUES", 50)
         response = service.post("/predict", {"inputs": ROWS})
         assert response.status_code == 413
         assert "fewer percentiles" in response.json()["detail"]

@@ -12,9 +12,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from murho.model.predictive.prediction import ClassPrediction, Prediction
-from murho.service.engine.jobs import Outcome, Slice, Timing
 from murho.service.engine.scheduler import Scheduler
-from murho.service.telemetry.metrics import OTHERS, Telemetry
+from murho.service.telemetry.metrics import Telemetry
 from tests.service.support import ROW, AppClient
 
 ONE = np.ones(1)
@@ -26,8 +25,7 @@ def compute(_slices: Sequence[Slice]) -> list[Outcome]:
 
 
 def made() -> Telemetry:
-    """Metrics with three places for versions."""
-    return Telemetry(Scheduler(compute, 10, 1e9), most_models=3)
+    return Telemetry(Scheduler(compute, 10, 1e9))
 
 
 def of(telemetry: Telemetry, metric: str) -> dict[str, float]:
@@ -36,40 +34,22 @@ def of(telemetry: Telemetry, metric: str) -> dict[str, float]:
     return {labels: float(value) for labels, value in re.findall(rf"^{metric}{{(.*)}} (\S+)$", text, re.M)}
 
 
-def test_the_sum_over_models_is_right_however_many_there_are_and_a_scrape_is_bounded() -> None:
+def test_series_of_a_version_end_with_it() -> None:
     telemetry = made()
-    telemetry.show_served([(f"m{number}", "1") for number in range(500)])
-    assert telemetry.named() == []
-    for number in range(500):
-        counted = telemetry.of(f"m{number}", "1")
-        counted.count_rows(ANSWER, 1)
-        counted.count_answer(1, Timing(0.0, 0.0), 0.0, warned=True)
-    named = [f'model="m{number}",version="1"' for number in range(3)]
-    others = f'model="{OTHERS[0]}",version=""'
-    assert of(telemetry, "murho_rows_total") == {**dict.fromkeys(named, 1.0), others: 497.0}
-    assert of(telemetry, "murho_warned_requests_total") == {**dict.fromkeys(named, 1.0), others: 497.0}
-    assert of(telemetry, "murho_queue_seconds_count")[f'model="{OTHERS[0]}"'] == 497.0
-    assert of(telemetry, "murho_std_total") == dict.fromkeys(named, 1.0)  # the others have different units
-    assert of(telemetry, "murho_model_info") == dict.fromkeys(named, 1.0)
-    assert len(generate_latest(telemetry.registry)) < 40_000
-
-
-def test_a_version_that_is_gone_makes_room() -> None:
-    telemetry = made()
-    for version in "1234":
-        telemetry.of("a", version).count_rows(ANSWER, 1)
-    assert len(of(telemetry, "murho_rows_total")) == 4  # with the others
-    telemetry.show_served([("a", "2"), ("a", "3"), ("a", "4")])
-    telemetry.of("a", "4").count_rows(ANSWER, 1)
-    kept = {f'model="a",version="{version}"': 1.0 for version in "234"}
-    assert of(telemetry, "murho_rows_total") == {**kept, f'model="{OTHERS[0]}",version=""': 1.0}
+    for model, version in ("a", "1"), ("a", "2"), ("b", "1"):
+        telemetry.versions[model, version].count_rows(ANSWER, 1)
+    telemetry.show_served([("a", "2")])
+    telemetry.versions["a", "2"].count_rows(ANSWER, 1)
+    assert of(telemetry, "murho_rows_total") == {'model="a",version="2"': 2.0}
+    assert of(telemetry, "murho_queue_seconds_count") == {'model="a"': 0.0}
+    assert of(telemetry, "murho_model_info") == {'model="a",version="2"': 1.0}
 
 
 def doubt(prediction: Any) -> dict[str, float]:
     """The sums of two answers, by the names of their metrics."""
     telemetry = made()
     for _ in range(2):
-        telemetry.of("cars", "1").count_rows(prediction, len(prediction))
+        telemetry.versions["cars", "1"].count_rows(prediction, len(prediction))
     text = generate_latest(telemetry.registry).decode()
     return {name: float(value) for name, value in re.findall(r'^murho_(\w+)_total{model="cars".*} (\S+)$', text, re.M)}
 
