@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+import csv
+import json
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import numpy as np
@@ -13,8 +14,12 @@ from murho_client import Client, NotReady, Prediction
 
 from murho.service.settings import Settings
 from tests.client.stand_in import async_client, client
-from tests.service.classifiers import Classifier
+from tests.service.classifiers import CLASSES, Classifier
 from tests.service.support import ROW, AppClient, make_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 ROWS = {name: [cell] * 3 for name, cell in ROW.items()} | {"Weight": [1500.0, 3000.0, 4500.0]}
 MANY = {name: [cell] * 2500 for name, cell in ROW.items()} | {"Weight": np.linspace(1000, 5000, 2500)}
@@ -66,6 +71,19 @@ def test_a_split_table_and_asyncio_give_the_same(
     assert split.prediction_set == whole.prediction_set
     assert (split.classes, split.coverage, split.levels) == (whole.classes, whole.coverage, whole.levels)
     assert Settings().max_draw_values >= 1_000_000
+
+
+def test_a_file_is_written_in_the_columns_of_murho_predict(murho: Client, tmp_path: Path) -> None:
+    lines = [",".join(ROW), *(",".join(map(str, ROW.values())) for _ in range(3))]
+    (tmp_path / "in.csv").write_text("\n".join(lines))
+    names = ["prediction", *(f"p_{name}" for name in CLASSES), "entropy", "epistemic_entropy", "prediction_set"]
+    for samples in (0, 4):
+        assert murho.predict_file(tmp_path / "in.csv", tmp_path / "out.csv", samples=samples) == 3
+        with (tmp_path / "out.csv").open(newline="") as file:
+            first = next(csv.DictReader(file))
+        assert list(first) == names
+        assert set(json.loads(first["prediction_set"] or "[]")) <= set(CLASSES)
+        assert (first["entropy"] == "") == (samples == 0)
 
 
 def test_models_are_loaded_and_taken_out_of_service(murho: Client) -> None:

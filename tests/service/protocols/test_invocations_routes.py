@@ -67,12 +67,9 @@ def with_cell(row: int, name: str, cell: object) -> list[dict[str, Any]]:
     [
         ({}, [""]),
         ({"instances": [ROW], "inputs": [ROW]}, [""]),
-        ({"instance": [ROW]}, ["/instance"]),
         ({"instances": [ROW], "params": {"sample": 3}}, ["/params/sample"]),
         ({"instances": with_cell(1, "Weight", "x")}, ["/instances/1/Weight"]),
-        ({"dataframe_records": with_cell(1, "Year", 3)}, ["/dataframe_records/1/Year"]),
         ({"dataframe_split": {"columns": ["a", "a"], "data": [[1, 2]]}}, ["/dataframe_split/columns"]),
-        ({"dataframe_split": {"columns": NAMES, "data": [CELLS, CELLS[1:]]}}, ["/dataframe_split/data/1"]),
         ({"dataframe_split": {"columns": NAMES, "rows": [CELLS]}}, ["/dataframe_split/data", "/dataframe_split/rows"]),
         (
             {"dataframe_split": {"columns": NAMES, "data": [CELLS, [*CELLS[:4], True]]}},
