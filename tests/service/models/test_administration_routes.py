@@ -91,12 +91,3 @@ def test_the_list_tells_since_when_and_what_else_is_there(client: AppClient) -> 
     response = client.post("/models/cars/versions/1/predict", {"inputs": [ROW]})
     assert response.status_code == 404
     assert "MURHO_VERSIONS=all" in response.json()["detail"]
-
-
-def test_gauges_follow_the_snapshot(client: AppClient, source: FakeSource) -> None:
-    source.found = (FakeModel(version="3"),)
-    client.post("/models/cars/load")
-    text = client.get("/metrics").text
-    assert 'murho_model_info{model="cars",version="3"} 1.0' in text
-    assert 'version="2"' not in text
-    assert "murho_refused_checkpoints 0.0" in text
