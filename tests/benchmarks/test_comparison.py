@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-import orjson
 import pytest
 
-from benchmarks import classification, co2, comparison, live, mushroom, shift, tabular, uci
+from benchmarks import classification, co2, live, mushroom, shift, tabular, uci
 from benchmarks.comparison import standing
-from benchmarks.peers import PEERS
-from benchmarks.results import Kept
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run_of(crps: float, raw: float | None = None, width: float = 2.0) -> dict[str, Any]:
@@ -40,24 +35,6 @@ def test_a_peer_is_compared_by_its_better_answer_and_murho_by_its_calibrated_one
     assert verdict["answer"] == {"Murho": "calibrated", "ngboost": "raw", "histogram-boosting": "calibrated"}
     assert verdict["best_peer"] == "ngboost"
     assert verdict["behind"] == pytest.approx(10.0)
-
-
-def test_kept_scores_of_peers_are_shown_without_running_any(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "results.jsonl"
-    monkeypatch.setattr(comparison, "RESULTS", path)
-    for name, count in (("ngboost", 5), ("deep-ensemble", 3)):
-        peer = next(each for each in PEERS if each.name == name)
-        for number in range(count):
-            Kept(path).put(f"{name}-yacht-{number:02d}", peer.requirements, run_of(1.0))
-    words = ["--data", str(tmp_path), "--sets", "yacht", "--kept-peers", "--only-peers"]
-    assert tabular.main([*words, "--output", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr()
-    assert "NGBoost, Normal" in said.out
-    assert "left out deep-ensemble on yacht: 3 of 5 splits are kept" in said.err
-    written = orjson.loads((tmp_path / "out" / "results.jsonl").read_bytes())
-    assert written["verdicts"]["yacht"]["crps"] == {"ngboost": 1.0}
 
 
 @pytest.mark.parametrize("command", [uci, tabular, classification, shift, co2, live, mushroom])

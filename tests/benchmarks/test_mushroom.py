@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import orjson
 import pytest
 
-from benchmarks import mushroom
 from benchmarks.mushroom import AGENTS, Problem, linear_thompson, mushrooms
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def small(decisions: int) -> Problem:
@@ -37,14 +30,3 @@ def test_linear_thompson_sampling_learns_what_is_linear_and_leaves_an_arm_that_n
     contexts = generator.normal(size=(500, 1)).astype(np.float32)
     rewards = np.stack((np.full(500, -100.0), 2.0 + contexts[:, 0] + generator.normal(size=500)), axis=1)
     assert (linear_thompson(Problem(contexts, rewards, rewards, 1.0, (-101.0, 10.0)), 0, sigma=1.0)[50:] == 1).all()
-
-
-def test_the_command_keeps_its_runs_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--problems", "wheel-0.5", "--seeds", "2", "--decisions", "50", "--data", str(tmp_path)]
-    words += ["--output", str(tmp_path)]
-    assert mushroom.main([*words, "--agents", "uniform,linear"]) == 0
-    assert "linear Thompson sampling" in capsys.readouterr().out
-    assert mushroom.main([*words, "--agents", "uniform"]) == 0
-    first, second = (orjson.loads(line)["problems"] for line in (tmp_path / "results.jsonl").read_bytes().splitlines())
-    assert first["wheel-0.5"]["uniform"] == second["wheel-0.5"]["uniform"]
-    assert len(first["wheel-0.5"]["linear"]) == 2

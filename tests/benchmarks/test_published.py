@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -14,10 +15,6 @@ from benchmarks.datasets import Split
 from benchmarks.mnist_networks import (
     Images,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 SIDE = 28
 
@@ -57,14 +54,6 @@ def test_mnist_in_small_keeps_its_fits(tmp_path: Path, capsys: pytest.CaptureFix
     assert names == {"mnist-8", "mnist-8-pruned"}
     assert mnist.main([*words, *epochs, *parts[2:], "--parts", "doubt"]) == 0
     assert "fitting" not in capsys.readouterr().err  # nothing is fitted again
-
-
-@pytest.mark.slow
-def test_the_notebooks_network_is_fitted_and_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_made_images(tmp_path, training=120, test=40)
-    words = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--parts", "notebook", "--validation", "30"]
-    assert mnist.main([*words, "--notebook-epochs", "2", "--threads", "1"]) == 0
-    assert "notebook 784-512-256-10, served" in capsys.readouterr().out
 
 
 def numbers_table() -> pa.Table:

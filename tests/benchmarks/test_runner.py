@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -11,12 +13,7 @@ import pytest
 
 from benchmarks.results import Kept, command, positive
 from benchmarks.runner import Job, Task, measure, reports_of
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
-    from murho.model.training.train import Trained
+from murho.model.training.train import Trained
 
 QUICK = {"epochs": 30, "hidden": [8], "members": 1, "noise": "homoscedastic", "batch_size": 32}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from benchmarks import scale, service
-from benchmarks.scale import Costs, PodAutoscaler, open_loop, plans
+from benchmarks import service
+from benchmarks.scale import Costs, PodAutoscaler, open_loop
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
@@ -71,32 +71,6 @@ def test_the_benchmark_of_the_service_runs(cars: Path, tmp_path: Path, capsys: p
     assert all(done["lost"] == done["not_200"] == 0 for of in measured["rates"].values() for done in of)
     assert measured["overload"]["lost"] == 0
     assert measured["memory"]["1"] > 50 << 20
-
-
-COSTS: dict[str, Any] = {
-    "rates": {"1": 7.0, "8": 14.0, "32": 17.0},
-    "row_rates": {"10": 8.5, "100": 1.7},
-    "p50": 0.3,
-    "p99": 0.6,
-    "ready": 8.0,
-    "memory": 6e8,
-    "model_memory": 4e6,
-    "rows": 50_000.0,
-}
-
-
-def test_what_large_loads_take_is_printed_from_kept_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "results.jsonl"
-    path.write_text(json.dumps({"benchmark": "other"}) + "\n")
-    assert scale.main(["--costs", str(path), "--output", str(tmp_path)]) == 1
-    assert "no line of an earlier run" in capsys.readouterr().err
-    path.write_text(json.dumps({"benchmark": "scale", "costs": COSTS}) + "\n")
-    assert scale.main(["--costs", str(path), "--output", str(tmp_path)]) == 0
-    tables = plans(COSTS)
-    assert tables["rows"][1:] == [["1e+12", "5,556", "232"]]  # 2e7 s; a day has 86,400
-    assert [row[0] for row in tables["requests"][1:]] == ["1,000", "100,000", "10,000,000"]
-    rows = [["1", "17", "17", "1.0"], ["10", "8", "85", "2.0"], ["100", "2", "170", "10.0"]]
-    assert tables["request sizes"][1:] == rows
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])

@@ -22,16 +22,6 @@ def test_a_dependent_table_has_fresh_rows_and_options_that_are_valid(name: str) 
     assert set(plain.options["ignore"]) <= set(task.training.column_names)
 
 
-def test_copies_are_copies_groups_are_new_and_later_rows_come_later() -> None:
-    four = dependent.task("four times", 0, told=False).training
-    assert len(set(four["x0"].to_pylist())) == four.num_rows / 4
-    for name, column in (("groups", "plot"), ("patients", "patient")):
-        task = dependent.task(name, 0, told=True)
-        assert not set(task.training[column].to_pylist()) & set(task.test[column].to_pylist())
-    task = dependent.task("AR(1)", 0, told=True)
-    assert max(task.training["day"].to_pylist()) < min(task.test["day"].to_pylist())
-
-
 def test_no_feature_of_co2_is_made_from_the_series_itself() -> None:
     dates = [f"{year}-{month:02d}" for year in range(2009, 2013) for month in range(1, 13)]
     decimal = [f"{2009.0 + (index + 0.5) / 12.0:.4f}" for index in range(48)]

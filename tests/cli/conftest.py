@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.model.conftest import make_table, rent, rent_checkpoints, room_checkpoints, rooms
 from tests.model.rooms import rooms_table
 from tests.support import write_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["rent", "rent_checkpoints", "room_checkpoints", "rooms"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -14,10 +15,6 @@ from murho.cli import doctor
 from murho.cli.doctor import Finding, examine
 from murho.service.settings import Settings
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FIXTURES = ROOT / "tests" / "fixtures" / "checkpoints"
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from murho.cli.evaluation_report import report_lines
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.judging import evaluate_table
 from tests.model.rooms import rooms_table
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
-
 
 CARS = ROOT / "examples" / "cars.csv"
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.rents import CHECKPOINTS
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
 IN = ("--checkpoints", CHECKPOINTS)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from murho.cli.models import model_lines
 from murho.model.checkpoint.stores import CheckpointSummary
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = datetime(2030, 5, 5, tzinfo=UTC)
 

@@ -6,7 +6,9 @@ import csv
 import json
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pyarrow as pa
@@ -27,10 +29,6 @@ from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import present
 from tests.rents import CHECKPOINTS, RENTS, ROWS
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUICK = "--epochs 2 --noise homoscedastic --hidden 8 --members 2 --encoding standard --transform none".split()  # noqa: SIM905
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import shlex
+from pathlib import Path
 
 import pytest
-
-from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-import shlex
-from typing import TYPE_CHECKING
 
 from murho.cli.train import next_commands, read_config
 from murho.model.checkpoint.stores import WrittenVersion
 from murho.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support import call_murho
 
 
 @pytest.mark.parametrize(

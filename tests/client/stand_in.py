@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import httpx2
 from murho_client import AsyncClient, Client
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS: dict[str, Any] = {"x": [1.0, 2.0, 3.0], "kind": ["a", "a", None]}
 FEATURES: list[dict[str, Any]] = [

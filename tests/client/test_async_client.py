@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -19,9 +20,6 @@ from murho_client import (
 )
 
 from tests.client.stand_in import ROWS, StandIn, async_client, problem, table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def predict(service: StandIn, data: object = ROWS, /, *names: str, **options: Any) -> Prediction:

@@ -10,10 +10,11 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -21,9 +22,6 @@ import pytest
 from murho_client import AsyncClient, Client, DeadlineExceeded, UnexpectedAnswer, Unreachable
 
 from tests.client.stand_in import StandIn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FAULTS = ("reset", "reset while answering", "close", "cut", "cut unannounced", "delay", "429", "503", "502")
 SHARE = 0.4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +12,6 @@ import pytest
 from murho_client import Client, InvalidInput, UnknownModel
 
 from tests.client.stand_in import StandIn, client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -6,15 +6,12 @@ import os
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import murho_client
 import pytest
 
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLIENT = ROOT / "client"
 

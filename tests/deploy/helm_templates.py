@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 import yaml
 from jinja2 import Environment, StrictUndefined, TemplateError, TemplateRuntimeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 __all__ = ["TemplateError", "render_chart"]
 

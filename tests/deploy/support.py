@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from tests.deploy.helm_templates import render_chart
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 CHART = KUBERNETES / "chart"

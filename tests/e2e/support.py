@@ -8,17 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import httpx
 
 from tests.e2e import warm_start
 from tests.e2e.warm_start import WarmProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MURHO = Path(sys.executable).with_name("murho")
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import runpy
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPT = ROOT / "scripts" / "browser.py"
 STARTS, STARTS_NOT = "#!/bin/sh\necho Chromium 1.0\n", "#!/bin/sh\necho 'This needs the snap.'\nexit 1\n"

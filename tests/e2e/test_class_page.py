@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import numpy as np
@@ -10,10 +11,6 @@ import pytest
 
 from tests.e2e.browser import Visit, answer_of, typical_row
 from tests.service.classifiers import CLASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MODEL = "bodies"
 STATE, SHOWN = f"#m={MODEL}", "#class-bars li"

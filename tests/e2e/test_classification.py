@@ -78,11 +78,6 @@ def test_predictions_are_written_as_the_page_says(typed: dict[str, str]) -> None
     assert right / len(rows) > 0.9
 
 
-def test_the_versions_are_listed(typed: dict[str, str]) -> None:
-    lines = call_murho("models", cwd=Path(typed["directory"])).stdout.splitlines()
-    assert re.match(r"penguins +1, 2, 3 +classification +species ", lines[1])
-
-
 def test_a_new_species_is_refused_by_an_update_and_counted_by_an_evaluation(
     typed: dict[str, str], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,9 +29,6 @@ from tests.e2e.support import MURHO, Service, murho
 from tests.service.classifiers import write_classifier
 from tests.service.support import ROW
 from tests.support import ROOT, call_murho, write_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
 QUICK = "--epochs 10 --noise homoscedastic --hidden 16 --members 2 --encoding standard --no-report".split()  # noqa: SIM905

@@ -11,9 +11,11 @@ import signal
 import subprocess
 import time
 import tomllib
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,11 +26,6 @@ from murho.model.training.options import make_options
 from murho.service.settings import OF_OTHERS, Settings
 from tests.e2e.support import MURHO, Service, serve
 from tests.support import ROOT, call_murho, made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -242,17 +239,6 @@ def test_every_command_line_that_documents_show_has_a_command_and_options_that_e
             assert named <= options_of(command), (path, command, words)
             found += bool(named)
     assert found > 10
-
-
-def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    services = set(re.findall(r"^  ([a-z-]+):$", (ROOT / "docker-compose.yml").read_text(), flags=re.MULTILINE))
-    for path in DOCUMENTS:
-        for block in [*blocks(path, "sh"), *re.findall(r"`(make [^`\n]+)`", path.read_text())]:
-            for words in re.findall(r"\bmake ([a-zA-Z0-9_=:/. ]+)", block.partition(' ARGS="')[0]):
-                assert {word for word in words.split() if "=" not in word} <= targets, (path, words)
-            for name in re.findall(r"docker compose up ([a-z-]+)", block):
-                assert name in services, (path, name)
 
 
 def test_every_path_that_documents_name_exists() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
 from murho.service.errors import is_inference_path
+from tests.e2e.support import Service
 from tests.e2e.traffic import PROBLEM
-
-if TYPE_CHECKING:
-    from tests.e2e.support import Service
 
 CASES = int(os.environ.get("SCHEMATHESIS_CASES", "20000"))
 """How many requests are made up."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,6 @@ from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.support import AppClient
 from tests.support import call_murho, made_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 120
 TIMES = pd.Timestamp("2020-01-20") + pd.to_timedelta(np.arange(ROWS) * 37 % 500, unit="D")
@@ -97,7 +95,7 @@ def test_requests_are_read_alike(trained: Path) -> None:
 
         assert ask(texts)["mean"] == ask(numbers)["mean"]
         body = texts.to_csv().encode()
-        answer = client.post("/models/sales/predict", content=body, headers={"content-type": "text/csv"})
+        answer = client.post("/models/sales/predict", content=body, kind="text/csv")
         assert len(answer.text.splitlines()) == 6
         wrong = client.post("/models/sales/predict", {"inputs": [texts.iloc[0].to_dict() | {"discount": "5 \u20ac"}]})
         assert wrong.status_code == 422

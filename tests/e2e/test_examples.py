@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXAMPLES = ROOT / "examples"
 PAGE = ROOT / "docs" / "examples.md"

@@ -11,9 +11,11 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -22,6 +24,7 @@ import pyarrow.csv
 import pytest
 
 from benchmarks.requests import records
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import Service, serve
@@ -29,13 +32,6 @@ from tests.e2e.traffic import PROBLEM, REFUSALS, Ask, Traffic, asks, judge, wait
 from tests.service.bodies import ARROW, CSV, WRITERS, csv, read_table
 from tests.service.support import ROW
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
-
-TIMEOUT = 1.5
 CODE = """
 import importlib.machinery, os, sys, time
 from pathlib import Path
@@ -123,8 +119,7 @@ def fault(tmp_path_factory: pytest.TempPathFactory) -> EngineFault:
 @pytest.fixture(scope="module")
 def faulty_started(tiny_cars: Path, fault: EngineFault, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     log = tmp_path_factory.mktemp("log") / "log"
-    settings = {"request_timeout": str(TIMEOUT)}
-    with serve(tiny_cars, log, fault.environment, fresh=True, **settings) as faulty:
+    with serve(tiny_cars, log, fault.environment, fresh=True, request_timeout="1.5") as faulty:
         yield faulty
 
 
@@ -354,43 +349,6 @@ def test_models_options_seeds_and_bad_rows_at_once_change_no_answer(
         traffic.wait_for(2 * len(mixed))
     traffic.require()
     assert set(traffic.statuses) == {200, 422}
-
-
-@pytest.mark.slow
-def test_small_requests_are_answered_rightly_amid_hostile_ones(busy: Service, posterior: Posterior) -> None:
-    end = time.monotonic() + 20.0
-
-    def attack(number: int) -> set[int]:
-        statuses = set()
-        with httpx.Client(base_url=busy.address, timeout=120.0) as client:
-            while time.monotonic() < end:
-                for options in HOSTILE.values():
-                    number += 1000
-                    body = {"inputs": [ROW] * 20, **options, "seed": number}
-                    statuses.add(client.post("/predict", json=body).status_code)
-        return statuses
-
-    with ThreadPoolExecutor(4) as threads, Traffic(busy.port, asks(posterior, 30), threads=4) as traffic:
-        statuses = set().union(*threads.map(attack, range(4)))
-        traffic.wait_for(1)
-    traffic.require("refused")
-    assert statuses <= {200, 413, 422, 429, 503, 504}
-
-
-@pytest.mark.slow
-def test_one_row_does_not_wait_for_long_work(busy: Service, posterior: Posterior) -> None:
-    heavy = {"inputs": [ROW] * 60_000, "samples": 1024, "percentiles": [0.001, 99.999]}
-    with ThreadPoolExecutor(1) as threads:
-        long = threads.submit(httpx.post, f"{busy.address}/predict", json=heavy, timeout=300.0)
-        time.sleep(1.0)
-        waits: list[float] = []
-        while not long.done() and len(waits) < 10:
-            begin = time.monotonic()
-            assert httpx.post(f"{busy.address}/predict", json={"inputs": [ROW]}, timeout=120.0).status_code == 200
-            waits.append(time.monotonic() - begin)
-        assert long.result().status_code in {200, 504}
-    assert waits
-    assert max(waits) < 2.0
 
 
 ROWS = 600_000

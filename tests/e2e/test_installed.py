@@ -13,14 +13,11 @@ import time
 import urllib.request
 import venv
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support import ROOT, free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 USE = """
 import model, service

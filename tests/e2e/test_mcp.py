@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -16,10 +17,6 @@ from mcp.client.streamable_http import streamable_http_client
 from murho.service.security import Caller, digest_of
 from tests.e2e.support import Service, serve
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 80, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}

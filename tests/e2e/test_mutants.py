@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,10 +22,6 @@ import pytest
 from tests.e2e.support import Service, serve
 from tests.service.mutants import FORMS, mutants
 from tests.service.support import train_checkpoint
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 MUTANTS = int(os.environ.get("MUTANTS", "100000"))
 LIVE_MUTANTS = int(os.environ.get("LIVE_MUTANTS", "5000"))

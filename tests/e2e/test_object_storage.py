@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +23,6 @@ from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in
 from tests.model.checkpoint.s3_server import BUCKET, Proxy, S3Server, in_environment, s3_environment, s3_server
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "object_storage.md"

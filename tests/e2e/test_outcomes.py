@@ -6,7 +6,8 @@ import json
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -14,10 +15,6 @@ import pytest
 
 from tests.e2e.support import Service, serve
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints"
 ROW = {"sqm": 87.5, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2024-08-04"}

@@ -12,23 +12,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.service.security import Caller, digest_of
 from tests.e2e.support import Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
 from tests.support import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
 
 HEAVY: dict[str, Any] = {"inputs": [ROW] * 3000, "samples": 256, "percentiles": [5, 50, 95]}
 LONG: dict[str, Any] = {"inputs": [ROW] * 60_000, "samples": 1024, "include": ["mc_error"]}

@@ -10,9 +10,11 @@ import io
 import itertools
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -22,18 +24,13 @@ import pyarrow.csv
 import pytest
 
 from benchmarks.requests import records, rows_of
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
 from tests.service.bodies import ARROW, CSV, JSON, NPY, PARQUET, WRITERS, read_table
 from tests.service.support import ROW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
 GROWTH = 1.05

@@ -6,7 +6,8 @@ import csv
 import gzip
 import io
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -22,9 +23,6 @@ from murho.model.tables.schema_inference import GROUPS
 from tests.e2e.support import Service, serve
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
 

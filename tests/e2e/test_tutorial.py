@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.support import Service, serve
 from tests.e2e.test_docs import block_after, blocks, shell
 from tests.support import ROOT, made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.slow
 

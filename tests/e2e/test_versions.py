@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,6 @@ from tests.e2e.support import Service, serve
 from tests.e2e.traffic import OneRow, offline, wait_until
 from tests.service.support import ROW
 from tests.support import made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 VARIANTS = 2
 
@@ -123,7 +121,7 @@ def test_a_hundred_new_versions_under_load_lose_no_request_and_keep_no_memory(
     assert "Traceback" not in service.log()
 
 
-def test_load_unload_and_hangup_act_at_once(tmp_path: Path, variants: list[Path]) -> None:
+def test_a_hangup_acts_at_once_and_loads_nothing_that_was_unloaded(tmp_path: Path, variants: list[Path]) -> None:
     root = tmp_path / "checkpoints"
     publish(root, variants, 1)
     with serve(root, tmp_path / "log", watch_seconds="0") as service:
@@ -132,13 +130,8 @@ def test_load_unload_and_hangup_act_at_once(tmp_path: Path, variants: list[Path]
         assert version_of(service) == "1"
         service.process.send_signal(signal.SIGHUP)
         wait_until(lambda: version_of(service) == "2")
-        assert service.client.post("/models/cars/load?version=1").json()["version"] == "1"
-        assert version_of(service) == "1"
-        assert service.client.post("/models/cars/unload").json()["unloaded"] == ["1"]
-        assert service.client.post("/models/cars/predict", json={"inputs": [ROW]}).status_code == 503
+        assert service.client.post("/models/cars/unload").json()["unloaded"] == ["2"]
         service.process.send_signal(signal.SIGHUP)
         time.sleep(0.3)
         assert listed(service)["models"] == []
-        assert service.client.post("/models/cars/load").json()["version"] == "2"
-        assert service.client.get("/readyz").status_code == 200
         assert service.stop() == 0

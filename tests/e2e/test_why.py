@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -13,12 +14,8 @@ import pytest
 from murho_client import AsyncClient, Client, InvalidInput
 
 import murho
+from tests.e2e.support import Service
 from tests.support import ROOT, call_murho
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.support import Service
 
 ROWS: list[list[Any]] = [[8, 307, 130, 3504, 12, "1970-01-01", "USA"], [4, None, 70, None, 15, "1978-01-01", None]]
 

@@ -6,22 +6,18 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.service.security import Caller, digest_of, make_key
 from tests.e2e.support import Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from murho.model.checkpoint.posterior import Posterior
 
 KEY, LIMITED = make_key(), make_key()
 KEYS = [

@@ -7,23 +7,20 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import httpx
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.requests import records, rows_of
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from murho.model.checkpoint.posterior import Posterior
 
 ACCURACY = 1e-5
 """Of the larger of |value| and std: the public contract."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 RAYS_OWN = (
     r"ignore::DeprecationWarning:ray\.data\.context",

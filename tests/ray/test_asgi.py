@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import httpx
 
 from murho.ray.asgi import ReplicaApp
 from murho.service.settings import Settings
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2021-05-01"}
 

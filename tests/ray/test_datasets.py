@@ -10,7 +10,7 @@ import pytest
 
 import murho.ray
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.table_scoring import LocalScorer
 from tests.rents import CHECKPOINTS, RENTS
@@ -52,16 +52,3 @@ def test_a_dataset_that_lacks_a_feature_is_refused_at_once(rents_table: pa.Table
     dataset = ray.data.from_arrow(rents_table.drop_columns("sqm"))
     with pytest.raises(TableError, match="the feature 'sqm' is not a column"):
         murho.ray.predict(dataset, "rents", checkpoints=CHECKPOINTS)
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ({"percentiles": (0, 50)}, "--percentiles: expected numbers strictly between 0 and 100, not 0"),
-        ({"coverage": 90.0}, "--coverage: expected numbers strictly between 0 and 1, not 90"),
-        ({"samples": -1}, "--samples: expected 0 or more, not -1"),
-    ],
-)
-def test_options_that_can_not_be_used_are_refused_at_once(option: dict[str, Any], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
-        murho.ray.predict(None, "rents", checkpoints=CHECKPOINTS, **option)

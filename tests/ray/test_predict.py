@@ -6,9 +6,9 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 from pyarrow import parquet
@@ -18,9 +18,6 @@ from murho.model.python.table_scoring import score_blocks
 from murho.ray.datasets import Worker, answers_of_workers
 from tests.rents import CHECKPOINTS, RENTS
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NUMBERS = ["mean", "std", "epistemic_std", "aleatoric_std", "p5", "p50", "p95"]
 GIVEN = (RENTS, PredictOptions(samples=64, seed=3), "cpu", "auto", False)

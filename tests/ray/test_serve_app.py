@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -21,11 +23,6 @@ from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.rents import CHECKPOINTS, RENTS
 from tests.service.support import AppClient
 from tests.support import ROOT, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2021-05-01"}
 

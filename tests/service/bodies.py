@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-
-if TYPE_CHECKING:
-    import httpx
 
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
@@ -43,7 +42,7 @@ def npy(matrix: Any) -> bytes:
     return sink.getvalue()
 
 
-WRITERS = {ARROW: arrow, PARQUET: parquet, CSV: csv}
+WRITERS: dict[str, Callable[[pa.Table], bytes]] = {ARROW: arrow, PARQUET: parquet, CSV: csv}
 
 
 def read_table(response: httpx.Response) -> pa.Table:

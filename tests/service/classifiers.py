@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from murho.model.bbb.network import Architecture
 from murho.model.calibration.classes import ClassCalibration, ClassMap, fit_prediction_sets
@@ -13,16 +16,9 @@ from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema import Columns, Schema, Target
 from tests.service.support import SCHEMA, FakeModel, spec_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from murho.model.predictive.prediction import PredictOptions, Question
 
 __all__ = ["CLASSES", "CLASS_SCHEMA", "Classifier", "class_spec", "write_classifier"]
 

@@ -18,10 +18,11 @@ import resource
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from murho.model.errors import MurhoError
+from murho.model.tables.schema import Schema
 from murho.service.predict.answers import Terms
 from murho.service.predict.memory import decompressed
 from murho.service.predict.routes import reader_of
@@ -38,11 +40,6 @@ from murho.service.settings import Settings
 from tests.service.bodies import ARROW, CSV, JSON, NPY, PARQUET, arrow, csv, parquet
 from tests.service.protocols.support import LENGTH, NUMBERS, row_tensors, text_bytes
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from murho.model.tables.schema import Schema
 
 __all__ = ["FORMS", "Findings", "Form", "Mutant", "mutants", "search"]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import anyio.from_thread
 import httpx
 import numpy as np
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from murho.model.bbb.network import Architecture
 from murho.model.checkpoint.checkpoint import CheckpointReference
@@ -19,18 +22,10 @@ from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
-from murho.service.models.watcher import CheckpointSource
+from murho.service.engine.jobs import ModelLike
+from murho.service.models.watcher import CheckpointSource, Stamp
 from murho.service.settings import Settings
 from tests.support import call_murho
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from fastapi import FastAPI
-    from starlette.types import Receive, Scope, Send
-
-    from murho.service.engine.jobs import ModelLike
-    from murho.service.models.watcher import Stamp
 
 SCHEMA = Schema(
     features=(
@@ -88,9 +83,10 @@ class FakeModel:
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
         self.calls.append(options)
+        self.asked = columns
         self.before()
         with np.errstate(over="ignore"):
-            mean = columns["Weight"] / 100.0 + np.nan_to_num(columns["Horsepower"])
+            mean = np.nan_to_num(columns["Weight"]) / 100.0 + np.nan_to_num(columns["Horsepower"])
         seed = 7 if options.seed is None else options.seed
         if options.samples == 0:
             return Prediction(0, seed, calibrated=False, mean=mean)
@@ -136,6 +132,11 @@ class FakeModel:
 
     def warm_up(self) -> None:
         self.warm = True
+
+
+def failing() -> None:
+    """What a model does before it answers."""
+    raise ZeroDivisionError("secret")
 
 
 class FakeSource(CheckpointSource):
@@ -208,7 +209,11 @@ class AppClient:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+    def request(self, method: str, path: str, *, kind: str = "", **arguments: Any) -> httpx.Response:
+        """Sends a request; `kind` is the media type of its body."""
+        if kind:
+            arguments["headers"] = {"content-type": kind}
+
         async def call() -> httpx.Response:
             return await self._client.request(method, path, **arguments)
 
@@ -236,8 +241,9 @@ def make_client(*found: FakeModel | tuple[str, str, str], **settings: Any) -> Ap
     return AppClient(create_app(Settings(**settings), source=FakeSource(*found)))
 
 
-def pointers(response: httpx.Response) -> list[str]:
-    """Checks that a response is a problem, and returns its pointers."""
+def pointers(response: httpx.Response, status: int | None = None) -> list[str]:
+    """Checks that a response is a problem, of a status, and returns its pointers."""
+    assert status in (None, response.status_code), response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
     assert problem["status"] == response.status_code

@@ -3,18 +3,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.service import app
 from murho.service.app import create_app
+from murho.service.models.loader import Snapshot
 from murho.service.settings import Settings
 from murho.service.worker import Board, Stage
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
-
-if TYPE_CHECKING:
-    from murho.service.models.loader import Snapshot
 
 
 def test_importing_the_application_imports_no_torch() -> None:
@@ -138,8 +135,7 @@ def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeyp
         scheduler = client.state["parts"].scheduler
         monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock() - 6.0)
         response = client.get("/healthz")
-        assert response.status_code == 503
-        assert pointers(response) == []
+        assert pointers(response, 503) == []
         assert "no sign of life" in response.json()["detail"]
         assert client.get("/readyz").status_code == 200
         monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock())

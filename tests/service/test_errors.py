@@ -3,9 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from httptools import HttpParserError
-from starlette.exceptions import HTTPException
 
-from murho.model.errors import InputError, Problem
+from murho.model.errors import Problem
 from murho.service import errors
 from murho.service.errors import BadInputError, problem_details
 from murho.service.http.limits import refusal_of
@@ -14,15 +13,12 @@ from murho.service.http.limits import refusal_of
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (errors.TooLargeError("large"), 413),
-        (InputError([Problem("/inputs", "no")]), 422),
         (errors.ComputationError("NaN"), 500),
         (MemoryError(), 503),
         (pa.ArrowMemoryError("malloc of size 64 failed"), 503),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes"), 503),
         (RuntimeError("can't start new thread"), 503),
         (RuntimeError("secret"), 500),
-        (HTTPException(405, headers={"Allow": "POST"}), 405),
     ],
 )
 def test_each_error_has_its_status(error: Exception, status: int) -> None:

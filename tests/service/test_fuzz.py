@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -16,11 +18,6 @@ from murho.service.settings import Settings
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client, train_checkpoint
 from tests.support import made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
 
 FUZZ = settings(
     max_examples=100,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +15,6 @@ from murho.service.predict.routes import reader_of
 from tests.service.mutants import FORMS, LIMITS, Mutant, mutants, search
 from tests.service.protocols.support import NUMBERS
 from tests.service.support import SCHEMA, AppClient, FakeModel, make_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

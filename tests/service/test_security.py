@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,6 @@ from murho.model.errors import OptionError
 from murho.service.errors import RateLimitError, UnauthorizedError
 from murho.service.security import Buckets, Security, digest_of, make_key, parse_line, parse_lines, read_keys
 from murho.service.settings import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY, ADMIN, OTHER = "k" * 43, "a" * 43, "o" * 43
 

@@ -7,19 +7,16 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from murho.service.app import create_app
 from murho.service.parts import Lifecycle
 from murho.service.process import DrainingServer, configure, listen
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 HOST = b"Host: localhost\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import pytest
 
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine.jobs import Answer, Job, ModelLike, Outcome, Slice
-from murho.service.engine.scheduler import Scheduler
+from murho.service.engine.scheduler import Receive, Scheduler
 from tests.service.support import FakeModel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from murho.service.engine.scheduler import Receive
 
 MODEL = FakeModel()
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from murho.service.engine.jobs import Answer, Job, Slice, compute
 from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError
 from tests.service.support import FakeModel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 pytestmark = pytest.mark.anyio
 ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike")

@@ -116,7 +116,7 @@ async def test_a_caller_with_one_job_comes_before_the_second_of_a_caller_with_ma
     )
     for job in (*many, one):
         turns.add(job, job.cost)
-    taken = [turns.take(lambda _, most=most: most) for most in (5.0, 1.0, 6.0)]
+    taken = [turns.take(room) for room in (lambda _: 5.0, lambda _: 1.0, lambda _: 6.0)]
     assert taken == [[many[0], one], [many[1]], [many[2], many[3]]]
     assert not turns
 

@@ -7,15 +7,12 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.service.support import ROW
 from tests.service.wire import GET, HOST, Served, Wire, served, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BODY = json.dumps({"inputs": [ROW]}).encode()
 POST = b"POST /predict HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,9 @@ import murho.service
 from murho.service.engine.scheduler import Admission
 from murho.service.errors import QueueFullError
 from murho.service.http.middleware import PARSED, LoopPauses
-from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
+from tests.service.support import ROW, AppClient, FakeModel, failing, make_client, pointers
 from tests.service.test_security import ADMIN, KEY, stored
 from tests.service.wire import Served, served
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 
 def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
@@ -175,14 +173,11 @@ def test_bodies_above_the_limit_and_senseless_lengths_are_refused(body: Any, len
 
 
 def test_a_failure_of_the_service_is_answered_without_a_trace(client: AppClient, model: FakeModel) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError("secret")
-
-    model.before = fail
+    model.before = failing
     of_engine = client.post("/predict", {"inputs": [ROW]})
     client.state["parts"].registry.snapshot = None
     for response in (of_engine, client.get("/models")):
-        assert (response.status_code, pointers(response)) == (500, [])
+        assert pointers(response, 500) == []
         assert response.json()["type"] == "urn:murho:problem:internal"
         assert response.headers["x-request-id"] in response.json()["detail"]
         assert not re.search("secret|Traceback", response.text)

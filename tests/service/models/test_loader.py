@@ -7,18 +7,15 @@ import threading
 import time
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
+from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.model.errors import CheckpointError
 from murho.service.errors import CheckpointRefusedError, NotReadyError
 from murho.service.models.loader import Change, LoadedModel, Loader, Outcome, Registry
 from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.checkpoint import CheckpointReference
 
 
 class Bench:

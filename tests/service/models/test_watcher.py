@@ -7,26 +7,22 @@ import shutil
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
 from murho.model.checkpoint.object_store import ObjectStore
-from murho.model.checkpoint.stores import DirectoryStore, store_at
+from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.errors import CheckpointError, StorageError
 from murho.service.app import create_app
 from murho.service.errors import NotReadyError
 from murho.service.models.loader import Change, Loader, Registry, Swap
-from murho.service.models.watcher import CheckpointSource, Watcher, seconds_between_looks
+from murho.service.models.watcher import CheckpointSource, Watcher
 from murho.service.settings import Settings
 from tests.rents import RENTS
 from tests.service.support import AppClient, FakeModel, FakeSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
 
 
 class Watched:
@@ -235,16 +231,6 @@ def test_what_cannot_be_fetched_now_is_told_at_once_and_tried_at_every_look(
     assert tried == ["2"] * 3
     bench.look()
     assert (bench.served(), bench.refused()) == (["2"], {})
-
-
-def test_the_setting_decides_by_the_url(tmp_path: Path) -> None:
-    directory = Settings(checkpoints=tmp_path)
-    assert CheckpointSource(store_at(directory.checkpoints), "cpu").place == str(tmp_path)
-    assert seconds_between_looks(directory) == 1.0
-    stored = Settings(checkpoints="memory://bucket/models/")
-    assert CheckpointSource(store_at(stored.checkpoints), "cpu").place == "memory://bucket/models"
-    assert seconds_between_looks(stored) == 10.0
-    assert seconds_between_looks(Settings(watch_seconds=0)) == 0.0
 
 
 def test_a_url_with_a_password_is_no_setting() -> None:

@@ -4,17 +4,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.service.outcomes.quality import AlarmFollower
 from murho.service.outcomes.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 ADDRESS = "postgresql+psycopg://postgres@/{}?host={}"

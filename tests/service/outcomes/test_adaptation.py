@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from tests.model.conftest import present
 from tests.service.outcomes.test_routes import OUTCOMES, told
 from tests.service.outcomes.test_store import GRID, NUMBER
 from tests.service.support import ROW, FakeModel, make_client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATE = 24
 
@@ -38,9 +36,7 @@ def test_answers_name_the_state_of_their_bands_and_one_command_goes_back(tmp_pat
         for options in ({"calibrated": False}, {"noise": False}, {"samples": 0}):
             assert "calibration" not in client.post("/predict", {"inputs": [ROW], **options}).json()
         table = ",".join(ROW) + "\n3000,100,true,1975-06-01,USA\n"
-        assert (
-            client.post("/predict", content=table, headers={"content-type": "text/csv"}).headers["murho-state"] == "1"
-        )
+        assert client.post("/predict", content=table, kind="text/csv").headers["murho-state"] == "1"
         client.post(OUTCOMES, told((answer["ids"][0], 0.0)))
         assert client.post("/predict", {"inputs": [ROW]}).json()["calibration"]["state"] == "2"
         for number, outcomes in ((1, 20), (0, None)):

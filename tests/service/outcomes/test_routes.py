@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -8,10 +10,6 @@ import pytest
 
 from tests.service.bodies import ARROW, arrow, read_table
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OUTCOMES, QUALITY = "/models/cars/outcomes", "/models/cars/quality"
 
@@ -51,16 +49,16 @@ def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
     answer = recording.post("/predict?record=true", content=body, headers=headers)
     ids = read_table(answer)["id"].to_pylist()
     assert len(set(ids)) == 3
-    text = recording.post("/predict?record=true", content=body, headers={"content-type": "text/csv"}).text
+    text = recording.post("/predict?record=true", content=body, kind="text/csv").text
     assert text.startswith("id,mean,")
-    own = recording.post("/predict?ids=a,7,c", content=body, headers={"content-type": "text/csv"}).text
+    own = recording.post("/predict?ids=a,7,c", content=body, kind="text/csv").text
     assert [line.split(",")[0] for line in own.splitlines()] == ["id", "a", "7", "c"]
-    wrong = recording.post("/predict?ids=a,b", content=body, headers={"content-type": "text/csv"})
+    wrong = recording.post("/predict?ids=a,b", content=body, kind="text/csv")
     assert pointers(wrong) == ["/ids"]
-    sent = recording.post(OUTCOMES, content=f"value,id\n130,{ids[0]}\n", headers={"content-type": "text/csv"})
+    sent = recording.post(OUTCOMES, content=f"value,id\n130,{ids[0]}\n", kind="text/csv")
     assert sent.json()["accepted"] == 1
     stream = arrow(pa.table({"id": ids, "value": [130.0, 131.0, 129.0]}))
-    assert recording.post(OUTCOMES, content=stream, headers={"content-type": ARROW}).json()["accepted"] == 3
+    assert recording.post(OUTCOMES, content=stream, kind=ARROW).json()["accepted"] == 3
     assert recording.get(QUALITY).json()["versions"][0]["n"] == 3
 
 
@@ -89,7 +87,7 @@ def test_outcomes_that_cannot_be_used_are_refused_as_a_whole(
     recording: AppClient, outcomes: dict[str, Any], wrong: list[str]
 ) -> None:
     recording.post("/predict", {"inputs": [ROW], "ids": ["a"]})
-    answer = recording.post(OUTCOMES, content=orjson.dumps(outcomes), headers={"content-type": "application/json"})
+    answer = recording.post(OUTCOMES, content=orjson.dumps(outcomes), kind="application/json")
     assert answer.status_code == 422
     assert set(wrong) <= set(pointers(answer))
     assert recording.get(QUALITY).json()["versions"] == []
@@ -97,13 +95,13 @@ def test_outcomes_that_cannot_be_used_are_refused_as_a_whole(
 
 def test_other_requests_are_refused(recording: AppClient, client: AppClient) -> None:
     assert recording.post("/models/other/outcomes", told(("a", 1.0))).status_code == 404
-    assert recording.post(OUTCOMES, content=b"{}", headers={"content-type": "image/png"}).status_code == 415
+    assert recording.post(OUTCOMES, content=b"{}", kind="image/png").status_code == 415
     for body in (b"\xff\xfe", b"id,value\n1", b"id,value," + b"x," * 1000 + b"\n1,2", b"value,id\n"):
-        assert recording.post(OUTCOMES, content=body, headers={"content-type": "text/csv"}).status_code == 422
+        assert recording.post(OUTCOMES, content=body, kind="text/csv").status_code == 422
     many = b"id,value\n" + b"a,1\n" * 100_001
-    assert recording.post(OUTCOMES, content=many, headers={"content-type": "text/csv"}).status_code == 413
+    assert recording.post(OUTCOMES, content=many, kind="text/csv").status_code == 413
     stream = arrow(pa.table({"id": pa.array(["a"]).dictionary_encode(), "value": [1.0]}))
-    assert pointers(recording.post(OUTCOMES, content=stream, headers={"content-type": ARROW})) == ["/id"]
+    assert pointers(recording.post(OUTCOMES, content=stream, kind=ARROW)) == ["/id"]
     assert pointers(recording.get(f"{QUALITY}?window=1y&coverage=0.333&what=1")) == ["/window", "/coverage", "/what"]
     assert pointers(recording.post("/predict", {"inputs": [ROW], "record": True, "samples": 0})) == ["/record"]
     assert pointers(recording.post("/predict", {"inputs": [ROW, ROW], "ids": ["a", "a"]})) == ["/ids/1"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from murho.service.outcomes.quality import quality_of
 from murho.service.outcomes.records import Batch, FeatureFacts, VersionFacts
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.outcomes.store import HOUR, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SCORES = np.array([-3.09, -2.576, -2.326, -1.96, -1.645, -1.282, -1.036, -0.842, -0.674, -0.524, -0.253])
 GRID = np.concatenate([SCORES, [0.0], -SCORES[::-1]]).astype(np.float32)

@@ -6,8 +6,9 @@ import asyncio
 import gzip
 import tempfile
 import zlib
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -15,10 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murho.model.predictive.draw_room import DrawRoom
-from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import BadInputError, DeadlineError, QueueFullError, TooLargeError
-from murho.service.predict import memory
 from murho.service.predict.memory import (
     IN_MEMORY_BYTES,
     SMALL_BYTES,
@@ -27,14 +25,10 @@ from murho.service.predict.memory import (
     Spool,
     accepted_coding,
     decompressed,
-    keep_small,
 )
 from tests.service.protocols.support import row_tensors
 from tests.service.support import ROW, FakeModel, make_client
 from tests.service.wire import Served, Wire, served, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PIECE = b"[1,2],\n" * 9362  # a little less than 64 KiB
 PIECES = 48
@@ -74,19 +68,6 @@ async def _waiting() -> None:
     await waiting[1]
     room.taken -= 6
     assert room.taken == 0
-
-
-def test_freed_memory_is_given_back_and_draws_leave_when_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    sizes = iter([0])
-    monkeypatch.setattr(memory, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(memory, "_resident", lambda: next(sizes, 2**26 if done else 2**27))
-    monkeypatch.setattr(memory, "give_back", lambda: done.append("memory"))
-    monkeypatch.setattr(DrawRoom, "make_room", lambda _, most: done.append(f"draws {most}"))
-    keeping = keep_small(Scheduler(lambda _: [], 1, 1.0), DrawRoom(160))
-    with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(keeping, 0.5))
-    assert done == ["memory", "draws 10", "memory"]
 
 
 def begin(service: Served, head: bytes, *, chunked: bool) -> Wire:
@@ -239,32 +220,6 @@ def test_what_was_written_is_read(parts: list[tuple[bytes, int]]) -> None:
         assert spool.view() == written
         spool.forget_pages()
         assert spool.view() == written
-    assert room.taken == 0
-
-
-def test_a_large_one_is_in_a_file_and_a_small_one_is_not() -> None:
-    room = Room(MUCH)
-    with Spool(room) as small, Spool(room) as large:
-        small.write(b"x" * IN_MEMORY_BYTES)
-        assert not small.in_file
-        large.write(b"x" * (IN_MEMORY_BYTES + 1))
-        assert large.in_file
-        assert len(large._in_memory) == 0
-
-
-def test_all_spools_share_the_room_and_one_alone_always_has_some() -> None:
-    room = Room(100)
-    with Spool(room) as alone:
-        alone.write(b"x" * 101)
-        with Spool(room) as other, pytest.raises(QueueFullError) as refused:
-            other.write(b"x")
-        assert refused.value.retry_after
-    with Spool(room) as other:
-        other.write(b"x" * 60)
-        with Spool(room) as another:
-            another.write(b"x" * 40)
-            with pytest.raises(QueueFullError):
-                another.write(b"x")
     assert room.taken == 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,6 @@ from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.service.bodies import ARROW, CSV, NPY, PARQUET, csv, npy, read_table
 from tests.service.classifiers import CLASSES, Classifier
 from tests.service.support import ROW, AppClient, make_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS = [ROW, {**ROW, "Weight": 1200.0, "Origin/plant": "Europe"}, {**ROW, "Weight": 9000.0, "Automatic": False}]
 KEYS = [
@@ -141,7 +139,7 @@ def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
             response = service.post(
                 f"/predict?samples={samples}&include=draws",
                 content=npy(rows),
-                headers={"content-type": NPY},
+                kind=NPY,
             )
             array = np.load(io.BytesIO(response.content), allow_pickle=False)
             assert array["draws"].shape == (2, samples, 3)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,6 @@ from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.model.conftest import Notes
 from tests.service.support import AppClient
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OPTIONS: dict[str, Any] = {
     "noise": "negative-binomial",

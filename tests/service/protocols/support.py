@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from tests.service.support import ROW, SCHEMA, AppClient
-
-if TYPE_CHECKING:
-    import httpx
-    from numpy.typing import NDArray
-
 
 NUMBERS = replace(SCHEMA, features=SCHEMA.features[:3])
 """A schema of numbers and booleans alone."""

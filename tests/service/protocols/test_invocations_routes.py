@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, pointers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CELLS = list(ROW.values())
 COLUMNS = ["mean", "std", "epistemic_std", "aleatoric_std", "p5", "p50", "p95"]
@@ -46,13 +44,6 @@ def test_every_form_of_rows_is_answered(client: AppClient, rows: dict[str, Any])
         assert answer["model"] == {"name": "cars", "version": "1"}
 
 
-def test_many_rows_keep_their_order(client: AppClient) -> None:
-    rows = [{**ROW, "Weight": 1000.0 + index} for index in range(1000)]
-    answer = client.post("/invocations", {"dataframe_records": rows, "params": {"include": ["draws"]}}).json()
-    assert [row["mean"] for row in answer["predictions"]] == pytest.approx([110 + index / 100 for index in range(1000)])
-    assert all(len(row["draws"]) == 4 for row in answer["predictions"])
-
-
 def test_csv_is_answered_in_json_or_as_the_client_accepts(client: AppClient) -> None:
     sent: dict[str, Any] = {"content": CSV.encode(), "headers": {"content-type": "text/csv"}}
     answer = client.post("/invocations?samples=3", **sent).json()
@@ -76,12 +67,9 @@ def with_cell(row: int, name: str, cell: object) -> list[dict[str, Any]]:
     [
         ({}, [""]),
         ({"instances": [ROW], "inputs": [ROW]}, [""]),
-        ({"instance": [ROW]}, ["/instance"]),
         ({"instances": [ROW], "params": {"sample": 3}}, ["/params/sample"]),
         ({"instances": with_cell(1, "Weight", "x")}, ["/instances/1/Weight"]),
-        ({"dataframe_records": with_cell(1, "Year", 3)}, ["/dataframe_records/1/Year"]),
         ({"dataframe_split": {"columns": ["a", "a"], "data": [[1, 2]]}}, ["/dataframe_split/columns"]),
-        ({"dataframe_split": {"columns": NAMES, "data": [CELLS, CELLS[1:]]}}, ["/dataframe_split/data/1"]),
         ({"dataframe_split": {"columns": NAMES, "rows": [CELLS]}}, ["/dataframe_split/data", "/dataframe_split/rows"]),
         (
             {"dataframe_split": {"columns": NAMES, "data": [CELLS, [*CELLS[:4], True]]}},
@@ -102,7 +90,7 @@ def test_what_is_wrong_is_said_with_its_place(client: AppClient, document: Any, 
 
 def test_other_things_that_are_wrong(client: AppClient) -> None:
     assert client.post("/invocations?samples=3", {"instances": [ROW]}).status_code == 422
-    assert client.post("/invocations", content=b"x", headers={"content-type": "image/png"}).status_code == 415
+    assert client.post("/invocations", content=b"x", kind="image/png").status_code == 415
     refused = {"accept": "image/png"}
     assert client.post("/invocations", {"instances": [ROW]}, headers=refused).status_code == 406
     assert client.post("/invocations", content=b'{"instances": [' + b"0," * 2_200_000 + b"0]}").status_code == 413

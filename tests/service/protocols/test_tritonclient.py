@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
+from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tests.service.protocols.support import NUMBERS
 from tests.service.support import ROW, FakeModel
 from tests.service.wire import Served, served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 COMPRESSIONS = (None, "gzip", "deflate")
 ROWS = 40

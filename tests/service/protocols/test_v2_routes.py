@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.protocols.support import NUMBERS, error_of, infer, row_tensors
-from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.service.support import ROW, AppClient, FakeModel, FakeSource, failing, make_client
 
 
 @pytest.fixture
@@ -122,15 +120,11 @@ def test_statistics_count_what_was_done_by_every_protocol(client: AppClient) -> 
     assert (stats["inference_count"], stats["execution_count"]) == (4, 2)
     assert stats["last_inference"] > 1.7e12
     counts = {name: item["count"] for name, item in stats["inference_stats"].items()}
-    assert counts == {
+    assert {name: count for name, count in counts.items() if count} == {
         "success": 2,
         "fail": 1,
         "queue": 2,
         "compute_infer": 2,
-        "compute_input": 0,
-        "compute_output": 0,
-        "cache_hit": 0,
-        "cache_miss": 0,
     }
     assert stats["inference_stats"]["success"]["ns"] >= stats["inference_stats"]["compute_infer"]["ns"] > 0
     assert [(batch["batch_size"], batch["compute_infer"]["count"]) for batch in stats["batch_stats"]] == [
@@ -173,10 +167,7 @@ def test_a_service_that_is_not_ready_says_so() -> None:
 def test_a_failure_of_the_service_is_an_error_without_its_reason() -> None:
     model = FakeModel()
 
-    def fail() -> None:
-        raise RuntimeError("secret")
-
-    model.before = fail
+    model.before = failing
     with make_client(model) as client:
         error = error_of(infer(client, row_tensors()), 500)
     assert "secret" not in error

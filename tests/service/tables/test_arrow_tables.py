@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,6 @@ from murho.service.tables.arrow_tables import TEXT_BYTES, ArrowCodec, stream_siz
 from tests.service.bodies import ARROW, PARQUET, WRITERS, arrow
 from tests.service.support import NAMES, ROW, SCHEMA
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 DEFAULT_POOL = pa.default_memory_pool()
 
 
@@ -31,17 +29,6 @@ def table_of(count: int, **columns: Any) -> pa.Table:
 
 def decode(body: bytes, kind: str, **settings: Any) -> object:
     return reader_of(kind).decode(body, Terms({}, SCHEMA, Settings(**settings)))
-
-
-@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_the_size_of_a_stream_is_known_before_it_is_read(compression: str | None) -> None:
-    texts = pa.array(["x" * 10] * 100_000).dictionary_encode()
-    table = pa.table({"zeros": np.zeros(100_000), "random": np.random.default_rng(0).normal(size=100_000)})
-    size = stream_size(arrow(table.append_column("text", texts), compression, 40_000))
-    assert size.rows == 100_000
-    assert len(size.batches) == 3
-    assert table.nbytes + 400_000 <= sum(size.batches) <= table.nbytes + 402_000
-    assert 18 <= size.dictionaries <= 200
 
 
 def test_a_dictionary_that_grows_is_counted_in_each_of_its_states() -> None:

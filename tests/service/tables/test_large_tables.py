@@ -6,7 +6,8 @@ import gzip
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -19,15 +20,11 @@ from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 from tests.service.wire import served, wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
 ROWS = 23
 BLOCK = 5
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes every table in blocks of five rows."""
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", BLOCK)
@@ -80,6 +77,7 @@ QUERIES = ["", "samples=0", "percentiles=1,99&thresholds=20,30&include=mc_error"
 def test_the_answer_is_that_of_the_whole_table(
     client: AppClient, model: FakeModel, media_type: str, accept: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 1000)
     body = body_of(table(Weight={2: 9000.0, 17: 9001.0}), media_type)
     url = f"/predict?{query or 'samples=8'}"
     headers = {"content-type": media_type, "accept": accept, "accept-encoding": "identity"}
@@ -101,7 +99,6 @@ def test_the_answer_is_that_of_the_whole_table(
 
 
 @pytest.mark.parametrize("accept", [ARROW, CSV])
-@pytest.mark.usefixtures("blocks")
 def test_classes_and_draws_are_answered(accept: str) -> None:
     with make_client(Classifier()) as client:
         query = "include=draws" if accept == ARROW else ""
@@ -118,7 +115,6 @@ BAD = {
 
 
 @pytest.mark.parametrize(("cells", "pointer"), BAD.values(), ids=BAD)
-@pytest.mark.usefixtures("blocks")
 def test_a_bad_row_is_named_by_its_place_in_the_whole_table(
     client: AppClient, cells: dict[str, Any], pointer: str
 ) -> None:
@@ -130,7 +126,6 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_table(
         assert f"row {int(pointer.rpartition('/')[2]) + 1}:" in error["message"]
 
 
-@pytest.mark.usefixtures("blocks")
 def test_a_ragged_line_is_named_by_its_number_in_the_whole_body(client: AppClient) -> None:
     lines = body_of(table(), CSV).split(b"\n")
     lines[12] += b",1"
@@ -141,7 +136,6 @@ def test_a_ragged_line_is_named_by_its_number_in_the_whole_body(client: AppClien
     assert "line 13: byte 0xff is not UTF-8" in ask(client, b"\n".join(lines), CSV).text
 
 
-@pytest.mark.usefixtures("blocks")
 def test_names_and_options_are_checked_before_any_row_is_computed(client: AppClient, model: FakeModel) -> None:
     for query, columns in (("samples=-1", table()), ("", {**table(), "Wings": [2] * ROWS}), ("include=draws", table())):
         response = ask(client, body_of(columns, CSV), CSV, query=query)
@@ -151,7 +145,6 @@ def test_names_and_options_are_checked_before_any_row_is_computed(client: AppCli
     assert "not a whole Arrow stream" in ask(client, cut, ARROW).text
 
 
-@pytest.mark.usefixtures("blocks")
 def test_a_compressed_body_is_taken_in_blocks(client: AppClient, model: FakeModel) -> None:
     body = body_of(table(), CSV)
     plain, packed = ask(client, body, CSV), ask(client, gzip.compress(body), CSV, **{"content-encoding": "gzip"})
@@ -161,15 +154,13 @@ def test_a_compressed_body_is_taken_in_blocks(client: AppClient, model: FakeMode
     assert "gzip data in the body are cut" in broken.text
 
 
-@pytest.mark.usefixtures("blocks")
 def test_a_table_is_admitted_by_the_cost_of_all_its_rows(client: AppClient, model: FakeModel) -> None:
-    response = client.post("/predict?samples=4096", content=body_of(table(60), CSV), headers={"content-type": CSV})
+    response = client.post("/predict?samples=4096", content=body_of(table(60), CSV), kind=CSV)
     assert response.status_code == 413
     assert "60 rows cost 245760 row-draws" in response.text
     assert model.passes == 0
 
 
-@pytest.mark.usefixtures("blocks")
 def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: AppClient, model: FakeModel) -> None:
     held = threading.Event()
     # Time enough for the two blocks before on a busy machine, too.
@@ -180,7 +171,6 @@ def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: Ap
     wait_until(lambda: client.state["parts"].scheduler.admission.pending == 0)
 
 
-@pytest.mark.usefixtures("blocks")
 def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
     body = body_of(table(300), CSV)
     with served() as service:

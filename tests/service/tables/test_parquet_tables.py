@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -15,10 +16,6 @@ from murho.service.errors import TooLargeError
 from murho.service.tables import arrow_tables
 from murho.service.tables.arrow_tables import ParquetProcess
 from tests.service.bodies import parquet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 SMALL = parquet(pa.table({"a": [1.5, None], "b": ["x", "y"], "c": [True, False]}))
 
@@ -50,13 +47,6 @@ def test_the_wanted_columns_come_as_a_stream(process: ParquetProcess) -> None:
     pid = pid_of(process)
     unpack(process, SMALL)
     assert pid_of(process) == pid
-
-
-def test_nothing_is_unpacked_of_a_file_that_will_be_refused(process: ParquetProcess) -> None:
-    assert unpack(process, SMALL, "a", "d")[1] is None
-    assert unpack(process, SMALL, most_rows=1)[1] is None
-    facts, table = unpack(process, SMALL, "a", most_columns=2)
-    assert (len(facts["names"]), table) == (3, None)
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
@@ -120,13 +110,4 @@ def test_closing_ends_the_process_and_the_next_file_begins_another(process: Parq
     assert running is not None
     process.close()
     assert running.poll() is not None
-    assert unpack(process, SMALL)[1].num_rows == 2
-
-
-def test_a_process_that_died_meanwhile_is_replaced(process: ParquetProcess) -> None:
-    unpack(process, SMALL)
-    running = process._process
-    assert running is not None
-    running.kill()
-    running.wait()
     assert unpack(process, SMALL)[1].num_rows == 2

@@ -3,17 +3,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 import structlog
 
 from murho.service.http.middleware import AccessLog
 from murho.service.telemetry.log import LogLimit, configure_logging, escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # A terminal's title, its colours by one byte, a text that runs backwards, a forged line, half a character.
 HOSTILE = "a\x1b]0;pwn\x07b\x9b31mc\u202ed\ne\x7ff\u2028g\udcff\rh\u2066"

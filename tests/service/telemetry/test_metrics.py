@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,21 +15,12 @@ from murho.service.engine.scheduler import Scheduler
 from murho.service.telemetry.metrics import Telemetry
 from tests.service.support import ROW, AppClient
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from murho.service.engine.jobs import Outcome, Slice
-
 ONE = np.ones(1)
 ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)
 
 
-def compute(_slices: Sequence[Slice]) -> list[Outcome]:
-    raise AssertionError
-
-
 def made() -> Telemetry:
-    return Telemetry(Scheduler(compute, 10, 1e9))
+    return Telemetry(Scheduler(lambda _: [], 10, 1e9))
 
 
 def of(telemetry: Telemetry, metric: str) -> dict[str, float]:

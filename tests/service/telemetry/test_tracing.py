@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from murho.service.http.middleware import RequestLog
 from murho.service.telemetry.log import Tracing
-from tests.service.support import ROW, AppClient, FakeModel, make_client
+from tests.service.support import ROW, AppClient, FakeModel, failing, make_client
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = {"traceparent": f"00-{TRACE}-{CALLER}-01"}
@@ -56,12 +56,9 @@ def test_a_prediction_is_one_span_below_its_caller(client: AppClient, spans: InM
 def test_what_is_refused_is_a_span_and_what_asks_for_health_is_none(
     client: AppClient, model: FakeModel, spans: InMemorySpanExporter
 ) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
     client.get("/healthz")
     client.post("/predict", {"inputs": []})
-    model.before = fail
+    model.before = failing
     client.post("/predict", {"inputs": [ROW]})
     refused, failed = spans.get_finished_spans()
     assert (refused.attributes or {})["http.response.status_code"] == 422
@@ -87,10 +84,7 @@ def test_an_answer_says_what_took_its_time(client: AppClient) -> None:
 def test_every_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> None:
     model = FakeModel()
 
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    model.before = fail
+    model.before = failing
     with make_client(model) as client:
         client.post("/predict", {"inputs": [ROW]}, headers={"x-request-id": "mine"})
     said = capsys.readouterr()
