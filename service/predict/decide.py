@@ -302,7 +302,7 @@ async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Dec
             warnings.setdefault(rows.pointer(first + item.row, item.feature), f"{item.feature}: {item.message}")
         work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
         found.append(await parts.decoder.in_thread(work))
-    call.answered(options, warned=bool(warnings))
+    call.answered(options)
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]
 

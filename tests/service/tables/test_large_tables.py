@@ -230,7 +230,6 @@ def test_rows_and_requests_are_counted_once(client: AppClient) -> None:
     ask(client, body_of(table(Weight={2: 9000.0, 17: 9001.0}), CSV), CSV)
     lines = client.get("/metrics").text.splitlines()
     assert 'murho_rows_total{model="cars",version="1"} 23.0' in lines
-    assert 'murho_warned_requests_total{model="cars",version="1"} 1.0' in lines
     assert 'murho_queue_seconds_count{model="cars"} 1.0' in lines
 
 
