@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from murho.cli.evaluation_report import report_lines
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.evaluation.summary import plus_minus
-from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 from tests.support import ROOT, call_murho
 
@@ -20,35 +16,7 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
 
 
-@pytest.fixture(scope="module")
-def report(rent: Posterior) -> dict[str, Any]:
-    return evaluate_table(rent, make_table(rows=200, seed=5), samples=32)
-
-
 CARS = ROOT / "examples" / "cars.csv"
-
-
-def line(lines: list[str], start: str) -> str:
-    """The one line that starts so."""
-    (found,) = (text for text in lines if text.startswith(start))
-    return found
-
-
-def test_it_says_units_and_every_part(report: dict[str, Any]) -> None:
-    lines = report_lines(report, "EUR")
-    text = "\n".join(lines)
-    assert f"RMSE {plus_minus(report['rmse'], report['standard_errors']['rmse'])} EUR" in lines[0]
-    for part in ("CRPS", "R²", "central bands (EUR)", "mean width", "Spearman"):
-        assert part in text
-    # The square root of 0.9 * 0.1 / 200.
-    assert line(lines, "(2.1 points of a coverage of 90 % are chance")
-    (covered,) = (text for text in lines if text.split()[:2] == ["coverage", "raw"])
-    assert f"{100.0 * report['raw']['coverage']['90']:.1f} %" in covered
-
-
-def test_a_checkpoint_without_calibration_has_no_such_column(report: dict[str, Any]) -> None:
-    lines = report_lines(report | {"calibrated": None}, "EUR")
-    assert "calibrated" not in "\n".join(lines)
 
 
 def test_evaluate_prints_a_report_and_its_json(rooms_file: Path, room_checkpoints: Path, quick_cars: Path) -> None:

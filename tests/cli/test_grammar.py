@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
 from murho.cli.grammar import name_and_data
 from murho.command_line import app
 from murho.model.errors import OptionError
-
-
-@pytest.mark.parametrize(
-    ("places", "model", "needed", "found"),
-    [
-        (["cars", "new.csv"], None, True, ("cars", "new.csv")),
-        (["new.csv"], None, True, (None, "new.csv")),  # the only checkpoint
-        (["cars"], None, False, ("cars", None)),
-        (["new.csv"], "cars", False, ("cars", "new.csv")),
-        ([], None, False, (None, None)),
-        (["cars"], None, None, ("cars", None)),
-    ],
-)
-def test_a_name_comes_first_or_as_an_option(
-    places: list[str], model: str | None, needed: bool | None, found: tuple[str | None, str | None]
-) -> None:
-    name, data = found
-    assert name_and_data(places, model, needed) == (name, None if data is None else Path(data))
 
 
 @pytest.mark.parametrize(

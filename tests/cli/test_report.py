@@ -13,20 +13,7 @@ from tests.support import call_murho
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = [
-    "--epochs",
-    "2",
-    "--noise",
-    "homoscedastic",
-    "--hidden",
-    "8",
-    "--members",
-    "2",
-    "--encoding",
-    "standard",
-    "--transform",
-    "none",
-]
+QUICK = "--epochs 2 --noise homoscedastic --hidden 8 --members 2 --encoding standard --transform none".split()  # noqa: SIM905
 
 
 @pytest.fixture

@@ -7,59 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.training.options import TrainOptions
 from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-import inspect
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from typer.testing import CliRunner
-
-from murho.cli.train import next_commands, option_parameters, option_values, read_config, train
-from murho.command_line import COMMANDS
+from murho.cli.train import next_commands, read_config
 from murho.model.checkpoint.stores import WrittenVersion
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def _app(options: type[TrainOptions], received: dict[str, Any]) -> typer.Typer:
-    """A command with these options and no others, which puts down what it receives."""
-
-    def command(**given: Any) -> None:
-        received.update(given)
-
-    command.__signature__ = inspect.Signature(option_parameters(options))  # type: ignore[attr-defined]  # as in `train`
-    app = typer.Typer(rich_markup_mode=None)
-    app.command()(command)
-    return app
-
-
-def test_every_field_but_the_columns_is_an_option() -> None:
-    parameters = inspect.signature(train).parameters
-    assert set(TrainOptions.model_fields) - set(parameters) == {"columns"}
-    assert all(parameters[name].default is None for name in TrainOptions.model_fields if name != "columns")
-
-
-def test_what_is_given_is_read_and_the_rest_is_left_to_the_file() -> None:
-    received: dict[str, Any] = {}
-    words = "--hidden 50,20 --no-skip --ignore a --ignore b --prior-pi 0.25 --kl-weights geometric --seed 3"
-    result = CliRunner().invoke(_app(TrainOptions, received), words.split())
-    assert result.exit_code == 0, result.output
-    assert option_values(received) == {
-        "hidden": (50, 20),
-        "skip": False,
-        "ignore": ["a", "b"],
-        "prior_pi": 0.25,
-        "kl_weights": "geometric",
-        "seed": 3,
-    }
 
 
 @pytest.mark.parametrize(
@@ -83,15 +44,6 @@ def test_a_mistake_is_named_with_its_line_and_what_may_be_meant(text: str, said:
         read_config(path)
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
-
-
-def test_the_next_commands_name_the_checkpoint_and_where_it_is() -> None:
-    title, *lines = next_commands(WrittenVersion("checkpoints", "checkpoints/cars/3", "cars", "3"))
-    assert title == "next:"
-    assert [line.split()[1] for line in lines] == ["predict", "evaluate", "serve"]
-    assert all(line.split()[1] in COMMANDS for line in lines)
-    assert "--model cars " in lines[0]
-    assert not any("--checkpoints" in line for line in lines)
 
 
 def test_another_directory_of_checkpoints_is_said_and_quoted() -> None:

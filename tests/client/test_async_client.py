@@ -8,16 +8,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-import numpy as np
 import pytest
 from murho_client import (
     AsyncClient,
-    Busy,
     Client,
     InternalError,
     InvalidInput,
     Prediction,
-    UnexpectedAnswer,
     UnknownModel,
 )
 
@@ -60,23 +57,6 @@ def test_the_first_error_cancels_the_others_and_comes_alone() -> None:
     with pytest.raises(InternalError):
         predict(service, table(1000))
     assert len(service.documents) < 50
-
-
-def test_passing_failures_are_tried_again_and_lasting_ones_told() -> None:
-    left = iter(range(2))
-
-    def busy(request: httpx2.Request) -> httpx2.Response | None:
-        again = request.method == "POST" and next(left, None) is not None
-        return problem(429, "queue-full", "Full.", retry_after=0) if again else None
-
-    np.testing.assert_allclose(predict(StandIn(busy)).mean, [3, 5, 7])
-    left = iter(range(1000))
-    with pytest.raises(Busy, match=r"Full\. \(Tried 3 times in"):
-        predict(StandIn(busy))
-    with pytest.raises(UnexpectedAnswer, match="no Murho service"):
-        predict(StandIn(lambda _: httpx2.Response(200, html="Hello")))
-    with pytest.raises(InvalidInput, match="row 0, x"):
-        predict(StandIn(), {"x": ["one"], "kind": ["a"]})
 
 
 def test_a_file_is_predicted_while_the_loop_goes_on(tmp_path: Path) -> None:

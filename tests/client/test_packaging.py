@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
-import tomllib
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -78,16 +76,3 @@ with murho_client.Client("http://127.0.0.1:1", retries=0) as client:
     place, version, ready = run(code, wheel).split()
     assert place.startswith(str(wheel))
     assert (version, ready) == (murho_client.__version__, "False")
-
-
-def test_versions_and_addresses_agree() -> None:
-    client, whole = (tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (CLIENT, ROOT))
-    assert client["dynamic"] == ["version"]
-    address = whole["urls"]["Source"]
-    texts = (*client["urls"].values(), *whole["urls"].values())
-    assert all(text.startswith(address) for text in texts)
-    assert address in (CLIENT / "README.md").read_text()
-    try:
-        assert importlib.metadata.version("murho-client") == murho_client.__version__
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the client is on the path, not installed")

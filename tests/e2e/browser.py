@@ -89,7 +89,7 @@ class Visit:
         """Opens the page in a state of its address, and waits for the answer and an element of it."""
         self.page.goto("about:blank")
         self.page.goto(self.address + state)
-        self.page.wait_for_selector(shown)
+        self.wait(shown)
         self.answered()
         return self
 
@@ -100,6 +100,27 @@ class Visit:
     def text(self, selector: str) -> str:
         """The visible text of an element."""
         return self.page.inner_text(selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """The visible texts of all elements that are found."""
+        texts: list[str] = self.page.locator(selector).all_inner_texts()
+        return texts
+
+    def wait(self, selector: str, **how: Any) -> None:
+        """Waits for an element."""
+        self.page.wait_for_selector(selector, **how)
+
+    def tab(self, name: str) -> None:
+        """Opens a tab."""
+        self.page.click(f"#tab-{name}")
+
+    def choose(self, selector: str, value: str) -> None:
+        """Chooses from a list."""
+        self.page.select_option(selector, value)
+
+    def fill(self, feature: str, value: str, form: str = "#form") -> None:
+        """Writes a number into the field of a feature."""
+        self.field(feature, form).locator("input[type=number]").fill(value)
 
     def field(self, feature: str, form: str = "#form") -> Any:
         """The field of a feature."""

@@ -47,7 +47,6 @@ def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     write_classifier(root / "checkpoints", "bodies")
     write_wide(root / "checkpoints")
     with serve(root / "checkpoints", root / "log", default_model="cars") as service:
-        service.wait_for_line("(Ready: )")
         yield service
 
 
@@ -55,7 +54,6 @@ def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 def of_cars(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service of the example's columns, for tests that change nothing in it."""
     with serve(quick_cars, tmp_path_factory.mktemp("of cars") / "log") as service:
-        service.wait_for_line("(Ready: )")
         yield service
 
 

@@ -83,6 +83,7 @@ def serve(
     environment: Mapping[str, str] | None = None,
     *,
     fresh: bool = False,
+    ready: bool = True,
     **settings: str,
 ) -> Iterator[Service]:
     """Starts a service on a free port, with settings in the environment, and ends it at the end.
@@ -92,6 +93,7 @@ def serve(
         log: Gets its stderr.
         environment: More variables.
         fresh: Start it as a user does, importing everything; else from a process that has (`tests.e2e.warm_start`).
+        ready: Wait until it is ready.
         settings: Settings by name, in small letters.
     """
     words = ["serve", "--checkpoints", str(directory), "--port", "0", "--device", "cpu"]
@@ -101,6 +103,8 @@ def serve(
         service = None
         try:
             service = Service(process, log)
+            if ready:
+                service.wait_for_line("(Ready: )")
             yield service
         finally:
             if service is not None:

@@ -10,7 +10,6 @@ import pytest
 from tests.support import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 SCRIPT = ROOT / "scripts" / "browser.py"
@@ -51,12 +50,3 @@ def test_what_does_not_start_is_passed_over_and_of_playwrights_builds_the_newest
     assert script["find_browser"]() == str(cache / "chromium-1255" / "chrome-linux" / "chrome")
     chrome = program(machine / "bin" / "google-chrome", STARTS)
     assert script["find_browser"]() == str(chrome)
-
-
-def test_a_named_browser_that_does_not_start_is_said(
-    machine: Path, script: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TEST_BROWSER", str(machine / "nowhere"))
-    main: Callable[[], int] = script["main"]
-    assert main() == 1
-    assert f"TEST_BROWSER={machine / 'nowhere'} does not start" in capsys.readouterr().err

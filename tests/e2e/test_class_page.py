@@ -44,8 +44,8 @@ def cover(visit: Visit, coverage: int) -> None:
 def test_it_starts_with_the_likeliest_class_and_a_bar_for_each(visit: Visit, site: str) -> None:
     answer = answer_of(site, MODEL, [typical_row(site, MODEL)])
     assert visit.text("#headline strong") == answer["prediction"][0]
-    assert visit.page.locator("#class-bars .class-name").all_inner_texts() == list(CLASSES)
-    shown = [number(text) for text in visit.page.locator("#class-bars .figure-text").all_inner_texts()]
+    assert visit.texts("#class-bars .class-name") == list(CLASSES)
+    shown = [number(text) for text in visit.texts("#class-bars .figure-text")]
     assert shown == pytest.approx([100 * value for value in answer["probabilities"][0]], abs=0.51)
     first = visit.page.locator("#class-bars .note-text .inline").first.text_content() or ""
     low, _, high = answer["percentiles"]["values"][0][0]
@@ -82,19 +82,19 @@ def test_the_entropy_is_split_into_noise_and_doubt(visit: Visit, site: str) -> N
 
 
 def test_the_map_shows_the_likeliest_class_doubt_or_one_class(visit: Visit) -> None:
-    visit.page.click("#tab-map")
-    visit.page.wait_for_selector('#map[aria-label^="likeliest Body over"] svg')
-    visit.page.select_option("#map-of", "epistemic_entropy")
-    visit.page.wait_for_selector('#map[aria-label^="doubt over"] svg')
-    visit.page.select_option("#map-of", f"p:{CLASSES[1]}")
+    visit.tab("map")
+    visit.wait('#map[aria-label^="likeliest Body over"] svg')
+    visit.choose("#map-of", "epistemic_entropy")
+    visit.wait('#map[aria-label^="doubt over"] svg')
+    visit.choose("#map-of", f"p:{CLASSES[1]}")
     visit.page.wait_for_function("() => document.querySelector('#map').ariaLabel.startsWith('probability of kei')")
     visit.answered()
 
 
 def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:
-    visit.page.click("#tab-compare")
-    visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
-    visit.page.wait_for_selector("#change")
+    visit.tab("compare")
+    visit.fill("Weight", "1500", "#other")
+    visit.wait("#change")
     visit.answered()
     row = typical_row(site, MODEL)
     answer = answer_of(site, MODEL, [row, {**row, "Weight": 1500}], include=["draws"])
@@ -104,7 +104,7 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
     assert visit.text("#compare-text").startswith(CLASSES[most])
     assert float(visit.text("#change").split()[0]) == pytest.approx(100 * abs(change[most]), abs=0.51)
     above = (0.5 * (draws[0] > draws[1]) + 0.5 * (draws[0] >= draws[1])).mean(axis=0)
-    shown = [number(text) for text in visit.page.locator("#compare .note-text [aria-hidden]").all_inner_texts()]
+    shown = [number(text) for text in visit.texts("#compare .note-text [aria-hidden]")]
     assert shown == pytest.approx(list(100 * above), abs=0.51)
     differ = 1 - (draws[0] * draws[1]).sum(axis=1).mean()
     assert number(visit.text("#differ")) == pytest.approx(100 * differ, abs=0.51)
@@ -112,9 +112,9 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
 
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
     cover(visit, 80)
-    visit.page.click("#tab-request")
-    visit.page.wait_for_selector("#requests pre")
-    _, python, json = visit.page.locator("#requests pre").all_inner_texts()
+    visit.tab("request")
+    visit.wait("#requests pre")
+    _, python, json = visit.texts("#requests pre")
     response = httpx.post(f"{site}/models/bodies/predict", content=json)
     assert response.status_code == 200
     assert response.json()["prediction_set"]["coverage"] == 0.8
@@ -125,23 +125,23 @@ def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> 
 
 def test_a_file_is_scored_with_the_chosen_coverage(visit: Visit) -> None:
     cover(visit, 99)
-    visit.page.click("#tab-file")
+    visit.tab("file")
     content = "Weight,Horsepower,Automatic,Year,Origin/plant\n3000,100,true,1975-06-01,USA\n"
     file: Any = {"name": "cars.csv", "mimeType": "text/csv", "buffer": content.encode()}
     with visit.page.expect_request("**/predict?coverage=0.99"):
         visit.page.set_input_files("#file", file)
-    visit.page.wait_for_selector("#file-done")
-    titles = visit.page.locator("#file-preview th").all_inner_texts()
+    visit.wait("#file-done")
+    titles = visit.texts("#file-preview th")
     assert titles[:2] == ["prediction", f"p_{CLASSES[0]}"]
 
 
 def test_the_model_card_has_scores_sets_and_classes(visit: Visit) -> None:
-    visit.page.click("#tab-card")
+    visit.tab("card")
     visit.answered()
     card = visit.text("#card")
     for told in ("calibrated on 400 held-out rows (vector scaling)", "Accuracy", "AUC", "Calibration error", "80.0"):
         assert told in card
-    assert visit.page.locator("#card caption").all_inner_texts() == [
+    assert visit.texts("#card caption") == [
         "Probabilities before and after calibration",
         "How often prediction sets held the class",
         "Classes",
@@ -153,10 +153,10 @@ def test_the_model_card_has_scores_sets_and_classes(visit: Visit) -> None:
 
 def test_models_of_numbers_and_of_classes_take_turns(visit: Visit) -> None:
     for tab in ("compare", "map", "sweep"):
-        visit.page.click(f"#tab-{tab}")
+        visit.tab(tab)
         for model, own in (("cars", "#density svg"), ("bodies", SHOWN)):
-            visit.page.select_option("#model", model)
-            visit.page.wait_for_selector(own)
+            visit.choose("#model", model)
+            visit.wait(own)
             visit.answered()
             assert visit.page.locator(f"#{tab} svg, #{tab} li").first.is_visible()
     assert visit.page.locator("#band, #threshold").count() == 0
@@ -168,7 +168,7 @@ def test_answers_without_calibration_or_sets_say_so(visit: Visit) -> None:
         route.fulfill(json=answer)
 
     visit.page.route("**/predict", uncalibrated)
-    visit.field("Weight").locator("input[type=number]").fill("2500")
+    visit.fill("Weight", "2500")
     visit.page.wait_for_function("() => document.getElementById('sure-text').textContent.includes('not calibrated')")
     visit.answered()
     assert visit.text("#set-text") == "The checkpoint has no sets."

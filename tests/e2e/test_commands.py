@@ -207,7 +207,6 @@ def test_mistakes_are_answered_without_importing_torch_or_pandas(tmp_path: Path)
     assert done.stdout == "[]\n"
 
 
-CARS = ROOT / "examples" / "cars.csv"
 TRAIN = (
     *("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--budget", 1000),
     *("--members", 4, "--encoding", "standard", "--transform", "none", "--no-report"),

@@ -136,7 +136,6 @@ def test_what_is_refused(busy: Service, trained: Path) -> None:
 def test_a_recorded_decision_is_repeated_to_the_bit_and_has_an_outcome(trained: Path, tmp_path: Path) -> None:
     store = str(tmp_path / "murho.db")
     with serve(trained.parent.parent, tmp_path / "log", store=store, record_inputs="true") as service:
-        service.wait_for_line("(Ready: )")
         with Client(service.address) as client:
             made = client.decide(CONTEXTS * 20, ACTIONS, record=True)
             assert len(set(made.ids)) == 40
@@ -164,7 +163,6 @@ def test_a_linear_version_warns_that_contexts_hardly_change_its_best_action(tmp_
         given: dict[str, Any] = {"hidden": hidden, "members": 1, "epochs": 20, "encoding": "standard"}
         murho.train(rows, "reward", noise="homoscedastic", **given).save(name, tmp_path / "checkpoints")
     with serve(tmp_path / "checkpoints", tmp_path / "log") as service:
-        service.wait_for_line("(Ready: )")
         document = {"contexts": [{"x": -1.0}, {"x": 1.0}], "actions": actions}
         (warning,) = _post(service, "line", document).json()["warnings"]
         assert warning["pointer"] == "/actions"

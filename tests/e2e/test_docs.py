@@ -92,7 +92,6 @@ def _typed_in_readme(directory: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def service(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with serve(workplace / "checkpoints", tmp_path_factory.mktemp("log") / "log") as service:
-        service.wait_for_line("(Ready: )")
         yield service
 
 
@@ -220,14 +219,6 @@ def test_the_api_page_prints_the_monte_carlo_errors_of_its_request(service: Serv
         assert 0.1 < said[key][0] / printed[key][0] < 10.0
 
 
-def test_every_path_of_the_api_page_is_served(service: Service) -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
-    named = set(re.findall(r"`(?:POST |GET )?(/[a-z/{}]+)`", text))
-    served = set(service.client.get("/openapi.json").json()["paths"])
-    assert len(named) >= 8
-    assert named <= served
-
-
 def test_the_configuration_on_the_page_of_options_is_valid(tmp_path: Path) -> None:
     (text,) = blocks(ROOT / "docs" / "options.md", "toml")
     (tmp_path / "config.toml").write_text(text)
@@ -311,17 +302,6 @@ def test_every_extra_that_documents_name_exists() -> None:
             assert set(named.split(",")) <= set(extras), (path, named)
     table = (ROOT / "docs" / "install.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == set(extras)
-
-
-def test_prose_keeps_to_120_characters_and_the_readme_to_700_words() -> None:
-    for path in PAGES:
-        text = path.read_text()
-        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-        long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("![")]
-        assert long == [], path
-    before, _, tables = README.read_text().partition("\n## Measured\n")
-    assert tables
-    assert len(before.split()) <= 700
 
 
 @pytest.mark.slow

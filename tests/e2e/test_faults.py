@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import Service, serve
 from tests.e2e.traffic import PROBLEM, REFUSALS, Ask, Traffic, asks, judge, wait_until
+from tests.service.bodies import ARROW, CSV, WRITERS, csv, read_table
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
@@ -125,7 +125,6 @@ def faulty_started(tiny_cars: Path, fault: EngineFault, tmp_path_factory: pytest
     log = tmp_path_factory.mktemp("log") / "log"
     settings = {"request_timeout": str(TIMEOUT)}
     with serve(tiny_cars, log, fault.environment, fresh=True, **settings) as faulty:
-        faulty.wait_for_line("(Ready: )")
         yield faulty
 
 
@@ -213,7 +212,6 @@ def test_nothing_that_happens_to_the_files_changes_an_answer(
 ) -> None:
     known, fresh = asks(posterior, 30, PATH), asks(posterior, 30, PATH, seed=1)
     with serve(own, tmp_path / "log") as service:
-        service.wait_for_line("(Ready: )")
         with Traffic(service.port, known) as traffic:
             traffic.wait_for(20)
             publish(trained, own, "2")
@@ -395,21 +393,10 @@ def test_one_row_does_not_wait_for_long_work(busy: Service, posterior: Posterior
     assert max(waits) < 2.0
 
 
-ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 ROWS = 600_000
 PARTS = 20
 MOST_MEMORY = 160 * 2**20
 """Bytes beyond the idle service. Taken as a whole, these tables take 400 MiB and more."""
-
-
-def body_of(table: pa.Table, media_type: str) -> bytes:
-    sink = io.BytesIO()
-    if media_type == CSV:
-        pa.csv.write_csv(table, sink)
-    else:
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-    return sink.getvalue()
 
 
 @pytest.mark.slow
@@ -420,14 +407,13 @@ def test_a_large_table_is_answered_rightly_in_little_memory(
 ) -> None:
     few = records(posterior.schema, ROWS // PARTS)
     part = pa.table(few)
-    body = body_of(pa.concat_tables([part] * PARTS).combine_chunks(), media_type)
+    body = WRITERS[media_type](pa.concat_tables([part] * PARTS).combine_chunks())
     assert len(body) > 16 * 2**20
     exact = posterior.predict(columns_from_table(pa.table(few), posterior.schema), PredictOptions(samples=16))
     waits: list[float] = []
     sizes: list[int] = []
     done = threading.Event()
     with serve(trained.parents[1], tmp_path / "log", request_timeout="300") as service:
-        service.wait_for_line("(Ready: )")
 
         def watch() -> None:
             with httpx.Client(base_url=service.address) as client:
@@ -437,9 +423,7 @@ def test_a_large_table_is_answered_rightly_in_little_memory(
                     waits.append(time.monotonic() - begin)
                     sizes.append(service.memory())
 
-        service.client.post(
-            "/predict?samples=16", content=body_of(part.slice(0, 100), CSV), headers={"content-type": CSV}
-        )
+        service.client.post("/predict?samples=16", content=csv(part.slice(0, 100)), headers={"content-type": CSV})
         before = service.memory()
         watching = threading.Thread(target=watch)
         watching.start()
@@ -449,8 +433,7 @@ def test_a_large_table_is_answered_rightly_in_little_memory(
         finally:
             done.set()
             watching.join()
-    assert response.status_code == 200, response.text[:500]
-    answer = pa.ipc.open_stream(response.content).read_all()
+    answer = read_table(response)
     assert answer.num_rows == ROWS
     assert exact.std is not None
     for name, right in (("mean", exact.mean), ("std", exact.std)):

@@ -116,7 +116,6 @@ def test_what_cells_do_is_explained_in_words(busy: Service) -> None:
 def test_over_http_behind_the_same_keys(tmp_path: Path) -> None:
     keys = Caller("agent", digest=digest_of(KEY.encode())).line()
     with serve(CHECKPOINTS, tmp_path / "log", api_keys=keys, store=str(tmp_path / "murho.db")) as service:
-        service.wait_for_line("(Ready: )")
 
         async def connected(mode: Any) -> None:
             async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=60) as http:

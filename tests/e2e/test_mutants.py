@@ -90,7 +90,6 @@ def test_a_service_answers_mutants_and_everybody_else(tmp_path: Path) -> None:
     for name, ignored in (("cars", ()), ("numbers", ("--ignore", "Year", "--ignore", "Origin/plant"))):
         train_checkpoint(tmp_path, name, *ignored)
     with serve(tmp_path / "checkpoints", tmp_path / "log", default_model="cars", samples="4") as service:
-        service.wait_for_line("(Ready: )")
         before = service.memory()
         faults: list[str] = []
         for form in FORMS:

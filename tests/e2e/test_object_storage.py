@@ -152,7 +152,6 @@ def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: C
     with Proxy(cloud.port) as proxy:
         environment = cloud.environment(proxy.port)
         with serve(store.place, tmp_path / "log", environment, watch_seconds="0.2") as service:
-            service.wait_for_line("(Ready: )")
             with loaded(service) as load:
                 wait_until(lambda: load.versions == {"1"})
                 store.publish(RENTS, "rents")

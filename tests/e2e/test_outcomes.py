@@ -26,7 +26,6 @@ ROW = {"sqm": 87.5, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "202
 def test_what_was_acknowledged_survives_a_kill_in_every_worker(tmp_path: Path) -> None:
     keys: list[str] = []
     with serve(RENTS, tmp_path / "log", store=str(tmp_path / "murho.db"), workers="2") as service:
-        service.wait_for_line("(Ready: )")
 
         def ask() -> None:
             with httpx.Client(base_url=service.address) as client:
@@ -46,7 +45,6 @@ def test_what_was_acknowledged_survives_a_kill_in_every_worker(tmp_path: Path) -
             thread.join(30)
     assert len(keys) > 20
     with serve(RENTS, tmp_path / "log", store=str(tmp_path / "murho.db")) as service:
-        service.wait_for_line("(Ready: )")
         outcomes = {"outcomes": [{"id": key, "value": 800.0} for key in keys]}
         told = service.client.post("/models/rents/outcomes", json=outcomes).json()
         assert (told["accepted"], told["unknown"]) == (len(keys), [])
@@ -56,7 +54,6 @@ def test_what_was_acknowledged_survives_a_kill_in_every_worker(tmp_path: Path) -
 def test_the_commands_tell_and_judge(tmp_path: Path) -> None:
     store = tmp_path / "murho.db"
     with serve(RENTS, tmp_path / "log", store=str(store)) as service:
-        service.wait_for_line("(Ready: )")
         keys = [str(row) for row in range(30)]
         answer = service.client.post("/predict", json={"inputs": [ROW] * 30, "ids": keys}).json()
         values = [f"{key},{mean}\n" for key, mean in zip(keys, answer["mean"], strict=True)]
@@ -101,7 +98,6 @@ def _everywhere(service: Service, state: str | None) -> dict[str, Any]:
 def test_all_workers_move_their_bands_and_one_command_moves_them_back(tmp_path: Path) -> None:
     store = str(tmp_path / "murho.db")
     with serve(RENTS, tmp_path / "log", store=store, workers="2", adapt="adaptive") as service:
-        service.wait_for_line("(Ready: )")
         before = _asked(service, record=True)
         low, middle, high = np.array(before["percentiles"]["values"][0])
         truth = middle + 0.8 * (high - low)  # above the band of 90 %
@@ -115,7 +111,6 @@ def test_all_workers_move_their_bands_and_one_command_moves_them_back(tmp_path: 
         square = np.square([after[name][0] for name in ("std", "epistemic_std", "aleatoric_std")])
         assert square[0] == pytest.approx(square[1] + square[2])
     with serve(RENTS, tmp_path / "log", store=store, adapt="adaptive") as service:
-        service.wait_for_line("(Ready: )")
         _same_bands(_everywhere(service, "1"), after)
         said = call_murho("adaptation", "rents", "--store", store, "--back-to", "0").stdout
         assert "the checkpoint's" in said
@@ -135,7 +130,6 @@ def test_outcomes_make_a_better_version_once(own: Path, tmp_path: Path) -> None:
         for row in range(160)
     ]
     with serve(own, tmp_path / "log", store=str(database), record_inputs="true") as service:
-        service.wait_for_line("(Ready: )")
         answer = service.client.post("/models/cars/predict", json={"inputs": rows, "record": True}).json()
         outcomes = [{"id": key, "value": mean + 12.0} for key, mean in zip(answer["ids"], answer["mean"], strict=True)]
         assert service.client.post("/models/cars/outcomes", json={"outcomes": outcomes}).json()["accepted"] == 160

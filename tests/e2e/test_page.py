@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.browser import DESKTOP, PHONE, TABS, Visit, answer_of, typical_row, visiting
 from tests.e2e.support import serve
-from tests.service.test_callers import KEY, stored
+from tests.service.test_security import KEY, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) 
 
 
 def test_every_change_is_answered(visit: Visit, site: str) -> None:
-    visit.field("Weight").locator("input[type=number]").fill("2000")
+    visit.fill("Weight", "2000")
     visit.page.fill("#threshold", "31")
     visit.answered()
     answer = answer_of(site, "cars", [{**typical_row(site, "cars"), "Weight": 2000}], thresholds=[31])
@@ -96,29 +96,29 @@ def test_a_cell_can_be_missing(visit: Visit, site: str) -> None:
 
 def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
     for feature in ("Weight", "Year", "Automatic", "Origin/plant"):
-        visit.page.select_option("#sweep-feature", feature)
-        visit.page.wait_for_selector(f'#sweep[aria-label*="along {feature}"] svg')
+        visit.choose("#sweep-feature", feature)
+        visit.wait(f'#sweep[aria-label*="along {feature}"] svg')
         visit.answered()
     assert "training rows" in visit.text("#sweep-legend")
 
 
 def test_a_sweep_follows_the_row_in_the_chart_that_is_there(visit: Visit) -> None:
-    visit.page.select_option("#sweep-feature", "Horsepower")
-    visit.page.wait_for_selector('#sweep[aria-label*="along Horsepower"] svg')
+    visit.choose("#sweep-feature", "Horsepower")
+    visit.wait('#sweep[aria-label*="along Horsepower"] svg')
     visit.answered()
     visit.page.evaluate("() => { document.querySelector('#sweep svg').dataset.kept = 'yes'; }")
     labels = visit.page.locator("#sweep .role-axis-label text")
     before = labels.all_text_contents()
-    visit.field("Weight").locator("input[type=number]").fill("1700")
+    visit.fill("Weight", "1700")
     visit.answered()
     assert labels.all_text_contents() != before, "the axis of the target reaches as far as the answers"
     assert visit.page.locator("#sweep svg").get_attribute("data-kept") == "yes"
 
 
 def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:
-    visit.page.click("#tab-compare")
-    visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
-    visit.page.wait_for_selector("#more")
+    visit.tab("compare")
+    visit.fill("Weight", "1500", "#other")
+    visit.wait("#more")
     visit.answered()
     row = typical_row(site, "cars")
     answer = answer_of(site, "cars", [row, {**row, "Weight": 1500}], include=["draws"])
@@ -151,20 +151,20 @@ def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:
 
 
 def test_the_map_shows_means_and_doubt(visit: Visit) -> None:
-    visit.page.click("#tab-map")
-    visit.page.wait_for_selector('#map[aria-label^="Consumption"] svg')
-    visit.page.select_option("#map-of", "epistemic_std")
-    visit.page.wait_for_selector('#map[aria-label^="doubt over"] svg')
+    visit.tab("map")
+    visit.wait('#map[aria-label^="Consumption"] svg')
+    visit.choose("#map-of", "epistemic_std")
+    visit.wait('#map[aria-label^="doubt over"] svg')
     visit.answered()
 
 
 def test_a_link_opens_the_same_page(visit: Visit, browser: Browser, site: str) -> None:
-    visit.field("Weight").locator("input[type=number]").fill("2345")
+    visit.fill("Weight", "2345")
     visit.field("Horsepower").locator("input[type=checkbox]").check()
     visit.page.fill("#threshold", "25")
-    visit.page.select_option("#band", "50")
-    visit.page.click("#tab-compare")
-    visit.field("Weight", "#other").locator("input[type=number]").fill("4321")
+    visit.choose("#band", "50")
+    visit.tab("compare")
+    visit.fill("Weight", "4321", "#other")
     visit.answered()
     with visiting(browser, site) as other:
         other.go(visit.page.url.removeprefix(other.address))
@@ -183,7 +183,7 @@ def test_a_dropped_file_is_scored_and_downloaded(visit: Visit, site: str, tmp_pa
       document.body.dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: data}));
     }"""
     visit.page.evaluate(drop, content)
-    visit.page.wait_for_selector("#file-done")
+    visit.wait("#file-done")
     with visit.page.expect_download() as download:
         visit.page.click("#file-download")
     assert download.value.suggested_filename == "fleet-predicted.csv"
@@ -196,10 +196,10 @@ def test_a_dropped_file_is_scored_and_downloaded(visit: Visit, site: str, tmp_pa
 
 
 def test_a_file_comes_back_in_its_own_dialect(visit: Visit, tmp_path: Path) -> None:
-    visit.page.click("#tab-file")
+    visit.tab("file")
     lines = [HEADER.replace(",", ";"), '3000;100;true;1975-06-01;"USA"', "2000;90;false;1975-06-01;Europe"]
     choose_file(visit, "\n".join(lines))
-    visit.page.wait_for_selector("#file-done")
+    visit.wait("#file-done")
     with visit.page.expect_download() as download:
         visit.page.click("#file-download")
     download.value.save_as(tmp_path / "scored.csv")
@@ -209,42 +209,36 @@ def test_a_file_comes_back_in_its_own_dialect(visit: Visit, tmp_path: Path) -> N
 
 def test_a_row_unlike_the_training_rows_has_no_promise_of_its_band(visit: Visit) -> None:
     assert "of such rows lie between" in visit.text("#band-line")
-    visit.field("Weight").locator("input[type=number]").fill("9000")
+    visit.fill("Weight", "9000")
     visit.answered()
     assert "No training row is like this one" in visit.text("#band-line")
 
 
-def test_equal_inputs_are_answered_alike(visit: Visit) -> None:
-    visit.page.click("#tab-compare")
-    visit.answered()
-    assert visit.text("#compare-text") == "A and B are answered alike. Change B below."
-
-
 def test_a_wrong_file_says_where(visit: Visit) -> None:
-    visit.page.click("#tab-file")
+    visit.tab("file")
     bad = f"{HEADER}\n3000,100,true,1975-06-01,USA\n3000,fast,true,1975-06-01,USA\n"
     choose_file(visit, bad)
-    visit.page.wait_for_selector("#file-errors li")
+    visit.wait("#file-errors li")
     assert [line for line in visit.text("#file-errors").splitlines() if line] == [
         "What is wrong:",
         "row 2, column Horsepower: 'fast' is not a number.",
     ]
     choose_file(visit, "Weight,Automatic\n3000,true\n")
-    visit.page.wait_for_selector("#file-errors li:has-text('no column')")
+    visit.wait("#file-errors li:has-text('no column')")
     assert "The file has no column Horsepower, Year, Origin/plant." in visit.text("#file-errors")
 
 
 @pytest.mark.parametrize(("model", "statistic"), [("cars", "mean"), ("bodies", "count")])
 def test_a_file_is_added_up_by_a_column(visit: Visit, site: str, model: str, statistic: str) -> None:
-    visit.page.select_option("#model", model)
-    visit.page.wait_for_selector("#density svg" if model == "cars" else "#class-bars li")
-    visit.page.click("#tab-totals")
+    visit.choose("#model", model)
+    visit.wait("#density svg" if model == "cars" else "#class-bars li")
+    visit.tab("totals")
     rows = [f"{1500 + 10 * i},{80 + i},true,1975-06-01,{('USA', 'Europe')[i % 2]}" for i in range(50)]
     content = "\n".join([HEADER, *rows])
     choose_file(visit, content, "#totals-file")
-    visit.page.select_option("#totals-of", statistic)
-    visit.page.select_option("#totals-by", "Origin/plant")
-    visit.page.wait_for_selector("#totals[aria-label*='by Origin/plant'] svg")
+    visit.choose("#totals-of", statistic)
+    visit.choose("#totals-by", "Origin/plant")
+    visit.wait("#totals[aria-label*='by Origin/plant'] svg")
     answer = httpx.post(
         f"{site}/models/{model}/aggregate?by=Origin/plant&statistic={statistic}&percentiles=5,95",
         content=content,
@@ -257,16 +251,16 @@ def test_a_file_is_added_up_by_a_column(visit: Visit, site: str, model: str, sta
     assert (cells[0], cells[place - 1]) == ("USA", "25")
     assert float(cells[place].split(" ± ")[0]) == pytest.approx(expected, rel=0.01, abs=0.1)
     choose_file(visit, "Weight\n3000\n", "#totals-file")
-    visit.page.wait_for_selector("#totals-errors:not([hidden])")
+    visit.wait("#totals-errors:not([hidden])")
     assert "The file has no column Horsepower" in visit.text("#totals-errors")
 
 
 @pytest.mark.parametrize(("model", "what"), [("cars", "mean"), ("risks", "probability")])
 def test_why_shows_what_each_cell_adds(visit: Visit, site: str, model: str, what: str) -> None:
-    visit.page.select_option("#model", model)
-    visit.page.wait_for_selector("#density svg" if model == "cars" else "#class-bars li")
-    visit.page.click("#tab-why")
-    visit.page.wait_for_selector("#why-1 svg")
+    visit.choose("#model", model)
+    visit.wait("#density svg" if model == "cars" else "#class-bars li")
+    visit.tab("why")
+    visit.wait("#why-1 svg")
     visit.answered()
     answer = answer_of(site, model, [typical_row(site, model)], percentiles=[], include=["why"])
     shares = dict(zip(answer["why"]["features"], answer["why"][what][0], strict=True))
@@ -277,16 +271,16 @@ def test_why_shows_what_each_cell_adds(visit: Visit, site: str, model: str, what
 
 
 def test_without_a_store_the_card_says_how_outcomes_are_kept(visit: Visit) -> None:
-    visit.page.click("#tab-card")
+    visit.tab("card")
     visit.page.click("#quality button")
-    visit.page.wait_for_selector("#quality-told p")
+    visit.wait("#quality-told p")
     assert "murho serve --store FILE" in visit.text("#quality-told")
 
 
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
-    visit.page.click("#tab-request")
-    visit.page.wait_for_selector("#requests pre")
-    curl, python, json = visit.page.locator("#requests pre").all_inner_texts()
+    visit.tab("request")
+    visit.wait("#requests pre")
+    curl, python, json = visit.texts("#requests pre")
     answer = httpx.post(f"{site}/models/cars/predict", content=json).json()
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
     assert curl.startswith(f"curl -s {site}/models/cars/predict")
@@ -295,11 +289,11 @@ def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> 
 
 def test_a_service_that_is_gone_is_said_and_found_again(visit: Visit) -> None:
     visit.page.route("**/predict", lambda route: route.abort())
-    visit.field("Weight").locator("input[type=number]").fill("2500")
-    visit.page.wait_for_selector("#notice:not([hidden])")
+    visit.fill("Weight", "2500")
+    visit.wait("#notice:not([hidden])")
     assert "does not answer" in visit.text("#notice")
     visit.page.unroute("**/predict")
-    visit.page.wait_for_selector("#notice", state="hidden")
+    visit.wait("#notice", state="hidden")
     visit.answered()
     assert not visit.page.locator("body.stale").count()
 
@@ -320,20 +314,20 @@ def test_a_service_that_loads_is_waited_for(browser: Browser, site: str) -> None
         visit.page.clock.install()
         visit.page.route(re.compile("/models$"), not_yet)
         visit.page.goto(visit.address)
-        visit.page.wait_for_selector("#notice:not([hidden])")
+        visit.wait("#notice:not([hidden])")
         assert "being loaded" in visit.text("#notice")
         visit.page.clock.run_for(1000)  # as long as the service asked for
-        visit.page.wait_for_selector("#density svg")
-        visit.page.wait_for_selector("#notice", state="hidden")
+        visit.wait("#density svg")
+        visit.wait("#notice", state="hidden")
 
 
 def test_another_model_has_a_form_of_its_own(visit: Visit) -> None:
-    visit.page.select_option("#model", "rents")
-    visit.page.wait_for_selector('#form .field[data-feature="sqm"]')
+    visit.choose("#model", "rents")
+    visit.wait('#form .field[data-feature="sqm"]')
     visit.answered()
     assert "rent" in visit.text("#headline")
     assert "m=rents" in visit.page.url
-    visit.page.click("#tab-card")
+    visit.tab("card")
     visit.answered()
     assert "held-out" in visit.text("#card")
     charts = visit.page.locator("#card .chart")
@@ -345,9 +339,9 @@ def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) 
     assert {"predicted", "reliability", "coverage", "doubt", "importance", "curves"} <= {
         chart["name"] for chart in charts
     }
-    visit.page.click("#tab-card")
+    visit.tab("card")
     visit.answered()
-    shown = visit.page.locator("#report figure h4").all_inner_texts()
+    shown = visit.texts("#report figure h4")
     assert shown == [chart["title"] for chart in charts]
     assert visit.page.locator("#report .reported svg").count() == len(shown)
 
@@ -374,7 +368,7 @@ def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
     for name in (*TABS[1:], "sweep"):
         keys.press("ArrowRight")
         assert visit.page.evaluate("() => document.activeElement.id") == f"tab-{name}"
-        visit.page.wait_for_selector(f"#panel-{name}")
+        visit.wait(f"#panel-{name}")
     visit.answered()
 
 
@@ -396,7 +390,7 @@ def test_axe_finds_nothing_on_any_tab_and_on_a_phone_nothing_is_cut(
         visit.go(state, shown)
         assert visit.text("#bar").startswith(title)
         for tab in TABS:
-            visit.page.click(f"#tab-{tab}")
+            visit.tab(tab)
             visit.answered()
             assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= size[0], tab
             if size is DESKTOP or tab == TABS[0]:
@@ -407,18 +401,19 @@ def test_axe_finds_nothing_on_any_tab_and_on_a_phone_nothing_is_cut(
 @pytest.mark.slow
 def test_with_api_keys_the_page_asks_for_one(browser: Browser, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "checkpoints" / "cars" / "1")
-    with serve(tmp_path / "checkpoints", tmp_path / "log", api_keys=stored("web", KEY)) as service:
-        service.wait_for_line("(Ready: )")
-        with visiting(browser, service.address) as visit:
-            visit.page.goto(visit.address)
-            visit.page.wait_for_selector("#key")
-            assert visit.accessibility() == []
-            visit.page.fill("#key-field", KEY.replace(KEY[-1], "x"))
-            visit.page.keyboard.press("Enter")
-            visit.page.wait_for_function("() => document.getElementById('key-why').textContent.includes('one of this')")
-            visit.page.fill("#key-field", KEY)
-            visit.page.keyboard.press("Enter")
-            visit.page.wait_for_selector("#density svg")
-            visit.page.reload()
-            visit.page.wait_for_selector("#density svg")
-            visit.check(expected=("status of 401",))
+    with (
+        serve(tmp_path / "checkpoints", tmp_path / "log", api_keys=stored("web", KEY)) as service,
+        visiting(browser, service.address) as visit,
+    ):
+        visit.page.goto(visit.address)
+        visit.wait("#key")
+        assert visit.accessibility() == []
+        visit.page.fill("#key-field", KEY.replace(KEY[-1], "x"))
+        visit.page.keyboard.press("Enter")
+        visit.page.wait_for_function("() => document.getElementById('key-why').textContent.includes('one of this')")
+        visit.page.fill("#key-field", KEY)
+        visit.page.keyboard.press("Enter")
+        visit.wait("#density svg")
+        visit.page.reload()
+        visit.wait("#density svg")
+        visit.check(expected=("status of 401",))

@@ -8,9 +8,8 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from murho_client import Client, InvalidInput, UnknownModel
+from murho_client import Client
 
 from tests.support import ROOT, call_murho
 
@@ -73,21 +72,6 @@ def test_the_answer_is_that_of_plain_http(of_cars: Service, client: Client) -> N
     np.testing.assert_array_equal(answer.percentiles, told["percentiles"]["values"])
     np.testing.assert_array_equal(answer.exceedance(30.0), np.array(told["exceedance"]["values"])[:, 0])
     assert (answer.model, answer.version, answer.target, answer.seed) == ("cars", "1", "Miles_per_Gallon", 3)
-
-
-def test_mistakes_are_named_in_the_data_as_given(client: Client) -> None:
-    frame = pd.DataFrame([CAR, CAR | {"Weight_in_lbs": "heavy"}], index=["first", "second"])
-    with pytest.raises(InvalidInput) as raised:
-        client.predict(frame, "cars")
-    (problem,) = raised.value.problems
-    assert (problem.row, problem.label, problem.feature) == (1, "second", "Weight_in_lbs")
-    with pytest.raises(InvalidInput, match="Horsepower"):
-        client.predict({name: value for name, value in CAR.items() if name != "Horsepower"}, "cars")
-    with pytest.raises(InvalidInput) as by_service:
-        client.predict(CAR, "cars", percentiles=[0.0])
-    assert by_service.value.status == 422
-    with pytest.raises(UnknownModel, match="boats"):
-        client.predict(CAR, "boats")
 
 
 def test_a_file_gets_the_answers_of_murho_predict(of_cars: Service, client: Client, tmp_path: Path) -> None:

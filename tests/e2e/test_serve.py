@@ -38,7 +38,6 @@ LONG: dict[str, Any] = {"inputs": [ROW] * 60_000, "samples": 1024, "include": ["
 def test_what_the_terminal_says_to_try_works_and_a_signal_ends_it(tiny_cars: Path, tmp_path: Path) -> None:
     with serve(tiny_cars, tmp_path / "log", fresh=True) as service:
         line = service.wait_for_line(r"\n  (curl .*)\n")
-        service.wait_for_line("(Ready: )")
         done = subprocess.run(shlex.split(line), check=True, capture_output=True, timeout=30)
         assert json.loads(done.stdout)["model"]["name"] == "cars"
         assert httpx.get(service.wait_for_line(r"API documentation: (\S+)")).status_code == 200
@@ -47,7 +46,7 @@ def test_what_the_terminal_says_to_try_works_and_a_signal_ends_it(tiny_cars: Pat
 
 
 def test_a_signal_while_loading_ends_the_service_with_exit_code_0(tiny_cars: Path, tmp_path: Path) -> None:
-    with serve(tiny_cars, tmp_path / "log", fresh=True) as service:
+    with serve(tiny_cars, tmp_path / "log", fresh=True, ready=False) as service:
         wait_until(lambda: answers(service))
         assert service.stop() == 0
 
@@ -101,7 +100,6 @@ def test_what_can_not_start_says_why_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_files_that_run_out_are_told_once_and_the_service_recovers(tiny_cars: Path, tmp_path: Path) -> None:
     with serve(tiny_cars, tmp_path / "log") as service:
-        service.wait_for_line("(Ready: )")
         assert service.client.get("/healthz").status_code == 200
         process, kind = service.process.pid, resource.RLIMIT_NOFILE
         soft, hard = resource.prlimit(process, kind)
@@ -123,7 +121,6 @@ def test_files_that_run_out_are_told_once_and_the_service_recovers(tiny_cars: Pa
 
 def test_sigterm_under_load_loses_no_request(tiny_cars: Path, posterior: Posterior, tmp_path: Path) -> None:
     with serve(tiny_cars, tmp_path / "log") as service:
-        service.wait_for_line("(Ready: )")
         with Traffic(service.port, asks(posterior, 30)) as traffic:
             traffic.wait_for(30)
             assert service.stop() == 0
@@ -152,18 +149,15 @@ def asking(service: Service, body: dict[str, Any], clients: int = 1) -> Iterator
 
 def test_requests_in_flight_are_answered_before_the_service_ends(tiny_cars: Path, tmp_path: Path) -> None:
     # A delay that a busy machine, too, needs no more of to notice the signal and answer.
-    with serve(tiny_cars, tmp_path / "log", drain_delay="3") as service:
-        service.wait_for_line("(Ready: )")
-        with asking(service, HEAVY) as answers:
-            service.process.send_signal(signal.SIGTERM)
-            wait_until(lambda: service.client.get("/readyz").status_code == 503)
-            assert service.process.wait(30) == 0
+    with serve(tiny_cars, tmp_path / "log", drain_delay="3") as service, asking(service, HEAVY) as answers:
+        service.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: service.client.get("/readyz").status_code == 503)
+        assert service.process.wait(30) == 0
     assert [answer.status_code for answer in answers] == [200]
 
 
 def test_what_takes_longer_than_the_grace_is_answered_503(tiny_cars: Path, tmp_path: Path) -> None:
     with serve(tiny_cars, tmp_path / "log", drain_grace="0.2", max_pending_cost="1000000000") as service:
-        service.wait_for_line("(Ready: )")
         with asking(service, LONG) as answers:
             assert service.stop() == 0
         assert "Traceback" not in service.log()
@@ -174,7 +168,6 @@ def test_what_takes_longer_than_the_grace_is_answered_503(tiny_cars: Path, tmp_p
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_second_signal_ends_the_service_at_once(tiny_cars: Path, tmp_path: Path, number: int) -> None:
     with serve(tiny_cars, tmp_path / "log", max_pending_cost="100000000000") as service:
-        service.wait_for_line("(Ready: )")
         with asking(service, LONG, clients=4):
             service.process.send_signal(number)
             time.sleep(0.5)
@@ -196,7 +189,6 @@ def test_https_and_a_port_of_its_own_for_machines(tiny_cars: Path, tmp_path: Pat
     keys = Caller("app", digest=digest_of(b"k" * 40)).line()
     with serve(tiny_cars, tmp_path / "log", **settings, workers=workers, api_keys=keys) as service:
         assert service.address.startswith("https://")
-        service.wait_for_line("(Ready: )")
         machines = f"http://127.0.0.1:{port}"
         wait_until(lambda: httpx.get(f"{machines}/readyz").status_code == 200)
         assert "murho_http_requests_total" in httpx.get(f"{machines}/metrics").text

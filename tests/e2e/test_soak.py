@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.requests import records, rows_of
@@ -27,6 +26,7 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
+from tests.service.bodies import ARROW, CSV, JSON, NPY, PARQUET, WRITERS, read_table
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ LEFT = 300 * 2**20
 """The most bytes above those at the start that are left when the requests end."""
 TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
 """Of the tables in all formats at once, whose answers have all draws; and after how many odd requests they come."""
-JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
-ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 
 
 def shapes(posterior: Posterior, count: int) -> list[Ask]:
@@ -74,12 +72,8 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
     """Requests in all formats, to the service at an address; each checks its means and draws."""
     schema = posterior.schema
     columns = records(schema, TABLE_ROWS)
-    table, arrow, parquet, csv = pa.table(columns), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    table = pa.table(columns)
     exact = posterior.predict(columns_from_table(table, schema), PredictOptions(samples=TABLE_SAMPLES, draws=True))
-    with pa.ipc.new_stream(arrow, table.schema) as writer:
-        writer.write_table(table)
-    pq.write_table(table, parquet)
-    pa.csv.write_csv(table, csv)
     document = orjson.dumps(
         {"inputs": rows_of(columns), "samples": TABLE_SAMPLES, "include": ["draws"]}  # its options are in it
     )
@@ -94,7 +88,7 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
             np.testing.assert_allclose(mean, exact.mean, rtol=1e-4)
             np.testing.assert_allclose(np.ravel(draws), np.ravel(exact.draws), rtol=1e-4)
 
-    bodies = {ARROW: arrow.getvalue(), PARQUET: parquet.getvalue(), CSV: csv.getvalue(), JSON: document}
+    bodies = {**{kind: write(table) for kind, write in WRITERS.items()}, JSON: document}
     pairs = [(ARROW, ARROW), (PARQUET, PARQUET), (CSV, NPY), (JSON, JSON), (JSON, ARROW)]
     codings = itertools.cycle(["identity", "gzip"])
     return [partial(ask, bodies[sent], sent, accepted, next(codings)) for sent, accepted in pairs]
@@ -109,7 +103,7 @@ def read_answer(media_type: str, response: httpx.Response) -> tuple[Any, Any]:
     if media_type == NPY:
         array = np.load(io.BytesIO(content))
         return array["mean"], array["draws"]
-    table = pa.ipc.open_stream(content).read_all() if media_type == ARROW else pq.read_table(io.BytesIO(content))
+    table = read_table(response)
     return table["mean"].to_numpy(), table["draws"].combine_chunks().flatten().to_numpy()
 
 
@@ -124,7 +118,6 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
     with serve(
         trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
     ) as service:
-        service.wait_for_line("(Ready: )")
         start = service.memory()
         read: list[int] = []
         begin = time.monotonic()

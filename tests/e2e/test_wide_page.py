@@ -22,7 +22,7 @@ def test_sixty_features_fit_the_screen_and_the_answer_stays_in_sight(
     with visiting(browser, site, size, dark=dark, has_touch=size is PHONE) as visit:
         visit.go(state, shown)
         for tab in TABS:
-            visit.page.click(f"#tab-{tab}")
+            visit.tab(tab)
             visit.answered()
             assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= size[0], tab
         assert visit.page.locator("#split-text").evaluate("it => it.scrollWidth <= it.clientWidth")
@@ -46,11 +46,11 @@ def test_features_are_listed_by_importance_and_found_by_a_search(browser: Browse
         assert [fields.nth(i).get_attribute("data-feature") for i in range(fields.count())] == [
             f"x{i}" for i in (50, 52, 53, 55, 56)
         ]
-        visit.field("x52").locator("input[type=number]").fill("0.25")
+        visit.fill("x52", "0.25")
         visit.answered()
         assert visit.page.input_value("#sweep-feature") == "x52"
         visit.page.fill("#form .search", "district")
-        assert visit.page.locator("#form select:visible option").all_inner_texts()[:2] == ["9 to 10", "10 to 11"]
+        assert visit.texts("#form select:visible option")[:2] == ["9 to 10", "10 to 11"]
         visit.page.fill("#form .search", "")
         visit.page.click("#form > button")
         assert fields.count() == 60

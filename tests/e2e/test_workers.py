@@ -64,7 +64,6 @@ def pair(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         api_keys=",".join(KEYS),
         open_paths="/metrics",
     ) as service:
-        service.wait_for_line("(Ready: )")
         yield service
 
 
@@ -120,7 +119,6 @@ def test_a_killed_worker_loses_its_own_requests_and_is_replaced_and_sigterm_drai
     trained: Path, posterior: Posterior, tmp_path: Path
 ) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
-        service.wait_for_line("(Ready: )")
         before, files = workers_of(service), metric_files(service)
         with Traffic(service.port, asks(posterior, 30), threads=8) as traffic:
             traffic.wait_for(30)
@@ -148,7 +146,6 @@ def test_a_killed_worker_loses_its_own_requests_and_is_replaced_and_sigterm_drai
 
 def test_workers_end_with_their_supervisor(trained: Path, tmp_path: Path) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
-        service.wait_for_line("(Ready: )")
         workers = workers_of(service)
         service.process.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers))

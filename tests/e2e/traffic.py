@@ -228,14 +228,12 @@ class OneRow:
 
     Attributes:
         versions: Versions that answered.
-        slowest: Seconds of the slowest answer.
     """
 
     def __init__(
         self, address: str, model: str, row: dict[str, Any], expected: Callable[[str], float], clients: int = 4
     ) -> None:
         self.versions: set[str] = set()
-        self.slowest = 0.0
         self._ending = threading.Event()
         self._threads = ThreadPoolExecutor(clients)
         asked = f"{address}/models/{model}/predict", row, expected
@@ -244,9 +242,7 @@ class OneRow:
     def _ask(self, address: str, row: dict[str, Any], expected: Callable[[str], float]) -> None:
         with httpx.Client(timeout=30) as client:
             while not self._ending.is_set():
-                began = time.perf_counter()
                 response = client.post(address, json={"inputs": [row]})
-                self.slowest = max(self.slowest, time.perf_counter() - began)
                 assert response.status_code == 200, response.text
                 answer = response.json()
                 version = answer["model"]["version"]

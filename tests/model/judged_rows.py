@@ -21,7 +21,7 @@ from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,14 +39,14 @@ def gaussian_posterior(calibration: ConformalMap | None = None, copies: int = 3)
         nowhere = torch.zeros(len(encoded), dtype=torch.bool)
         return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine(target))
 
-    stand_in = SimpleNamespace(
-        device=torch.device("cpu"),
-        seed=0,
-        drawn=drawn,
-        calibration=calibration,
-        schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
-    )
-    return cast("Posterior", stand_in)
+    return stand_in(drawn, calibration=calibration)
+
+
+def stand_in(drawn: Callable[..., DrawnRows], **attributes: object) -> Posterior:
+    """Stands in for a posterior of a number that draws as told."""
+    schema = SimpleNamespace(target=SimpleNamespace(classes=None))
+    told = {"device": torch.device("cpu"), "seed": 0, "calibration": None, "schema": schema} | attributes
+    return cast("Posterior", SimpleNamespace(drawn=drawn, **told))
 
 
 def judge_gaussians(

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model import runtime as runtime_module
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError
 from murho.model.predictive.forward import NetworkOutputs
@@ -25,7 +24,6 @@ from murho.model.runtime import (
     let_threads_sleep,
     resolve_device,
     threads_for,
-    use_threads_for_answering,
 )
 
 if TYPE_CHECKING:
@@ -130,13 +128,6 @@ def test_threads_are_given_back_after_a_fit() -> None:
     with at_most_threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_answers_take_the_processors_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "available_processors", lambda: 3)
-    use_threads_for_answering()
-    assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("heed_interrupts")

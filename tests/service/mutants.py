@@ -35,6 +35,7 @@ from murho.service.predict.routes import reader_of
 from murho.service.protocols.infer_requests import InferCodec
 from murho.service.protocols.invocations import ScoringCodec
 from murho.service.settings import Settings
+from tests.service.bodies import ARROW, CSV, JSON, NPY, PARQUET, arrow, csv, parquet
 from tests.service.protocols.support import LENGTH, NUMBERS, row_tensors, text_bytes
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 
@@ -286,9 +287,7 @@ def _invocations() -> list[tuple[bytes, ...]]:
 
 
 def _csv() -> list[tuple[bytes, ...]]:
-    sink = io.BytesIO()
-    pa.csv.write_csv(_tables()[0], sink)
-    text = sink.getvalue()
+    text = csv(_tables()[0])
     return [(text,), (text.replace(b",", b";"),), (b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"),)]
 
 
@@ -313,28 +312,12 @@ def _tables() -> list[pa.Table]:
 
 
 def _arrow() -> list[tuple[bytes, ...]]:
-    bodies: list[tuple[bytes, ...]] = []
-    for table in _tables():
-        for options in (
-            pa.ipc.IpcWriteOptions(),
-            pa.ipc.IpcWriteOptions(compression="zstd"),
-            pa.ipc.IpcWriteOptions(compression="lz4"),
-        ):
-            sink = io.BytesIO()
-            with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-                writer.write_table(table, max_chunksize=50)
-            bodies.append((sink.getvalue(),))
-    return bodies
+    return [(arrow(table, kind, 50),) for table in _tables() for kind in (None, "zstd", "lz4")]
 
 
 def _parquet() -> list[tuple[bytes, ...]]:
-    bodies: list[tuple[bytes, ...]] = []
-    for table in _tables():
-        for options in ({}, {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": False}):
-            sink = io.BytesIO()
-            pa.parquet.write_table(table, sink, row_group_size=50, **options)
-            bodies.append((sink.getvalue(),))
-    return bodies
+    plain = {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": False}
+    return [(parquet(table, row_group_size=50, **options),) for table in _tables() for options in ({}, plain)]
 
 
 def _npy() -> list[tuple[bytes, ...]]:
@@ -384,8 +367,6 @@ def _scored(body: bytes, _: Mutant) -> object:
     return ScoringCodec().decode(body, Terms({}, SCHEMA, LIMITS))
 
 
-JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
-ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 INFER = "/v2/models/cars/infer"
 CARS = FakeModel()
 

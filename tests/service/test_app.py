@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
+
+import pytest
 
 from murho.service import app
 from murho.service.app import create_app
 from murho.service.settings import Settings
-from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client
+from murho.service.worker import Board, Stage
+from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
 
 if TYPE_CHECKING:
-    import pytest
-
     from murho.service.models.loader import Snapshot
 
 
@@ -39,3 +41,112 @@ def test_a_failure_to_announce_does_not_stop_the_service() -> None:
 
     with AppClient(create_app(Settings(), source=FakeSource(FakeModel()), on_loaded=fail)) as client:
         assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
+
+
+def test_while_loading_the_service_is_alive_but_not_ready() -> None:
+    loading = threading.Event()
+    source = FakeSource(FakeModel())
+
+    def wait() -> None:
+        assert loading.wait(20)
+
+    source.before = wait
+    with AppClient(create_app(Settings(), source=source), loaded=False) as client:
+        try:
+            assert client.get("/healthz").status_code == 200
+            for response in (
+                client.get("/readyz"),
+                client.get("/models"),
+                client.get("/models/cars"),
+                client.post("/predict", {"inputs": [ROW]}),
+            ):
+                assert response.status_code == 503
+                assert int(response.headers["retry-after"]) >= 1
+                assert pointers(response) == []
+        finally:
+            loading.set()
+        client.wait_until_loaded()
+        assert client.get("/readyz").json() == {
+            "status": "ready",
+            "ready": True,
+            "models": ["cars"],
+            "model_count": 1,
+            "refused": [],
+            "refused_count": 0,
+        }
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/ping", "/v2/health/ready"])
+def test_in_every_protocol_ready_means_all_workers(client: AppClient, path: str) -> None:
+    board = Board(2)
+    board.say(0, 0.0, Stage.SERVING)
+    board.say(1, 0.0, Stage.LOADING)
+    assert client.get(path).status_code == 200
+    object.__setattr__(client.state["parts"], "board", board)
+    response = client.get(path)
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    board.say(1, 0.0, Stage.SERVING)
+    assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v2/health/live"])
+def test_in_every_protocol_alive_means_all_workers(client: AppClient, path: str) -> None:
+    board = Board(2)
+    for number in range(2):
+        board.say(number, 0.0, Stage.SERVING)
+    object.__setattr__(client.state["parts"], "board", board)
+    assert client.get(path).status_code == 200
+    board.say(1, 1e6, Stage.SERVING)
+    assert client.get(path).status_code == 503
+
+
+def test_with_thousands_of_models_readiness_and_metrics_stay_short() -> None:
+    """What a probe and a scrape read does not grow with the models; `/models` has all of them."""
+    models = [FakeModel(f"m{number:04}") for number in range(500)]
+    with make_client(*models) as client:
+        ready = client.get("/readyz")
+        found = ready.json()
+        assert len(ready.content) < 1_000
+        assert (found["models"], found["model_count"]) == ([f"m{number:04}" for number in range(10)], 500)
+        text = client.get("/metrics").text
+        assert len(text) < 20_000
+        assert "murho_served_versions 500.0" in text
+        assert "murho_model_info{" not in text
+        assert client.post("/models/m0007/predict", {"inputs": [ROW], "samples": 4}).status_code == 200
+        assert client.get("/metrics").text.count("murho_model_info{") == 1
+        assert len(client.get("/models").json()["models"]) == 500
+
+
+def test_without_a_checkpoint_the_service_says_what_to_do() -> None:
+    with make_client() as client:
+        assert client.get("/healthz").status_code == 200
+        response = client.get("/readyz")
+        assert response.status_code == 503
+        assert "retry-after" in response.headers
+        assert "murho train DATA --target COLUMN" in response.json()["detail"]
+
+
+def test_a_draining_service_is_alive_but_not_ready_and_still_serves(client: AppClient) -> None:
+    client.state["parts"].lifecycle.draining = True
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/readyz").status_code == 503
+    assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
+
+
+def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_client(model, engine_silence=5.0) as client:
+        scheduler = client.state["parts"].scheduler
+        monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock() - 6.0)
+        response = client.get("/healthz")
+        assert response.status_code == 503
+        assert pointers(response) == []
+        assert "no sign of life" in response.json()["detail"]
+        assert client.get("/readyz").status_code == 200
+        monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock())
+        assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("version", ["abc", "1..0", "1.x", ""])
+def test_metrics_in_a_version_that_is_none_are_plain(client: AppClient, version: str) -> None:
+    for kind in ("text/plain", "application/openmetrics-text"):
+        assert client.get("/metrics", headers={"accept": f"{kind}; version={version}"}).status_code == 200

@@ -32,11 +32,6 @@ def test_each_error_has_its_status(error: Exception, status: int) -> None:
     assert document["type"]
 
 
-def test_retry_after_and_allow_become_headers() -> None:
-    assert problem_details(errors.QueueFullError("full", retry_after=3), "id").headers == {"Retry-After": "3"}
-    assert problem_details(HTTPException(405, headers={"Allow": "POST"}), "id").headers == {"Allow": "POST"}
-
-
 def test_the_detail_counts_problems_that_are_not_listed() -> None:
     listed = [Problem(f"/inputs/{row}", "no") for row in range(2)]
     assert "1000 things" in problem_details(BadInputError(listed, 1000), "id").detail

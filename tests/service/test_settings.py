@@ -29,10 +29,18 @@ def test_every_setting_is_described() -> None:
         {"trusted_proxies": "proxy.example"},
         {"cors_origins": "app.example"},
         {"cors_origins": "*"},  # without keys
+        {"versions": "pinned"},
+        {"pinned": "cars=1"},
+        {"versions": "oldest"},
+        {"adapt": "rolling"},  # without a store
+        *({"versions": "pinned", "pinned": pins} for pins in ("cars", "cars=03", "../x=1", "cars=1,cars=2", "cars=1,")),
     ],
 )
-def test_names_networks_and_origins_are_checked(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=r"a host is|a proxy is|an origin is|name the origins"):
+def test_settings_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValidationError,
+        match=r"a host is|a proxy is|an origin is|name the origins|version|pinned|NAME=VERSION|set store, too",
+    ):
         Settings(**wrong)
 
 

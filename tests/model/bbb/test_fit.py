@@ -239,9 +239,6 @@ def test_steps_are_those_of_the_class() -> None:
         torch.testing.assert_close(found, other, rtol=1e-5, atol=1e-6)
 
 
-SMALL = Architecture(inputs=6, hidden=(64, 64), outputs=2, members=5, skip=True)
-
-
 def work(rows: float = 34.0, draws: int = 1, **changes: object) -> float:
     sizes: dict[str, object] = {"inputs": 6, "hidden": (64, 64), "outputs": 2, "members": 5, "skip": True} | changes
     return WorkModel(Architecture(**sizes)).step(rows, draws)  # type: ignore[arg-type]

@@ -71,13 +71,10 @@ def test_the_kl_of_a_member_with_half_of_the_rows_counts_twice() -> None:
 
 @pytest.mark.parametrize("minibatches", [1, 2, 7, 1500])
 @pytest.mark.parametrize("kind", ["uniform", "geometric"])
-def test_kl_weights_sum_to_one(kind: str, minibatches: int) -> None:
+def test_kl_weights_sum_to_one_and_geometric_ones_are_those_of_blundell(kind: str, minibatches: int) -> None:
     weights = kl_weights(kind, minibatches)
     assert len(weights) == minibatches
     assert sum(weights) == pytest.approx(1.0, abs=1e-12)
-
-
-def test_geometric_weights_are_those_of_blundell() -> None:
     expected = [2.0 ** (5 - i) / (2.0**5 - 1.0) for i in range(1, 6)]
     assert kl_weights("geometric", 5) == pytest.approx(expected)
 

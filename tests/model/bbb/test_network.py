@@ -71,17 +71,6 @@ def test_the_two_judges_of_a_row_are_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("skip", [False, True])
-def test_an_input_that_is_not_read_changes_nothing(skip: bool) -> None:
-    network, rows = network_of(4, skip=skip), torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
-    others = rows.clone()
-    others[:, BINS] += 5.0
-    with torch.no_grad():
-        first, second = (network(given, torch.Generator().manual_seed(2)) for given in (rows, others))
-    assert torch.equal(first[1::2], second[1::2])
-    assert not torch.isclose(first[::2], second[::2]).any()
-
-
-@pytest.mark.parametrize("skip", [False, True])
 def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
     network, rows = network_of(4, skip=skip), torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
     architecture, reads = network.architecture, mixed_reading(4, INPUTS, BINS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -184,20 +183,3 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
     expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
     assert found.mean(dim=1).tolist() == pytest.approx(expected, rel=1e-3)
-
-
-def test_squared_error_and_variance_of_all_members_are_foretold_row_by_row() -> None:
-    """Exact where the two judges' scores are the means over all pairs, as here."""
-    generator = np.random.default_rng(0)
-    means, noise = generator.standard_normal((6, 50)), 0.2 + generator.random((6, 50))
-    targets = generator.standard_normal(50)
-
-    def scores(members: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        mean = means[members].mean(axis=0)
-        return (mean - targets) ** 2, means[members].var(axis=0) + (noise[members] ** 2).mean(axis=0)
-
-    pairs = [[one, two] for one in range(6) for two in range(one)]
-    for number in range(2):
-        alone = np.mean([scores([member])[number] for member in range(6)], axis=0)
-        together = np.mean([scores(pair)[number] for pair in pairs], axis=0)
-        np.testing.assert_allclose(ensemble_score(alone, together, 2, 6), scores(list(range(6)))[number])

@@ -245,16 +245,6 @@ def test_json_and_what_is_damaged_in_it(path: tuple[str | int, ...], value: obje
         ClassCalibration.from_json(data, "calibration")
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-def test_the_order_of_the_classes_does_not_matter(classes: int) -> None:
-    right, labels = rows_of(3000, classes)
-    logs = right * 2.0 + torch.tensor([1.5, 0.0, -1.0, 0.0])[:classes]
-    order = torch.tensor([2, 0, 3, 1] if classes == 4 else [1, 0])
-    fitted, permuted = fit_class_map(logs, labels), fit_class_map(logs[:, order], torch.argsort(order)[labels])
-    found, expected = permuted.log_probabilities(logs[:, order]), fitted.log_probabilities(logs)[:, order]
-    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-4)
-
-
 def test_the_derivatives_are_at_zero_where_the_fit_ends() -> None:
     """The least penalised loss, by automatic derivatives of the stated objective."""
     right, labels = rows_of(400)

@@ -211,15 +211,6 @@ def test_weights_count_like_repeated_rows() -> None:
     assert fitted(scores, weights=np.full(80, 7.0)) == fitted(scores)
 
 
-def test_fewer_units_make_wider_bands() -> None:
-    """G groups of rows: the level of the k-th of n scores is ``k / n G / (G + 1)``."""
-    scores = _scores(200)
-    conformal = fitted(scores, units=20)
-    half = float(torch.special.ndtri(torch.tensor(0.5 + 0.5 * 0.5 * 20 / 21).double()))
-    reach = float(conformal.calibrated(torch.tensor([half]).double()))
-    assert reach == pytest.approx(np.sort(np.abs(scores))[99], abs=1e-6)
-
-
 def test_nothing_overflows() -> None:
     spread = CalibratedSpread.of(DOUBLING, CPU)
     with np.errstate(all="ignore"):

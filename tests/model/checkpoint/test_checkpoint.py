@@ -310,12 +310,6 @@ def rent_copy(rent_checkpoints: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / "rent" / "1"))
 
 
-@pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_a_good_checkpoint_proves_itself_with_every_engine(rent_copy: Path, engine: str) -> None:
-    assert len(json.loads((rent_copy / "model.json").read_text())["proof"]["mean"]) == 3
-    Posterior.load(rent_copy, engine=engine)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

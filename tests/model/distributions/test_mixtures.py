@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from murho.model.checkpoint.posterior import Posterior
-from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema_inference import columns_from_table
-from tests.model.conftest import make_table, present
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
 
 if TYPE_CHECKING:
@@ -29,31 +21,6 @@ def _mixture(
     means = torch.randn(samples, rows, generator=generator, dtype=torch.float64) * spread
     sigma = noise * torch.exp(torch.randn(samples, rows, generator=generator, dtype=torch.float64))
     return means, sigma
-
-
-def _std(means: Tensor, noise: Tensor) -> Tensor:
-    return Mixture(means, noise).moments()[1]
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    seed=st.integers(0, 10_000),
-    spread=st.floats(1e-3, 1e3),
-    noise=st.floats(1e-3, 1e3),
-    shift=st.floats(-1e6, 1e6),
-)
-def test_percentiles_rise_with_the_level_and_undo_the_score(
-    seed: int, spread: float, noise: float, shift: float
-) -> None:
-    means, sigma = _mixture(seed, samples=16, rows=3, spread=spread, noise=noise)
-    means = means + shift
-    scores = torch.tensor([-6.0, -2.0, -1.9999, 0.0, 0.3, 3.0], dtype=torch.float64)
-    values = Mixture(means, sigma).quantiles(scores)
-    assert bool((values.diff(dim=1) >= 0.0).all())
-    below = Mixture(means, sigma).normal_score((values - 1e-5 * _std(means, sigma)[:, None]).T).T
-    above = Mixture(means, sigma).normal_score((values + 1e-5 * _std(means, sigma)[:, None]).T).T
-    # Between components far apart F is flat but for rounding.
-    assert bool(((below <= scores + 1e-9) & (scores <= above + 1e-9)).all())
 
 
 def test_normal_score_of_a_gaussian_is_the_standardised_value_in_both_tails() -> None:
@@ -105,41 +72,6 @@ def test_quantiles_are_what_bisection_finds_also_far_out_and_rise_with_the_level
     furthest = torch.tensor([-37.0, 37.0], dtype=torch.float64)
     tolerance = 1e-3 if "wide" in kind else 1e-4  # there they lie in the wide component
     assert_exact(mixture, furthest, mixture.quantiles(furthest), tolerance)
-
-
-def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_before(rent: Posterior) -> None:
-    spec = replace(rent.spec, calibration=None)
-    without = replace(spec, likelihood=replace(spec.likelihood, wide=None))
-    columns = columns_from_table(make_table(rows=50, seed=3), rent.schema)
-    options = PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(5_000.0,), draws=True)
-    wide, plain = (Posterior(some, rent.tensors).predict(columns, options) for some in (spec, without))
-    for name in ("mean", "epistemic_std", "draws"):
-        assert present(getattr(wide, name)) == pytest.approx(present(getattr(plain, name)), rel=1e-12)
-    noise, rule = present(plain.aleatoric_std), WideRule.after(spec.training["rows"])
-    added = rule.weight * (rule.widening * noise).clip(max=spec.target.scale) ** 2
-    assert (added > 0.0).all()
-    assert present(wide.aleatoric_std) == pytest.approx((noise**2 + added) ** 0.5)
-    assert (present(wide.exceedance) > present(plain.exceedance)).all()
-    band, narrower = (present(some.percentiles)[:, 2] - present(some.percentiles)[:, 0] for some in (wide, plain))
-    assert band == pytest.approx(narrower, rel=0.02)
-
-
-@pytest.mark.parametrize("kind", ["weighted", "an outlier", "a staircase, and wide", "a mean of ten million"])
-def test_a_row_alone_has_those_it_has_among_others_whatever_the_tiles(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mixture = make(kind, 6)
-    large = mixture.of_rows(torch.arange(6).repeat(100))
-    spread = mixture.moments()[1].unsqueeze(-1)
-    for scores in (SCORES, DENSE):
-        whole = large.quantiles(scores)
-        with monkeypatch.context() as patch:
-            patch.setattr(mixtures, "TILE_VALUES", 64)
-            assert float(((mixture.quantiles(scores) - whole[:6]).abs() / spread).max()) <= 2e-6
-        for row in range(6):
-            alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores)
-            for start in (0, 594):
-                assert float(((alone - whole[start + row]).abs() / spread[row]).max()) <= 1e-5
 
 
 def test_its_weight_is_the_rule_of_succession_and_it_adds_a_twentieth_of_the_noise_variance() -> None:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, is_missing
+from tests.model.conftest import present
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["mixed_columns", "numeric_columns", "paired_columns", "schema_of"]
+__all__ = ["distribution_of", "mixed_columns", "numeric_columns", "paired_columns", "schema_of"]
 
 
 def numeric_columns(values: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
@@ -42,6 +44,11 @@ def paired_columns() -> dict[str, NDArray[Any]]:
     return numeric_columns(
         np.column_stack([loads[:, 0], loads[:, 0] + noise[:, 0], loads[:, 1:], loads[:, 1] + noise[:, 1]])
     )
+
+
+def distribution_of(columns: Columns, *folds: Any, **options: Any) -> FeatureDistribution:
+    """The distribution of the rows, which must be enough for one."""
+    return present(fit_feature_distribution(schema_of(columns), columns, *folds, **options))
 
 
 def schema_of(columns: Columns, *, imputed: bool = True) -> Schema:

@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoded, Encoder, InputChoice, with_schema
-from murho.model.encoding.feature_distribution import fit_feature_distribution
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.encoding.transforms import LARGEST
 from murho.model.errors import CheckpointError, OptionError
@@ -21,7 +20,7 @@ from murho.model.tables.cells import parse_date
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
-from tests.model.encoding.distribution_tables import mixed_columns, schema_of
+from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, schema_of
 from tests.support import ROOT
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -53,12 +52,6 @@ def cars() -> tuple[Schema, dict[str, npt.NDArray[Any]]]:
 
 
 class TestStandard:
-    def test_numbers_are_standardised_with_the_training_rows(self) -> None:
-        encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, 2.0, 3.0, 4.0])
-        # mean 2.5, variance (1.5² + 0.5²)/2 = 1.25
-        np.testing.assert_allclose(encoded[:, 0], np.array([-1.5, -0.5, 0.5, 1.5]) / np.sqrt(1.25), rtol=1e-6)
-        np.testing.assert_allclose(encode(encoder, [12.5]), [[10.0 / np.sqrt(1.25)]], rtol=1e-6)
-
     def test_a_missing_cell_is_the_mean_and_is_indicated(self) -> None:
         encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, np.nan, 3.0], missing=True)
         assert encoded.tolist() == [[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
@@ -197,7 +190,7 @@ class TestEncoder:
 
 COLUMNS = mixed_columns(500)
 SCHEMA = schema_of(COLUMNS)
-ENCODER = Encoder.fit(SCHEMA, COLUMNS, distribution=fit_feature_distribution(SCHEMA, COLUMNS))
+ENCODER = Encoder.fit(SCHEMA, COLUMNS, distribution=distribution_of(COLUMNS))
 
 
 def asked() -> dict[str, np.ndarray]:

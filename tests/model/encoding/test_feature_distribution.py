@@ -8,38 +8,22 @@ import pytest
 from murho.model.encoding.feature_distribution import (
     MOST_COLUMNS,
     FeatureDistribution,
+    QuantileScores,
     best_shrinkage,
     fit_feature_distribution,
-    reach_of,
+    normal_cdf,
+    normal_quantile,
     sample_correlation,
 )
 from murho.model.encoding.unlike import Distances
-from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
+from tests.model.conftest import present
+from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, numeric_columns, schema_of
 
 COLUMNS = mixed_columns(400)
-SCHEMA = schema_of(COLUMNS)
-
-
-def fitted() -> FeatureDistribution:
-    distribution = fit_feature_distribution(SCHEMA, COLUMNS)
-    assert distribution is not None
-    return distribution
-
-
-def test_a_row_has_the_same_distance_alone_and_in_a_batch() -> None:
-    columns = {name: column.copy() for name, column in mixed_columns(300, seed=3).items()}
-    columns["second"][::5] = np.nan
-    columns["first"][::7] += 9.0
-    whole = Distances.of(fitted(), columns)
-    distribution = fitted()
-    for row in range(30):
-        alone = Distances.of(distribution, {name: column[row : row + 1] for name, column in columns.items()})
-        np.testing.assert_allclose(alone.whole[:, 0], whole.whole[:, row], rtol=1e-12)
-        np.testing.assert_allclose(alone.within[:, 0], whole.within[:, row], rtol=1e-12)
 
 
 def test_a_missing_cell_does_not_count() -> None:
-    distribution = fitted()
+    distribution = distribution_of(COLUMNS)
     columns = {name: column[:50].copy() for name, column in COLUMNS.items()}
     complete = Distances.of(distribution, columns)
     columns["day"] = np.full(50, np.nan)
@@ -56,8 +40,7 @@ def test_a_missing_cell_does_not_count() -> None:
 def test_columns_of_a_very_wide_table_are_independent_and_take_little_space() -> None:
     columns = numeric_columns(np.random.default_rng(0).normal(size=(60, MOST_COLUMNS + 5)))
     columns["kind"] = np.array(["A", "B", "C", "D"] * 15, dtype=object)
-    distribution = fit_feature_distribution(schema_of(columns), columns)
-    assert distribution is not None
+    distribution = distribution_of(columns)
     assert distribution.to_json()["correlation"] is None
     again = FeatureDistribution.from_json(distribution.to_json())
     np.testing.assert_array_equal(Distances.of(again, columns).whole, Distances.of(distribution, columns).whole)
@@ -65,8 +48,7 @@ def test_columns_of_a_very_wide_table_are_independent_and_take_little_space() ->
 
 def test_a_table_of_categories_alone_has_no_distance() -> None:
     columns = {"kind": COLUMNS["kind"]}
-    distribution = fit_feature_distribution(schema_of(columns), columns)
-    assert distribution is not None
+    distribution = distribution_of(columns)
     assert not Distances.of(distribution, columns).whole.any()
 
 
@@ -75,8 +57,7 @@ def alarms(rows: int, features: int, seed: int) -> float:
     generator = np.random.default_rng(seed)
     mix = generator.normal(size=(features, features)) if seed % 2 else np.eye(features)
     columns = numeric_columns(generator.normal(size=(rows, features)) @ mix)
-    distribution = fit_feature_distribution(schema_of(columns), columns)
-    assert distribution is not None
+    distribution = distribution_of(columns)
     fresh = numeric_columns(generator.normal(size=(2000, features)) @ mix)
     return float((Distances.of(distribution, fresh).whole.max(axis=0) > distribution.reach).mean())
 
@@ -90,27 +71,13 @@ def test_at_most_one_fresh_row_in_a_hundred_is_unlike(rows: int, features: int) 
 
 def test_numbers_are_judged_given_the_levels_of_the_row() -> None:
     columns = mixed_columns(600)
-    distribution = fit_feature_distribution(schema_of(columns), columns)
-    assert distribution is not None
+    distribution = distribution_of(columns)
     row = {name: column[:2].copy() for name, column in columns.items()}
     row["first"], row["second"] = np.array([5.0, 5.0]), np.exp([2.5, 2.5])
     row["kind"] = np.array(["C", "A"], dtype=object)
     near, far = Distances.of(distribution, row).whole[0]
     assert near < distribution.reach
     assert far > 1.5 * near
-
-
-def test_the_reach_is_a_conformal_quantile_and_goes_on_beyond_few_distances() -> None:
-    distances = np.random.default_rng(0).permutation(np.arange(1.0, 1000.0))
-    assert reach_of(distances) == 990.0
-    generator = np.random.default_rng(0)
-    missed = []
-    for _ in range(300):
-        drawn = np.linalg.norm(generator.normal(size=(30, 4)), axis=1)
-        fresh = np.linalg.norm(generator.normal(size=(200, 4)), axis=1)
-        missed.append((fresh > reach_of(drawn)).mean())
-        assert reach_of(drawn) >= drawn.max()
-    assert 0.001 < np.mean(missed) < 0.01
 
 
 def test_very_few_rows_have_no_distribution() -> None:
@@ -125,10 +92,7 @@ def test_rows_of_a_new_group_are_like_the_training_rows_where_folds_hold_out_gro
 
     columns = patients(60, 0)
     patient = np.repeat(np.arange(60), 10)
-    by_group = fit_feature_distribution(schema_of(columns), columns, patient % 5, units=patient)
-    at_random = fit_feature_distribution(schema_of(columns), columns)
-    assert by_group is not None
-    assert at_random is not None
+    by_group, at_random = distribution_of(columns, patient % 5, units=patient), distribution_of(columns)
     fresh = patients(200, 1)
     assert (Distances.of(by_group, fresh).whole.max(axis=0) > by_group.reach).mean() < 0.03
     assert (Distances.of(at_random, fresh).whole.max(axis=0) > at_random.reach).mean() > 0.5
@@ -137,23 +101,9 @@ def test_rows_of_a_new_group_are_like_the_training_rows_where_folds_hold_out_gro
 def test_blocks_in_time_are_judged_by_earlier_rows_alone() -> None:
     columns = numeric_columns(np.linspace(0.0, 1.0, 400)[:, None])
     blocks = np.arange(400) // 80 - 1
-    ahead = fit_feature_distribution(schema_of(columns), columns, blocks, forward=True)
-    assert ahead is not None
+    ahead = distribution_of(columns, blocks, forward=True)
     later = numeric_columns(np.linspace(1.0, 1.15, 50)[:, None])
     assert (Distances.of(ahead, later).whole.max(axis=0) <= ahead.reach).all()
-
-
-@pytest.mark.parametrize(("rows", "least", "most"), [(40, 0.1, 1.0), (20_000, 1e-6, 0.01)])
-def test_few_rows_are_shrunk_and_many_are_not(rows: int, least: float, most: float) -> None:
-    generator = np.random.default_rng(0)
-    mix = np.eye(20) + 0.3 * generator.normal(size=(20, 20))
-
-    def scores(count: int) -> np.ndarray:
-        drawn = generator.normal(size=(count, 20)) @ mix
-        return np.asarray(drawn / drawn.std(axis=0))
-
-    folds = [(sample_correlation(scores(rows)), scores(rows // 4)) for _ in range(5)]
-    assert least <= best_shrinkage(folds) <= most
 
 
 def test_a_narrow_direction_that_held_out_rows_share_is_kept() -> None:
@@ -165,3 +115,22 @@ def test_a_narrow_direction_that_held_out_rows_share_is_kept() -> None:
 
     shrinkage = best_shrinkage([(sample_correlation(scores(800)), scores(200)) for _ in range(5)])
     assert (1.0 - shrinkage) * np.linalg.eigvalsh(sample_correlation(scores(800)))[0] + shrinkage < 2e-4
+
+
+@pytest.mark.parametrize("values", [2, 5, 30])
+def test_values_of_a_feature_with_few_values_are_drawn_in_their_shares(values: int) -> None:
+    assert QuantileScores.fit(np.full(3, np.nan)) is None
+    column = np.random.default_rng(0).integers(0, values, 500).astype(np.float64)
+    grid = normal_quantile((np.arange(5000) + 0.5) / 5000)
+    drawn, counts = np.unique(present(QuantileScores.fit(column)).at(grid), return_counts=True)
+    expected, shares = np.unique(column, return_counts=True)
+    np.testing.assert_array_equal(drawn, expected)
+    np.testing.assert_allclose(counts / 5000, shares / 500, atol=1e-3)
+
+
+def test_scores_at_the_knots_are_normal_quantiles_of_the_rank() -> None:
+    scores = present(QuantileScores.fit(np.random.default_rng(0).exponential(size=2001)))
+    ranks = (scores.below + scores.upto) / 2.0 / 2001.0
+    np.testing.assert_allclose(normal_cdf(scores.knot_scores * scores.spread + scores.centre), ranks, atol=1e-12)
+    assert abs(scores.centre) < 0.01
+    assert scores.spread == pytest.approx(1.0, abs=0.02)

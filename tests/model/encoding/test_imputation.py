@@ -5,21 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
-from tests.model.encoding.distribution_tables import mixed_columns, schema_of
+from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, schema_of
 
 COLUMNS = mixed_columns(800)
 SCHEMA = schema_of(COLUMNS)
 
 
-def distribution_of() -> FeatureDistribution:
-    found = fit_feature_distribution(SCHEMA, COLUMNS)
-    assert found is not None
-    return found
-
-
-DISTRIBUTION = distribution_of()
+DISTRIBUTION = distribution_of(COLUMNS)
 
 
 def blanked(rows: int, *names: str, seed: int = 1) -> dict[str, np.ndarray]:
@@ -62,25 +55,10 @@ def test_levels_are_drawn_as_likely_as_the_rows_other_cells_make_them() -> None:
     assert likely.mean() == pytest.approx((truth == "C").mean(), abs=0.03)
 
 
-def test_copies_of_a_row_are_the_same_alone_and_in_any_batch() -> None:
-    columns = mixed_columns(60, seed=2)
-    generator = np.random.default_rng(0)
-    for column in columns.values():
-        column[generator.random(60) < 0.4] = None if column.dtype == object else np.nan
-    whole = copies(columns)
-    for row in SCHEMA.incomplete(columns)[:20]:
-        alone = copies({name: column[row : row + 1] for name, column in columns.items()})
-        for name, column in alone.items():
-            np.testing.assert_array_equal(column[:, 0], whole[name][:, row])
-
-
 def test_cells_of_a_feature_with_missing_cells_in_training_stay_missing() -> None:
     columns = mixed_columns(800)
     columns["second"][::4] = np.nan
-    schema = schema_of(columns)
-    distribution = fit_feature_distribution(schema, columns)
-    assert distribution is not None
     rows = blanked(5, "second", "lift")
-    completed = imputed_columns(distribution, schema, rows)
+    completed = imputed_columns(distribution_of(columns), schema_of(columns), rows)
     assert np.isnan(completed["second"]).all()
     assert not np.isnan(completed["lift"]).any()

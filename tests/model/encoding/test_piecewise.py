@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def test_without_shared_values_the_edges_are_quantiles() -> None:
-    numbers = np.random.default_rng(0).standard_normal(1_000)
-    quantiles = np.quantile(numbers, np.linspace(0, 1, 17), method="lower")
-    np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
-
-
 def test_an_empty_bin_wider_than_its_neighbours_is_one_with_them() -> None:
     speeds = np.repeat([0.1, 0.2, 0.3, 0.8, 0.9, 1.0], 20)
     np.testing.assert_array_equal(bin_edges(speeds, 16), [0.1, 0.2, 0.9, 1.0])

@@ -53,18 +53,6 @@ def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_no
     assert not is_within({"district": "elsewhere"})
 
 
-def test_columns_that_no_training_row_moves_are_named() -> None:
-    table = make_table()
-    plan = plan_columns(table, "rent")
-    columns = columns_from_table(table, plan.schema)
-    encoder = Encoder.fit(make_schema(plan.schema, columns), columns)
-    assert [encoder.names[number] for number in encoder.zero_in_training] == [
-        "district is unseen",
-        "size beyond the training rows",
-        "day beyond the training rows",
-    ]
-
-
 def test_a_bounded_number_has_no_distance_and_is_bounded_after_a_round_trip() -> None:
     pixel = Feature("pixel", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=255.0, categories=())
     features = (pixel, replace(pixel, name="size"))

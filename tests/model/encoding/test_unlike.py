@@ -8,23 +8,22 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
-from murho.model.encoding.unlike import Distances, unlike_values
+from murho.model.encoding.unlike import LANDMARKS_OF_A_COLUMN, MOST_CELLS, Distances, Landmarks, unlike_values
 from tests.model.conftest import present
-from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, paired_columns, schema_of
+from tests.model.encoding.distribution_tables import (
+    distribution_of,
+    mixed_columns,
+    numeric_columns,
+    paired_columns,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from murho.model.tables.schema import UnfamiliarValue
 
 
-def fitted(columns: dict[str, np.ndarray]) -> FeatureDistribution:
-    distribution = fit_feature_distribution(schema_of(columns), columns)
-    assert distribution is not None
-    return distribution
-
-
 PAIRS = paired_columns()
-PAIRED = fitted(PAIRS)
+PAIRED = distribution_of(PAIRS)
 
 
 def with_a_gap() -> dict[str, np.ndarray]:
@@ -35,7 +34,7 @@ def with_a_gap() -> dict[str, np.ndarray]:
 
 
 GAP = with_a_gap()
-GAPPED = fitted(GAP)
+GAPPED = distribution_of(GAP)
 
 
 def rows(*values: tuple[float, ...]) -> dict[str, np.ndarray]:
@@ -70,7 +69,7 @@ def test_the_encoder_adds_the_difference_to_the_distance_of_that_number() -> Non
 
 COLUMNS = mixed_columns(500)
 SCHEMA = schema_of(COLUMNS)
-ENCODER = Encoder.fit(SCHEMA, COLUMNS, distribution=fit_feature_distribution(SCHEMA, COLUMNS))
+ENCODER = Encoder.fit(SCHEMA, COLUMNS, distribution=distribution_of(COLUMNS))
 
 
 def unlike_rows(**changes: list[object]) -> dict[str, np.ndarray]:
@@ -107,10 +106,9 @@ def test_a_broken_combination_is_told_with_its_partner() -> None:
 def test_a_row_in_a_gap_is_told_with_what_the_nearest_rows_have() -> None:
     columns = {"first": np.concatenate([np.linspace(1.0, 3.0, 200), np.linspace(7.0, 9.0, 200)])}
     columns["day"] = np.random.default_rng(0).integers(18_000, 19_000, 400).astype(np.float64)
-    schema = schema_of(columns)
-    encoder = Encoder.fit(schema, columns, distribution=fit_feature_distribution(schema, columns))
+    schema, distribution = schema_of(columns), distribution_of(columns)
     asked = {"first": np.array([2.0, 4.0]), "day": np.array([18_500.0, 18_500.0])}
-    (found,) = unlike_values(Distances.of(present(encoder.distribution), asked), schema, asked)
+    (found,) = unlike_values(Distances.of(distribution, asked), schema, asked)
     assert (found.row, found.feature) == (1, "first")
     assert found.message.startswith("the row is far from every training row; the nearest ones have about 2.")
 
@@ -125,18 +123,53 @@ def test_a_missing_cell_is_told_where_it_is_imputed() -> None:
     assert unlike_values(Distances.of(present(ENCODER.distribution), columns), refusing, columns) == []
 
 
-def named(columns: dict[str, np.ndarray]) -> list[list[tuple[str, str | None]]]:
-    """The features that make the combination of each row unusual, each with the one that it fits least."""
-    count = len(columns["x1"])
-    found: list[list[tuple[str, str | None]]] = [[] for _ in range(count)]
-    for row, name, partner in Distances.of(PAIRED, columns).odd_combinations(np.arange(count)):
-        found[row].append((name, partner))
-    return found
+def two_clusters(rows: int = 400) -> np.ndarray:
+    """Rows of three numbers of different units: two clusters by the first, and the others go together."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(rows, 3))
+    values[: rows // 2, 0] += 10.0
+    values[:, 2] = values[:, 1] + 0.1 * values[:, 2]
+    return np.asarray(generator.permutation(values) * np.array([1.0, 1000.0, 0.001]) + np.array([0.0, 20_000.0, 0.0]))
 
 
-def test_names_do_not_depend_on_the_other_rows() -> None:
-    columns = numeric_columns(np.random.default_rng(1).normal(size=(200, 5)) * 3.0)
-    together = named(columns)
-    assert {len(found) for found in together} >= {1, 2}
-    alone = [named({name: column[row : row + 1] for name, column in columns.items()}) for row in range(200)]
-    assert together == [found for (found,) in alone]
+VALUES = two_clusters()
+STDS = VALUES.std(axis=0)
+
+
+LANDMARKS = present(Landmarks.fit(VALUES, STDS))
+
+
+def test_a_row_between_two_clusters_is_far_and_rows_of_both_are_near() -> None:
+    between = np.array([[5.0, 20_000.0, 0.0]])
+    typical = np.quantile(LANDMARKS.distances(VALUES), 0.99)
+    assert LANDMARKS.distances(between)[0] > 1.2 * typical
+
+
+def test_differences_lead_to_a_landmark_and_a_missing_cell_has_none() -> None:
+    landmarks = LANDMARKS
+    asked = np.array([[5.0, 21_000.0, 0.002], [5.0, np.nan, 0.002]])
+    differences = landmarks.differences(asked)
+    standardised = (asked - landmarks.means) / landmarks.stds
+    expected = np.nansum(np.square(standardised[:, None] - landmarks.points), axis=2).min(axis=1)
+    np.testing.assert_allclose(np.square(differences).sum(axis=1), expected, rtol=1e-9)
+    assert differences[1, 1] == 0.0
+    reached = (asked[0] - landmarks.means) / landmarks.stds - differences[0]
+    assert np.abs(landmarks.points - reached).max(axis=1).min() < 1e-12
+
+
+def test_a_row_has_the_same_differences_to_the_bit_alone_and_in_a_batch_also_in_the_middle_of_landmarks() -> None:
+    landmarks = LANDMARKS
+    scaled = np.concatenate([landmarks.points[:60] + landmarks.points[1:61], VALUES[:200] / STDS * 2.0]) / 2.0
+    rows = scaled * landmarks.stds + landmarks.means
+    rows[::7, 2] = np.nan
+    together = landmarks.differences(rows)
+    alone = np.concatenate([landmarks.differences(rows[number : number + 1]) for number in range(len(rows))])
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_wide_tables_have_fewer_and_few_rows_none() -> None:
+    generator = np.random.default_rng(0)
+    wide = present(Landmarks.fit(generator.normal(size=(2000, 40)), np.ones(40)))
+    assert len(wide.points) == MOST_CELLS // 40
+    assert Landmarks.fit(generator.normal(size=(7 * LANDMARKS_OF_A_COLUMN, 4)), np.ones(4)) is None
+    assert Landmarks.fit(np.zeros((100, 0)), np.zeros(0)) is None

@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.encoding.whitening import HIDDEN_VARIANCE
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
-
-
-def numeric(name: str, column: npt.NDArray[np.float64]) -> Feature:
-    missing = bool(np.isnan(column).any())
-    return Feature(name, FeatureKind.NUMERIC, None, missing, np.nanmin(column), np.nanmax(column), ())
-
-
-def schema_of(columns: dict[str, npt.NDArray[np.float64]]) -> Schema:
-    return Schema(tuple(numeric(name, column) for name, column in columns.items()), Target("y", None), {})
+from tests.model.encoding.distribution_tables import schema_of
 
 
 def sensors(rows: int = 400, *, difference: float = 1e-3, seed: int = 0) -> dict[str, npt.NDArray[np.float64]]:
@@ -29,7 +20,7 @@ def sensors(rows: int = 400, *, difference: float = 1e-3, seed: int = 0) -> dict
 
 
 def fitted(columns: dict[str, npt.NDArray[np.float64]], encoding: str = "standard") -> Encoder:
-    return Encoder.fit(schema_of(columns), columns, encoding=encoding, whitened=True)
+    return Encoder.fit(schema_of(columns, imputed=False), columns, encoding=encoding, whitened=True)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

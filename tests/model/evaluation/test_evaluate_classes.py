@@ -36,18 +36,6 @@ def renamed(table: pa.Table, names: dict[int, str | None]) -> pa.Table:
     return table.set_column(table.column_names.index("room"), "room", [labels])
 
 
-def test_the_report_has_the_contracts_keys_and_more(report: dict[str, Any]) -> None:
-    assert {"n", "sets", *SCORES} <= set(report)
-    for kind in ("raw", "calibrated"):
-        assert set(report[kind]) == {*SCORES, "sets"}
-    for sets in (report["sets"], report["raw"]["sets"], report["calibrated"]["sets"]):
-        assert {name: list(values) for name, values in sets.items()} == {
-            "coverage": ["80", "90", "95"],
-            "size": ["80", "90", "95"],
-        }
-    assert report["calibrated"] == {name: report[name] for name in report["calibrated"]}
-
-
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_scores_are_those_of_the_answers_and_equal_scikit_learns(
     rooms: Posterior, report: dict[str, Any], *, calibrated: bool
@@ -59,9 +47,6 @@ def test_scores_are_those_of_the_answers_and_equal_scikit_learns(
     scores = report["calibrated" if calibrated else "raw"]
     assert scores["log_loss"] == pytest.approx(metrics.log_loss(labels, answer.probabilities), abs=1e-6)
     assert scores["accuracy"] == metrics.accuracy_score(labels, answer.prediction)
-    assert scores["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(labels, answer.prediction))
-    auc = metrics.roc_auc_score(labels, answer.probabilities, multi_class="ovr")
-    assert scores["auc"] == pytest.approx(auc, abs=1e-6)
     inside = answer.prediction_set[np.arange(len(labels)), labels]
     assert scores["sets"]["coverage"]["90"] == pytest.approx(inside.mean())
     assert scores["sets"]["size"]["90"] == pytest.approx(answer.prediction_set.sum(axis=1).mean())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from murho.model.predictive.plans import TargetModel
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
 from tests.model.conftest import make_table, train_quickly
+from tests.model.judged_rows import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,6 @@ def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pyte
     conformal, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
     assert asked == {int(row): {group.members} for group in groups for row in group.rows}
     assert {group.members for group in groups} == {(0,), (1,)}
-    assert conformal is not None
     assert conformal.rows == report["n"] == 60
     assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
 
@@ -93,7 +93,6 @@ def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> Non
 def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Posterior) -> None:
     encoded, targets = labelled(rent, 60)
     conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(60), None)], calibrating=[0])
-    assert conformal is not None
     assert (conformal.method, conformal.narrowing) == (SPLIT, None)
     calibrated = Posterior(replace(rent.spec, calibration=conformal), rent.tensors)
     found = judge_encoded(calibrated, encoded, targets, SAMPLES).report()
@@ -124,15 +123,8 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded,
         nowhere = torch.zeros(len(rows), dtype=torch.bool)
         return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
 
-    stand_in = SimpleNamespace(
-        device=torch.device("cpu"),
-        seed=0,
-        drawn=drawn,
-        architecture=SimpleNamespace(members=members),
-        schema=SimpleNamespace(target=SimpleNamespace(classes=None)),
-        calibration=None,
-    )
-    return cast("Posterior", stand_in), Encoded.like(encoded), truth + generator.standard_normal(rows)
+    posterior = stand_in(drawn, architecture=SimpleNamespace(members=members))
+    return posterior, Encoded.like(encoded), truth + generator.standard_normal(rows)
 
 
 def _in_pairs(rows: int, members: int) -> list[HeldOut]:
@@ -145,7 +137,6 @@ def test_scores_of_all_members_are_estimated_from_two_judges_a_row() -> None:
     posterior, encoded, targets = _disagreeing()
     groups = _in_pairs(600, 6)
     conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(len(groups)))
-    assert conformal is not None
     posterior.calibration = conformal
     found = judge_encoded(posterior, encoded, targets, SAMPLES).report()
     errors = report["standard_errors"]
@@ -167,7 +158,6 @@ def test_one_judge_a_row_leaves_nothing_to_go_by_and_says_so() -> None:
     posterior, encoded, targets = _disagreeing(members=5)
     groups = [HeldOut(np.arange(number, 600, 5), (number,)) for number in range(5)]
     conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(5))
-    assert conformal is not None
     assert (conformal.method, conformal.narrowing, report["members"]) == (CROSS, 1.0, 1)
     assert "judges" not in report
 
@@ -177,7 +167,6 @@ def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
     groups = _in_pairs(600, 6)
     arguments = (posterior, encoded, targets, groups)
     conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), narrow=False)
-    assert conformal is not None
     assert conformal.narrowing == 1.0
     _, of_all = calibrate_and_score(*arguments, calibrating=range(len(groups)))
     assert report["crps"] == pytest.approx(of_all["judges"]["crps"])
@@ -200,8 +189,6 @@ def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
     )
     _, wrong = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0])
     assert report["standard_errors"]["crps"] == pytest.approx(2.0 * wrong["standard_errors"]["crps"], rel=0.02)
-    assert once is not None
-    assert conformal is not None
     assert conformal.nominal[-1] == pytest.approx(once.nominal[-1])
 
 
@@ -210,7 +197,6 @@ def test_an_earlier_map_is_pooled_with_the_rows() -> None:
     earlier = fit_conformal_map(3.0 * np.random.default_rng(0).standard_normal(500))
     groups = [HeldOut(np.arange(30), (0, 1))]
     conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0], earlier=earlier)
-    assert conformal is not None
     assert (conformal.method, conformal.rows) == (POOLED, 530)
     assert report["calibrated"]["coverage"]["90"] > 0.95  # no longer right for these rows by construction
 

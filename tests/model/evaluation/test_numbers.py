@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -80,18 +79,6 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
     assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
-def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_100_columns() -> None:
-    scores = SCORES | {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5}
-    errors = NO_ERRORS | {"rmse": 0.1134, "nll": 0.1, "crps": 0.1, "calibrated": {"coverage": {"90": 0.0123}}}
-    lines = summary(scores | {"standard_errors": errors}, "mpg")
-    assert lines[:3] == [
-        "verdict: predicts well: CRPS 1 against 2 mpg of one answer for all rows, 50.0 % less; R² 0.750",
-        "RMSE 2.69 ± 0.11 mpg   CRPS 1.00 ± 0.10 mpg   NLL -0.50 ± 0.10 nats",
-        "90 % bands cover 87.5 ± 1.2 % of them, 4 mpg wide on average",
-    ]
-    assert max(map(len, lines)) <= 100
-
-
 shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
 
 
@@ -165,19 +152,6 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
     ]
 
 
-@pytest.mark.parametrize(("known", "name"), [(("a", "b"), "b"), (("a",), None)])
-def test_a_single_small_category_keeps_its_name_if_the_model_names_it(known: tuple[str, ...], name: str) -> None:
-    cells = np.array(["a"] * 25 + ["b"] * 3, dtype=object)
-    feature = replace(schema(("kind", FeatureKind.CATEGORICAL)).features[0], categories=known)
-    groups = scores_by_category(
-        {"raw": np.ones(28, dtype=bool)},
-        RowWeights.of(28),
-        replace(schema(("kind", FeatureKind.CATEGORICAL)), features=(feature,)),
-        {"kind": cells},
-    )["kind"]
-    assert [group["category"] for group in groups] == ["a", name]
-
-
 with warnings.catch_warnings():
     # Python's own complaint about its source, made once, when it is first compiled.
     warnings.simplefilter("ignore")
@@ -201,16 +175,12 @@ def predictions(request: pytest.FixtureRequest) -> Predictions:
     return Predictions(judge_gaussians(means, stds, targets), (means, stds, targets))
 
 
-def test_point_scores(predictions: Predictions) -> None:
+def test_scores_are_those_of_uncertainty_toolbox(predictions: Predictions) -> None:
     means, _, targets = predictions.arrays
     theirs = toolbox.prediction_error_metrics(means, targets)
     report = predictions.judged.report()
     for ours, name in (("rmse", "rmse"), ("mae", "mae"), ("r2", "r2")):
         assert report[ours] == pytest.approx(theirs[name], rel=1e-9)
-
-
-def test_nll_crps_and_sharpness(predictions: Predictions) -> None:
-    report = predictions.judged.report()
     assert report["nll"] == pytest.approx(toolbox.nll_gaussian(*predictions.arrays), rel=1e-9)
     assert report["crps"] == pytest.approx(toolbox.crps_gaussian(*predictions.arrays), rel=1e-5)
     sharpness = np.sqrt(np.mean(predictions.judged.served.std**2))
@@ -243,12 +213,6 @@ def test_coverage_width_and_winkler_score_of_a_checkpoints_bands(rent: Posterior
             assert report[kind]["coverage"][key] == pytest.approx(coverage[index], abs=1e-12)
             assert report[kind]["width"][key] == pytest.approx(width[index], rel=1e-5)
             assert report[kind]["interval_score"][key] == pytest.approx(winkler, rel=1e-5)
-
-
-def test_without_weights_and_units_they_are_the_textbook_ones() -> None:
-    plain = RowWeights.of(60)
-    np.testing.assert_allclose(plain.mean(VALUES), VALUES.mean(axis=0))
-    np.testing.assert_allclose(plain.standard_error(VALUES), VALUES.std(axis=0, ddof=1) / np.sqrt(60.0))
 
 
 def test_rows_that_come_several_times_tell_no_more_than_once() -> None:

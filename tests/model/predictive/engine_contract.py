@@ -246,15 +246,3 @@ class EngineContract:
             assert (calibrated["std"] > of_percentiles[1]).all()
             if transform == "none":
                 assert (calibrated["std"] < 1.2 * of_percentiles[1]).all()
-
-    @pytest.mark.parametrize("transform", TRANSFORMS)
-    def test_levels_far_out_are_found(self, make: MakeEngine, transform: str) -> None:
-        target = target_model("mixture", transform)
-        case, options = Case.of(target, 5), replace(PLAIN, percentiles=(1e-13, 50.0, 100.0 - 1e-12))
-        expected = case.expected(options, CALIBRATION)
-        assert_same(case.asked(make(target), options, CALIBRATION), expected, expected["std"], to=1e-4)
-
-    def test_percentiles_never_fall_from_level_to_level(self, make: MakeEngine) -> None:
-        target = target_model("fixed")
-        options = replace(PLAIN, percentiles=tuple(50.0 + 1e-7 * step for step in range(12)))
-        assert (np.diff(Case.of(target, 20).asked(make(target), options)["percentiles"], axis=1) >= 0.0).all()

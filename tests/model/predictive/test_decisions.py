@@ -66,9 +66,7 @@ def test_a_sure_choice_has_propensity_1() -> None:
     [
         (DecideOptions("greedy"), "a"),
         (DecideOptions("greedy", "min"), "c"),
-        (DecideOptions("ucb", width=0.0), "a"),
         (DecideOptions("ucb", width=3.0), "c"),
-        (DecideOptions("ucb", "min", width=3.0), "c"),
         (DecideOptions("threshold", threshold=0.0, at_least=0.9), "a"),
         (DecideOptions("threshold", threshold=0.0, at_least=0.96), "unsure"),
         (DecideOptions("threshold", "min", threshold=0.0), "c"),

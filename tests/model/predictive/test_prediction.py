@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import fields
-from itertools import chain
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +11,11 @@ import pytest
 from murho.model.predictive.answer_columns import answer_columns, table_columns
 from murho.model.predictive.prediction import (
     CLASS_FIELDS,
-    NUMBER_FIELDS,
-    AnswerField,
-    Axis,
     ClassPrediction,
     MonteCarloError,
     Place,
     Prediction,
     PredictOptions,
-    Unit,
     arrays_of,
     level_hint,
 )
@@ -57,30 +50,13 @@ def test_it_brings_neither_numpy_nor_torch() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(("table", "kind"), [(NUMBER_FIELDS, Prediction), (CLASS_FIELDS, ClassPrediction)])
-def test_every_array_of_a_prediction_has_its_field(table: tuple[AnswerField, ...], kind: Any) -> None:
-    facts = {"samples", "seed", "calibrated", "classes", "unlike", "told", "variances", "third", "grid"}
-    assert {field.name for field in table} == {field.name for field in fields(kind)} - facts
-    (of_errors,) = (field for field in table if field.parts)
-    assert {part.name for part in of_errors.parts} <= {part.name for part in fields(MonteCarloError)}
-    for field in chain.from_iterable(whole.parts or (whole,) for whole in table):
-        assert field.axes[0] is Axis.ROWS
-        named = {axis for axis in field.axes[1:] if f"{{{axis}}}" in field.column}
-        whole = field.unit is Unit.CLASS_SET or Axis.SAMPLES in field.axes
-        assert named == (set() if whole else set(field.axes[1:]))
-
-
-def test_the_arrays_of_a_prediction_are_those_of_its_fields() -> None:
-    found = arrays_of(ABOUT_CLASSES)
-    assert len(found) == len(CLASS_FIELDS) == 9
-
-
 def test_a_table_of_classes_has_the_columns_of_murho_predict_then_further_ones_and_lists_last() -> None:
     columns = answer_columns(ABOUT_CLASSES, OPTIONS)
     assert list(columns) == ["prediction", "p_a", "p_b_c", "p_{}", "entropy", "epistemic_entropy", "prediction_set"]
     assert columns["prediction"].tolist() == ["{}", "a"]
     assert columns["prediction_set"].tolist() == [["a", "{}"], ["b_c"]]
     assert columns["p_b_c"].tolist() == [1.0, 4.0]
+    assert len(arrays_of(ABOUT_CLASSES)) == len(CLASS_FIELDS) == 9
     every = table_columns(ABOUT_CLASSES, OPTIONS)
     assert list(every)[7:] == [
         *(f"epistemic_std_{name}" for name in CLASSES),
@@ -88,15 +64,6 @@ def test_a_table_of_classes_has_the_columns_of_murho_predict_then_further_ones_a
         "draws",
     ]
     assert every["p97.5_b_c"].cells(CLASSES).tolist() == [3.0, 9.0]
-
-
-def test_a_table_of_numbers_has_the_columns_of_murho_predict() -> None:
-    ones = np.ones(3)
-    spreads: dict[str, Any] = {"std": ones, "epistemic_std": ones, "aleatoric_std": ones}
-    prediction = Prediction(4, 0, calibrated=True, mean=ones, **spreads, percentiles=np.eye(3))
-    columns = answer_columns(prediction, PredictOptions(samples=4))
-    assert list(columns) == ["mean", "std", "epistemic_std", "aleatoric_std", "p5", "p50", "p95"]
-    assert columns["p50"].tolist() == [0.0, 1.0, 0.0]
 
 
 def test_without_draws_columns_are_there_and_empty() -> None:

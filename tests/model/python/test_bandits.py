@@ -90,7 +90,6 @@ def test_the_seed_decides_everything() -> None:
     ("contexts", "arms", "rewards", "message"),
     [
         (np.zeros((2, 3)), [0, 1], [0.0, 0.0], "have the shape"),
-        (np.full((1, 2), np.nan), [0], [0.0], "finite"),
         (np.zeros((2, 2)), [0], [0.0, 0.0], "as many arms and rewards"),
         (np.zeros((1, 2)), [0.5], [0.0], "whole numbers"),
         (np.zeros((2, 2)), [0, 1], [0.0, 7.0], "reward 7 of row 1"),
@@ -173,20 +172,6 @@ def filled(rows: int = 40) -> Experience:
     contexts = torch.stack((numbers.float(), -numbers.float()), dim=1)
     experience.add(contexts, numbers % 2, numbers / rows)
     return experience
-
-
-def test_half_of_the_probability_goes_by_surprise() -> None:
-    experience = filled()
-    rows = torch.arange(0, 40, 2)
-    surprises = torch.zeros(20)
-    surprises[3] = 0.9
-    experience.remember(rows, surprises)
-    probabilities = experience.probabilities(rows)
-    assert float(probabilities.sum()) == pytest.approx(1.0)
-    assert float(probabilities[3]) == pytest.approx(0.5 + 0.5 / 20)
-    assert float(probabilities[0]) == pytest.approx(0.5 / 20)
-    experience.remember(rows, torch.zeros(20))
-    assert experience.probabilities(rows).tolist() == pytest.approx([0.05] * 20)
 
 
 def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:

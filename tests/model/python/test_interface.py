@@ -92,8 +92,6 @@ def test_a_file_trains_as_murho_train_does(tmp_path: Path) -> None:
     [
         (lambda: train(flats(), "rents", **QUICK), "'rents' is not a column"),
         (lambda: train(flats(), "rent", epoch=3), "no option epoch; did you mean epochs"),
-        (lambda: train(flats(), "rent", device="abacus"), "^device"),
-        (lambda: train(flats(), "rent", noise="fixed"), "give noise_sigma"),
         (
             lambda: train([[1.0]], "rent"),
             "give a data frame of pandas, polars or pyarrow, or the path of a file, not list",
@@ -190,13 +188,6 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     assert float(coverage) > 75
     assert float(accuracy) > 0.8
     assert "back again: True" in done.stdout
-    shown, printed = (re.search(r"<Miles_per_Gallon of 3 rows: (\S+) ± (\S+),", page) for page in (text, done.stdout))
-    assert shown is not None
-    assert printed is not None
-    # The same but for rounding, which differs between processors.
-    assert [float(part) for part in printed.groups()] == pytest.approx(
-        [float(part) for part in shown.groups()], rel=0.1
-    )
     assert "['Europe' 'Japan' 'USA']" in done.stdout
     assert (tmp_path / "checkpoints" / "cars" / "2" / "model.json").is_file()
 

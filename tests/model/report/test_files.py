@@ -14,16 +14,16 @@ from murho.model.report import files
 from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_revision, facts_of_spec, facts_of_training
 from murho.model.report.files import can_draw, html_page, report_of_rows, revision_report, training_report
-from murho.model.training.options import UpdateOptions, make_options
+from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
-from murho.model.training.train import Trained, train
 from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table, present
-from tests.model.training.test_tasks import SMALL, table
+from tests.model.rooms import rooms_table, train_rooms
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
+    from murho.model.training.train import Trained
 
 
 def test_stored_facts_hold_no_row_and_without_rows_the_page_holds_none(trained: Trained) -> None:
@@ -147,7 +147,7 @@ def test_a_version_without_stored_facts_can_be_revised(updated: Revised, new_row
 
 @pytest.fixture(scope="module")
 def small_rooms() -> Trained:
-    return train(table(), "room", make_options({**SMALL, "ignore": ("large", "floor")}), reporter=Notes())
+    return train_rooms(rooms_table())
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_the_page_has_scores_classes_and_surprising_rows(small_rooms: Trained) -
 
 
 def test_new_rows_are_judged_by_all_members(small_rooms: Trained, facts_of_rooms: dict[str, Any]) -> None:
-    made, rows, _ = report_of_rows(small_rooms.posterior, facts_of_rooms, table(80, seed=4), "rooms.csv")
+    made, rows, _ = report_of_rows(small_rooms.posterior, facts_of_rooms, rooms_table(80, seed=4), "rooms.csv")
     assert made["held_out"]["n"] == 80
     assert made["scores"]["n"] == 80
     assert len(rows["surprising"]) == 10

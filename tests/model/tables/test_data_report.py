@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from murho.model.tables.data_report import leak_suspects, report_lines, share_told
+from murho.model.tables.data_report import leak_suspects, report_lines
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.training.options import make_options
@@ -96,17 +96,6 @@ def test_time_is_no_suspect() -> None:
     columns = {"day": days, "year": 1950.0 + days, "other": OTHER}
     kinds = {"day": FeatureKind.DATE, "year": FeatureKind.NUMERIC, "other": FeatureKind.NUMERIC}
     assert leak_suspects(columns, schema_of("y", **kinds), np.sin(6.0 * days)) == []
-
-
-def test_the_share_told_is_that_of_a_smooth_relation() -> None:
-    """A line with noise of a tenth of its variance; and of cells that come in groups, and names of groups."""
-    x = np.sort(GENERATOR.uniform(size=4000))
-    y = x * np.sqrt(12.0) + np.sqrt(0.1) * GENERATOR.normal(size=4000)
-    groups, names = np.floor(20.0 * x), x.astype(str).astype(object)
-    for column, ordered in ((x, True), (groups, True), (groups.astype(str).astype(object), False)):
-        assert share_told(column, y, ordered=ordered) == pytest.approx(1.0 / 1.1, abs=0.02)
-    assert share_told(GENERATOR.permutation(x), y, ordered=True) == pytest.approx(0.0, abs=0.05)
-    assert share_told(names, y, ordered=False) == 0.0
 
 
 def test_slips_and_codes_are_named_and_hide_no_leak(tmp_path: Path) -> None:

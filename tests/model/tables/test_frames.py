@@ -16,9 +16,7 @@ from murho.model.tables.files import (
     declared_kinds,
     is_frame,
     table_from_frame,
-    table_from_matrix,
     target_name,
-    unnamed,
 )
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.schema import FeatureKind
@@ -87,13 +85,6 @@ def test_a_column_without_a_type_and_names_that_are_not_there_or_not_different_a
         table_from_frame(pd.DataFrame(np.eye(2)), ["a", "a"])
 
 
-def test_a_matrix_becomes_columns_of_numbers() -> None:
-    matrix = np.array([[0, 1, 1], [1, 0, 1]], dtype=np.int8)
-    table = table_from_matrix(matrix, unnamed(3))
-    assert table.schema.types == [pa.float64()] * 3
-    np.testing.assert_array_equal(np.column_stack([table.column(i).to_numpy() for i in range(3)]), matrix)
-
-
 def test_the_target_takes_the_name_of_a_series_unless_a_feature_has_it() -> None:
     assert target_name(pd.Series([1.0], name="price"), ["x0"]) == "price"
     assert target_name(pd.Series([1.0], name="price"), ["price"]) == "price_"
@@ -109,8 +100,3 @@ def test_frames_of_other_libraries_come_through_arrows_interface() -> None:
         assert table_from_frame(frame, ["a", "b"]).to_pylist() == table.to_pylist()
     sparse = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 1.5])})
     assert table_from_frame(sparse, ["a"]).to_pydict() == {"a": [0.0, 0.0, 1.5]}
-
-
-def test_sparse_columns_of_pandas_are_numbers() -> None:
-    frame = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.0, 1.5])})
-    assert table_from_frame(frame, ["a"]).to_pydict() == {"a": [0.0, 0.0, 1.5]}

@@ -41,11 +41,6 @@ def test_dates_are_read_as_people_write_them(text: str, iso: str) -> None:
     assert DateReading("day-first").parse(text) == parse_date(iso)
 
 
-def test_the_order_decides_what_is_open() -> None:
-    assert DateReading("day-first").parse("03/04/2020") == parse_date("2020-04-03")
-    assert DateReading("month-first").parse("03/04/2020") == parse_date("2020-03-04")
-
-
 @pytest.mark.parametrize(
     "text",
     [

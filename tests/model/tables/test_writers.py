@@ -10,11 +10,12 @@ import pytest
 
 from murho.model.errors import TableError
 from murho.model.tables import writers
-from murho.model.tables.writers import csv_writer
-from murho.model.tables.writers import parquet_writer as writer_of
+from murho.model.tables.writers import csv_writer, parquet_writer
 from tests.support import write_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -35,25 +36,6 @@ def test_without_a_path_csv_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "mean,p5\n0.1,3\n"
 
 
-def _begun_and_failed(path: Path) -> None:
-    with csv_writer(path) as write:
-        write(TABLE)
-        raise TableError("write it again")
-
-
-def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text("old")
-    with pytest.raises(TableError, match="write it again"):
-        _begun_and_failed(path)
-    with pytest.raises(TableError, match=r"write \.parquet instead"), csv_writer(path) as write:
-        write(pa.table({"a": [[1]]}))
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(TableError, match="No such file or directory"), csv_writer(tmp_path / "none" / "a.csv"):
-        pass
-
-
 NESTED = pa.table({"a": [0.1, None, 3.0, 1e300], "b": ["x", "", None, "ü"], "c": [[1.0], [2.0, 3.0], [], [4.0]]})
 
 
@@ -62,37 +44,38 @@ def test_groups_are_written_while_rows_come_and_a_text_may_come_late(
 ) -> None:
     monkeypatch.setattr(writers, "ROWS_PER_GROUP", 3)
     path, late = tmp_path / "groups.parquet", [None, None, None, "late"]
-    with writer_of(path) as write:
+    with parquet_writer(path) as write:
         for start in range(4):
             write(NESTED.slice(start, 1).append_column("warnings", pa.array([late[start]])))
     assert pq.ParquetFile(path).num_row_groups == 2
     assert pq.read_table(path).to_pylist() == NESTED.append_column("warnings", pa.array(late)).to_pylist()
 
 
-def _begun_and_failed_of_parquet(path: Path) -> None:
-    with writer_of(path) as write:
-        write(NESTED)
-        raise TableError("write it again")
-
-
-def _of_two_types(path: Path) -> None:
-    with writer_of(path) as write:
-        write(pa.table({"a": [1]}))
-        write(pa.table({"a": ["x"]}))
+def _fails(writer: AbstractContextManager[Callable[[pa.Table], object]], *tables: pa.Table, after: bool) -> None:
+    with writer as write:
+        for table in tables:
+            write(table)
+        if after:
+            raise TableError("write it again")
 
 
 @pytest.mark.parametrize("rows", [1, 100])
-def test_an_error_leaves_the_old_file_and_nothing_else_of_parquet(
+def test_an_error_leaves_the_old_file_and_nothing_else(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "ROWS_PER_GROUP", rows)
-    path = tmp_path / "table.parquet"
-    path.write_text("old")
-    with pytest.raises(TableError, match="write it again"):
-        _begun_and_failed_of_parquet(path)
-    with pytest.raises(TableError, match=r"table\.parquet"):
-        _of_two_types(path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(TableError, match="No such file or directory"), writer_of(tmp_path / "none" / "a.parquet"):
-        pass
+    for name, writer, other, said in (
+        ("table.csv", csv_writer, [pa.table({"a": [[1]]})], r"write \.parquet instead"),
+        ("table.parquet", parquet_writer, [pa.table({"a": [1]}), pa.table({"a": ["x"]})], r"table\.parquet"),
+    ):
+        path = tmp_path / name
+        path.write_text("old")
+        with pytest.raises(TableError, match="write it again"):
+            _fails(writer(path), TABLE, after=True)
+        with pytest.raises(TableError, match=said):
+            _fails(writer(path), *other, after=False)
+        assert path.read_text() == "old"
+        path.unlink()
+        with pytest.raises(TableError, match="No such file or directory"):
+            _fails(writer(tmp_path / "none" / name), after=True)
+    assert list(tmp_path.iterdir()) == []

@@ -32,16 +32,6 @@ def _with(table: pa.Table, **columns: object) -> pa.Table:
     return table
 
 
-def test_groups_are_held_out_whole() -> None:
-    units = present(_hold_out(_with(make_table(), house=np.arange(160) // 4), group=("house",))[0].units)
-    assert (units.grouped, units.count) == (True, 40)
-
-
-def test_few_groups_are_said_to_be_few() -> None:
-    _, notes = _hold_out(_with(make_table(), house=np.arange(160) // 40), group=("house",))
-    assert any("only 4 groups: bands above 80 %" in note for note in notes)
-
-
 def test_the_order_of_the_rows_is_a_time_unless_a_column_has_the_name() -> None:
     assert np.array_equal(present(_hold_out(make_table(), time="row-order")[0].times), np.arange(160.0))
     backwards = np.arange(160.0)[::-1].copy()

@@ -47,10 +47,6 @@ def test_the_simpler_choice_is_taken_unless_the_other_is_better_by_a_standard_er
     assert is_better(_rows(1, shift), _rows(2), simpler=simpler) == taken
 
 
-def test_a_single_row_decides_nothing() -> None:
-    assert not is_better(_rows(1, -9.0, rows=1), _rows(2, rows=1), simpler=False)
-
-
 def _attempt(temperature: float, rows: torch.Tensor | None) -> Attempt:
     candidate = Candidate("mixture", "none", "standard", False, (8,), temperature)
     if rows is None:

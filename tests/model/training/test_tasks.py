@@ -16,8 +16,9 @@ from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import choose_classes, prepare_table
 from murho.model.training.tasks import is_cap, target_limits
-from murho.model.training.train import Trained, train
+from murho.model.training.train import train
 from tests.model.conftest import Notes, present, train_quickly
+from tests.model.rooms import CLASSES, QUICK, rooms_table, train_rooms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,31 +26,16 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
 
 
-SMALL: dict[str, Any] = {"epochs": 40, "members": 2, "hidden": (8,), "encoding": "standard", "temperature": 0.3}
-
-
 def table(rows: int = 240, seed: int = 0) -> pa.Table:
-    """Two numbers and a district; three kinds of rooms that follow them, with noise."""
-    generator = np.random.default_rng(seed)
-    size, light = generator.normal(size=(2, rows))
-    district = generator.choice(["east", "west"], rows)
-    logits = np.stack([2.0 * size, np.zeros(rows), light + (district == "east")], axis=1)
-    logits = 2.0 * logits + generator.gumbel(size=logits.shape)
-    return pa.table(
-        {
-            "size": size,
-            "light": light,
-            "district": district,
-            "room": np.array(["hall", "kitchen", "study"])[logits.argmax(axis=1)],
-            "large": size > 0.3,
-            "floor": generator.integers(0, 3, rows),
-        }
-    )
+    """Rooms that are large or not, and their floors."""
+    of_rooms = rooms_table(rows, seed)
+    of_rooms = of_rooms.append_column("large", pa.array(of_rooms["size"].to_numpy() > 0.3))
+    return of_rooms.append_column("floor", pa.array(np.arange(rows) % 3))
 
 
-@pytest.fixture(scope="module")
-def rooms() -> Trained:
-    return train(table(), "room", make_options({**SMALL, "ignore": ("large", "floor")}), reporter=Notes())
+def changed(rows: pa.Table, name: str, cells: object) -> pa.Table:
+    """The table with other cells in a column."""
+    return rows.set_column(rows.column_names.index(name), name, pa.array(cells))
 
 
 def answer(posterior: Posterior, rows: pa.Table, **options: Any) -> ClassPrediction:
@@ -61,7 +47,7 @@ def answer(posterior: Posterior, rows: pa.Table, **options: Any) -> ClassPredict
 @pytest.mark.parametrize(
     ("target", "options", "classes"),
     [
-        ("room", {}, ("hall", "kitchen", "study")),
+        ("room", {}, CLASSES),
         ("large", {}, ("false", "true")),
         ("floor", {}, None),
         ("floor", {"task": "classification"}, ("0", "1", "2")),
@@ -83,7 +69,7 @@ def test_a_number_with_few_values_is_told_how_to_become_classes() -> None:
 
 def test_rows_of_every_class_are_told_and_rare_classes_named() -> None:
     notes = Notes()
-    rare = pa.concat_tables([table(), table(1).set_column(3, "room", pa.array(["attic"]))])
+    rare = pa.concat_tables([table(), changed(table(1), "room", ["attic"])])
     choose_classes(rare, "room", make_options({}), notes.say)
     assert "4 classes" in notes.lines[0]
     assert "'attic' (1)" in notes.lines[1]
@@ -105,9 +91,9 @@ def test_what_fits_no_task_is_refused(
         choose_classes(table(), target, make_options(options), Notes().say)
 
 
-def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Trained) -> None:
+def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Posterior) -> None:
     fresh = table(400, seed=1)
-    prediction = answer(rooms.posterior, fresh)
+    prediction = answer(rooms, fresh)
     codes = read_targets(fresh, rooms.spec.schema.target).astype(int)
     own = prediction.probabilities[np.arange(400), codes]
     shares = np.bincount(codes, minlength=3) / 400
@@ -121,9 +107,10 @@ def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Trained) -
     assert sets[np.arange(400), codes].mean() > 0.82
 
 
-def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Trained) -> None:
+def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Posterior) -> None:
     rows = pa.table({"size": [0.2, 50.0, -400.0], "light": [0.0, -60.0, 300.0], "district": ["east", "west", "south"]})
-    prediction = answer(rooms.posterior, rows)
+    rows = rows.append_column("lift", pa.array([True] * 3))
+    prediction = answer(rooms, rows)
     assert present(prediction.unlike).tolist() == [False, True, True]
     assert (prediction.probabilities[1:].max(axis=1) < 0.97).all()
     near, _, far = present(prediction.epistemic_entropy)
@@ -132,27 +119,26 @@ def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Tra
     assert (inside[1:] >= 0.9 - 1e-9).all()
 
 
-def test_printed_scores_are_about_those_of_fresh_rows(rooms: Trained) -> None:
+def test_printed_scores_are_about_those_of_fresh_rows(rooms: Posterior) -> None:
     fresh = table(3000, seed=7)
     codes = read_targets(fresh, rooms.spec.schema.target).astype(int)
-    own = answer(rooms.posterior, fresh).probabilities[np.arange(3000), codes]
+    own = answer(rooms, fresh).probabilities[np.arange(3000), codes]
     error = rooms.spec.metrics["standard_errors"]["log_loss"]
     assert abs(-np.log(own).mean() - rooms.spec.metrics["log_loss"]) < 4.0 * error
 
 
 def test_a_class_of_a_single_row_and_missing_cells_are_no_trouble() -> None:
-    rows = pa.concat_tables([table(120), table(1).set_column(3, "room", pa.array(["attic"]))])
-    cells = rows.column("light").to_pylist()
+    rows = pa.concat_tables([table(120), changed(table(1), "room", ["attic"])])
+    cells = rows.column("size").to_pylist()
     cells[5] = None
-    rows = rows.set_column(1, "light", pa.array(cells)).select(["size", "light", "district", "room"])
-    trained = train(rows, "room", make_options(SMALL), reporter=Notes())
-    prediction = answer(trained.posterior, rows)
-    assert prediction.classes == ("attic", "hall", "kitchen", "study")
+    rows = changed(rows, "size", cells).drop_columns(["large", "floor"])
+    prediction = answer(train_rooms(rows).posterior, rows)
+    assert prediction.classes == ("attic", *CLASSES)
     assert (prediction.probabilities > 0.0).all()
 
 
 def test_two_classes_take_one_logit() -> None:
-    options = make_options({**SMALL, "ignore": ("room", "floor")})
+    options = make_options(QUICK | {"ignore": ("room", "floor")})
     trained = train(table(), "large", options, reporter=Notes())
     assert trained.spec.likelihood.kind == "bernoulli"
     assert trained.spec.architecture.outputs == 1
@@ -230,20 +216,14 @@ def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None
     assert present(spec.target.limits).maximum == 2.0
 
 
-def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
-    prediction = answer(rooms.posterior, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
-    assert prediction.draws is not None
-    assert prediction.epistemic_std is not None
-    assert prediction.percentiles is not None
-    assert prediction.epistemic_entropy is not None
-    assert prediction.entropy is not None
-    assert prediction.draws.shape == (9, 256, 3)
-    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
-    assert prediction.draws.std(axis=1) == pytest.approx(prediction.epistemic_std, abs=1e-9)
-    assert np.percentile(prediction.draws, 25.0, axis=1) == pytest.approx(prediction.percentiles[..., 0], abs=1e-9)
-    logs = np.log(prediction.draws.clip(1e-300))
-    expected = -(prediction.draws * logs).sum(axis=2).mean(axis=1)
-    assert prediction.entropy - expected == pytest.approx(prediction.epistemic_entropy, abs=1e-9)
-    assert prediction.mc_error is not None
-    assert prediction.mc_error.probabilities is not None
-    assert (prediction.mc_error.probabilities < 0.05).all()
+def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Posterior) -> None:
+    prediction = answer(rooms, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
+    draws = present(prediction.draws)
+    assert draws.shape == (9, 256, 3)
+    assert draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
+    assert draws.std(axis=1) == pytest.approx(present(prediction.epistemic_std), abs=1e-9)
+    assert np.percentile(draws, 25.0, axis=1) == pytest.approx(present(prediction.percentiles)[..., 0], abs=1e-9)
+    logs = np.log(draws.clip(1e-300))
+    expected = -(draws * logs).sum(axis=2).mean(axis=1)
+    assert present(prediction.entropy) - expected == pytest.approx(present(prediction.epistemic_entropy), abs=1e-9)
+    assert (present(present(prediction.mc_error).probabilities) < 0.05).all()

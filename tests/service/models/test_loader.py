@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.errors import CheckpointError
-from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
+from murho.service.errors import CheckpointRefusedError, NotReadyError
 from murho.service.models.loader import Change, LoadedModel, Loader, Outcome, Registry
 from murho.service.settings import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
@@ -93,23 +93,6 @@ def test_a_bad_new_version_leaves_the_old_one_and_is_tried_once() -> None:
     assert bench.refused() == [BAD]
     assert bench.source.loads.count(("cars", "3")) == 2  # a second time, in case it was being copied
     assert bench.outcomes == ["loaded", "refused"]
-
-
-def test_a_bad_version_that_is_mended_takes_over() -> None:
-    bench = Bench(cars("2"), BAD)
-    bench.put(cars("2"), cars("3"))
-    bench.poll()
-    assert (bench.served(), bench.refused()) == ({"cars": ["3"]}, [])
-
-
-def test_a_version_that_is_replaced_in_place_by_a_bad_one_serves_on() -> None:
-    old = cars("3")
-    bench = Bench(cars("2"), old)
-    bench.put(cars("2"), BAD)
-    for _ in range(3):
-        bench.poll()
-    assert bench.registry.snapshot.find("cars") is old
-    assert bench.refused() == [BAD]
 
 
 def test_a_version_replaced_in_place_is_loaded_anew() -> None:
@@ -257,39 +240,3 @@ def test_a_version_that_hangs_is_refused_in_time_and_the_others_are_served() -> 
         ("hangs", "it was not loaded within 0.5 seconds (setting load_timeout)"),
         ("worn", "wrong hash"),
     ]
-
-
-def test_load_of_a_version_serves_it_alone_until_the_next_load() -> None:
-    bench = Bench(cars("1"), cars("2"))
-    bench.load("cars", "1")
-    bench.put(cars("1"), cars("2"), cars("3"))
-    bench.poll()
-    assert bench.served() == {"cars": ["1"]}
-    bench.load("cars")
-    assert bench.served() == {"cars": ["3"]}
-
-
-def test_load_of_a_bad_version_changes_nothing() -> None:
-    bench = Bench(cars("2"), BAD, policy=VersionPolicy(pins={"cars": "2"}))
-    with pytest.raises(CheckpointRefusedError, match="wrong hash"):
-        bench.load("cars", "3")
-    bench.poll()
-    assert bench.served() == {"cars": ["2"]}
-
-
-def test_what_is_unloaded_stays_away_until_it_is_loaded() -> None:
-    bench = Bench(cars("1"), FakeModel("boats"))
-    bench.unload("cars")
-    bench.put(cars("1"), cars("2"), FakeModel("boats"))
-    bench.poll()
-    bench.loader.refresh()
-    assert bench.served() == {"boats": ["1"]}
-    with pytest.raises(UnknownModelError, match="was unloaded; POST /models/cars/load"):
-        bench.registry.snapshot.find("cars")
-    bench.unload("cars")
-    bench.unload("boats")
-    with pytest.raises(NotReadyError, match="/models/boats/load, /models/cars/load"):
-        bench.registry.snapshot.require_models()
-    assert list(bench.load("cars").versions) == ["2"]
-    with pytest.raises(UnknownModelError):
-        bench.unload("trucks")

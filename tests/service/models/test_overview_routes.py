@@ -12,7 +12,6 @@ from murho.model.report.facts import facts_of_spec
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.model.maps import odd_map
-from tests.service.classifiers import Classifier
 from tests.service.support import NAMES, SCHEMA, AppClient, FakeModel, FakeSource, make_client
 
 ROWS = 400
@@ -117,15 +116,6 @@ def test_the_charts_are_those_of_the_report() -> None:
 @pytest.mark.parametrize("facts", [None, {}, {"held_out": 7}, {"training": None, "held_out": None, "doubt": None}])
 def test_facts_that_allow_no_chart_are_no_error(facts: dict[str, Any] | None) -> None:
     assert charts_of_facts(facts) == {}
-
-
-def test_a_classifier_that_does_not_tell_its_classes_rows_is_shown_without() -> None:
-    model = Classifier()
-    model.spec = replace(model.spec, training={})
-    with make_client(model) as client:
-        shown = client.get("/models/cars/overview").json()
-    assert shown["target"]["levels"] is None
-    assert shown["typical"]
 
 
 def test_an_unknown_model_is_404_and_the_route_is_documented(client: AppClient) -> None:

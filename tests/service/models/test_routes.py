@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from murho.model.calibration.conformal import fit_conformal_map
-from tests.service.support import NAMES, AppClient, FakeModel, make_client, pointers
+from tests.service.support import NAMES, AppClient, FakeModel, make_client
 
 
 def test_the_list_names_models_versions_and_what_is_refused() -> None:
@@ -13,6 +13,11 @@ def test_the_list_names_models_versions_and_what_is_refused() -> None:
         FakeModel(version="1"), FakeModel(version="2"), ("boats", "1", "wrong hash"), versions="all"
     ) as client:
         listed = client.get("/models").json()
+        told = {path: client.get(f"/models/{path}") for path in ("x", "cars/versions/7", "boats", "%2e%2e%2fcars")}
+    assert {response.status_code for response in told.values()} == {404}
+    assert "there are: cars." in told["x"].json()["detail"]
+    assert "there are: 1, 2." in told["cars/versions/7"].json()["detail"]
+    assert "boats version 1 was refused: wrong hash" in told["boats"].json()["detail"]
     assert listed["default"] == "cars"
     assert [(model["name"], model["version"], model["versions"]) for model in listed["models"]] == [
         ("cars", "2", ["1", "2"])
@@ -48,6 +53,7 @@ def test_the_numbers_of_the_calibration_have_a_path_of_their_own(client: AppClie
     full = client.get("/models/cars/calibration").json()
     assert (full["name"], full["version"]) == ("cars", "1")
     assert full == client.get("/models/cars/versions/1/calibration").json()
+    assert client.get("/models/cars/versions/1").json() == client.get("/models/cars").json()
     assert client.get("/models/boats/calibration").status_code == 404
     assert client.get("/models/cars/versions/7/calibration").status_code == 404
 
@@ -65,14 +71,3 @@ def test_the_description_of_a_model_is_short() -> None:
     assert described.json()["calibration"]["rows"] == 900
     assert len(full["nominal"]) == len(full["observed"]) > 100
     assert len(described.content) < 4000
-
-
-def test_a_version_is_described_by_its_own_path(client: AppClient) -> None:
-    assert client.get("/models/cars/versions/1").json() == client.get("/models/cars").json()
-
-
-def test_unknown_models_and_versions_are_404(client: AppClient) -> None:
-    for path in ("/models/boats", "/models/cars/versions/9", "/models/%2e%2e%2fcars"):
-        response = client.get(path)
-        assert response.status_code == 404
-        assert pointers(response) == []

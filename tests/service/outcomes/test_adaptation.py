@@ -63,11 +63,6 @@ def _until_another(client: Any, said: Any) -> dict[str, Any]:
     raise AssertionError("no other state was taken up")
 
 
-def test_bands_need_a_store() -> None:
-    with pytest.raises(ValueError, match="set store, too"):
-        make_client(FakeModel(), adapt="rolling")
-
-
 @pytest.mark.parametrize("method", ["rolling", "adaptive"])
 def test_late_outcomes_are_compared_with_the_bands_that_they_were_answered_with(tmp_path: Path, method: Any) -> None:
     """Truth is N(13, 1.5^2) where the model says N(10, 1), and each outcome is told 24 answers later."""

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
 import pytest
 
+from tests.service.bodies import ARROW, arrow, read_table
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 
 if TYPE_CHECKING:
@@ -47,10 +47,9 @@ def test_predictions_are_recorded_and_judged(recording: AppClient) -> None:
 def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
     names = ",".join(ROW)
     body = f"{names}\n" + "3000,100,true,1975-06-01,USA\n" * 3
-    headers = {"content-type": "text/csv", "accept": "application/vnd.apache.arrow.stream"}
+    headers = {"content-type": "text/csv", "accept": ARROW}
     answer = recording.post("/predict?record=true", content=body, headers=headers)
-    table = pa.ipc.open_stream(answer.content).read_all()
-    ids = table["id"].to_pylist()
+    ids = read_table(answer)["id"].to_pylist()
     assert len(set(ids)) == 3
     text = recording.post("/predict?record=true", content=body, headers={"content-type": "text/csv"}).text
     assert text.startswith("id,mean,")
@@ -60,12 +59,8 @@ def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
     assert pointers(wrong) == ["/ids"]
     sent = recording.post(OUTCOMES, content=f"value,id\n130,{ids[0]}\n", headers={"content-type": "text/csv"})
     assert sent.json()["accepted"] == 1
-    stream = io.BytesIO()
-    outcomes = pa.table({"id": ids, "value": [130.0, 131.0, 129.0]})
-    with pa.ipc.new_stream(stream, outcomes.schema) as writer:
-        writer.write_table(outcomes)
-    kind = {"content-type": "application/vnd.apache.arrow.stream"}
-    assert recording.post(OUTCOMES, content=stream.getvalue(), headers=kind).json()["accepted"] == 3
+    stream = arrow(pa.table({"id": ids, "value": [130.0, 131.0, 129.0]}))
+    assert recording.post(OUTCOMES, content=stream, headers={"content-type": ARROW}).json()["accepted"] == 3
     assert recording.get(QUALITY).json()["versions"][0]["n"] == 3
 
 
@@ -107,12 +102,8 @@ def test_other_requests_are_refused(recording: AppClient, client: AppClient) -> 
         assert recording.post(OUTCOMES, content=body, headers={"content-type": "text/csv"}).status_code == 422
     many = b"id,value\n" + b"a,1\n" * 100_001
     assert recording.post(OUTCOMES, content=many, headers={"content-type": "text/csv"}).status_code == 413
-    stream = io.BytesIO()
-    table = pa.table({"id": pa.array(["a"]).dictionary_encode(), "value": [1.0]})
-    with pa.ipc.new_stream(stream, table.schema) as writer:
-        writer.write_table(table)
-    kind = {"content-type": "application/vnd.apache.arrow.stream"}
-    assert pointers(recording.post(OUTCOMES, content=stream.getvalue(), headers=kind)) == ["/id"]
+    stream = arrow(pa.table({"id": pa.array(["a"]).dictionary_encode(), "value": [1.0]}))
+    assert pointers(recording.post(OUTCOMES, content=stream, headers={"content-type": ARROW})) == ["/id"]
     assert pointers(recording.get(f"{QUALITY}?window=1y&coverage=0.333&what=1")) == ["/window", "/coverage", "/what"]
     assert pointers(recording.post("/predict", {"inputs": [ROW], "record": True, "samples": 0})) == ["/record"]
     assert pointers(recording.post("/predict", {"inputs": [ROW, ROW], "ids": ["a", "a"]})) == ["/ids/1"]

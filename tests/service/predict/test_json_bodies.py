@@ -17,7 +17,7 @@ from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict import json_bodies
 from murho.service.predict.answers import Terms
-from murho.service.predict.json_bodies import MOST_CONTAINERS, JSONCodec, load_json
+from murho.service.predict.json_bodies import MOST_CONTAINERS, JSONCodec, encode_document, load_json
 from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
 from tests.service.support import NAMES, ROW, SCHEMA
@@ -232,3 +232,20 @@ def test_a_category_that_is_a_number_and_a_text_for_a_number_are_read_by_their_v
     body = orjson.dumps({"inputs": [{**ROW, "Origin/plant": 4.0}]})
     assert by_types(body) is None
     assert JSONCodec().decode(body, Terms({}, SCHEMA, LIMITS)).inputs.columns["Origin/plant"].tolist() == ["4"]
+
+
+arrays = st.tuples(st.integers(0, 9), st.none() | st.integers(0, 4)).map(
+    lambda shape: np.random.default_rng(0).normal(size=[length for length in shape if length is not None])
+)
+leaves = st.none() | st.text(max_size=3) | st.integers(-9, 9) | st.lists(st.integers(-9, 9), max_size=2) | arrays
+answers = st.dictionaries(st.text(max_size=3), leaves | st.dictionaries(st.text(max_size=2), leaves, max_size=3))
+
+
+@pytest.mark.parametrize("piece", [0, 1, 5])
+@given(answers)
+def test_pieces_make_what_the_encoder_makes(piece: int, document: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_bodies, "PIECE_VALUES", piece)
+        patch.setattr(json_bodies, "JOIN_BYTES", 10)
+        made = b"".join(encode_document(document))
+    assert made == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import tempfile
+import zlib
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from murho.model.predictive.draw_room import DrawRoom
 from murho.service.engine.scheduler import Scheduler
-from murho.service.errors import DeadlineError, QueueFullError
+from murho.service.errors import BadInputError, DeadlineError, QueueFullError, TooLargeError
 from murho.service.predict import memory
-from murho.service.predict.memory import SMALL_BYTES, Room, Share, keep_small
+from murho.service.predict.memory import (
+    IN_MEMORY_BYTES,
+    SMALL_BYTES,
+    Room,
+    Share,
+    Spool,
+    accepted_coding,
+    decompressed,
+    keep_small,
+)
+from tests.service.protocols.support import row_tensors
 from tests.service.support import ROW, FakeModel, make_client
 from tests.service.wire import Served, Wire, served, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PIECE = b"[1,2],\n" * 9362  # a little less than 64 KiB
 PIECES = 48
@@ -123,16 +141,7 @@ def test_an_answer_of_draws_is_spooled_and_leaves_nothing_behind(path: str, acce
     if path == "/invocations":
         body = {"instances": rows, "params": {"include": ["draws"], **options}}
     elif path != "/predict":
-        inputs = [
-            {
-                "name": name,
-                "shape": [300],
-                "datatype": {str: "BYTES", bool: "BOOL"}.get(type(cell), "FP64"),
-                "data": [cell] * 300,
-            }
-            for name, cell in ROW.items()
-        ]
-        body = {"inputs": inputs, "parameters": options, "outputs": [{"name": "draws"}]}
+        body = {"inputs": row_tensors(300), "parameters": options, "outputs": [{"name": "draws"}]}
     model = FakeModel()
     with make_client(model) as client:
         parts = client.state["parts"]
@@ -185,3 +194,109 @@ def test_what_is_alone_has_room() -> None:
         Share(room).resize(1)
     share.resize(3)
     assert room.taken == 3
+
+
+BODY = b"3000,100,true\n" * 200
+
+
+@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_bodies_in_both_codings_are_read_within_a_limit(coding: str, pack: type[bytes]) -> None:
+    packed = pack(BODY)
+    assert decompressed(packed, coding.upper(), len(BODY)) == BODY
+    with pytest.raises(TooLargeError):
+        decompressed(packed, coding, len(BODY) - 1)
+    for broken in (packed[:-1], packed + b"x", b"x", b""):
+        with pytest.raises(BadInputError, match=coding):
+            decompressed(broken, coding, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("header", "coding"),
+    [
+        ("", None),
+        ("gzip, deflate, br", "gzip"),
+        ("deflate", "deflate"),
+        ("gzip;q=0, deflate;q=0.5", "deflate"),
+        ("gzip; q=0.000", None),
+        ("identity", None),
+    ],
+)
+def test_the_first_coding_that_a_client_accepts(header: str, coding: str | None) -> None:
+    assert accepted_coding(header) == coding
+
+
+MUCH = 2**40
+
+
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=3), st.integers(0, 900_000)), max_size=12))
+def test_what_was_written_is_read(parts: list[tuple[bytes, int]]) -> None:
+    room = Room(MUCH)
+    with Spool(room) as spool:
+        for part, times in parts:
+            spool.write(part * times)
+        written = b"".join(part * times for part, times in parts)
+        assert room.taken == spool.size == len(written)
+        assert spool.view() == written
+        spool.forget_pages()
+        assert spool.view() == written
+    assert room.taken == 0
+
+
+def test_a_large_one_is_in_a_file_and_a_small_one_is_not() -> None:
+    room = Room(MUCH)
+    with Spool(room) as small, Spool(room) as large:
+        small.write(b"x" * IN_MEMORY_BYTES)
+        assert not small.in_file
+        large.write(b"x" * (IN_MEMORY_BYTES + 1))
+        assert large.in_file
+        assert len(large._in_memory) == 0
+
+
+def test_all_spools_share_the_room_and_one_alone_always_has_some() -> None:
+    room = Room(100)
+    with Spool(room) as alone:
+        alone.write(b"x" * 101)
+        with Spool(room) as other, pytest.raises(QueueFullError) as refused:
+            other.write(b"x")
+        assert refused.value.retry_after
+    with Spool(room) as other:
+        other.write(b"x" * 60)
+        with Spool(room) as another:
+            another.write(b"x" * 40)
+            with pytest.raises(QueueFullError):
+                another.write(b"x")
+    assert room.taken == 0
+
+
+TemporaryFile = tempfile.TemporaryFile
+
+
+class Full:
+    """A file on a disk that gets full."""
+
+    def __init__(self, after: int) -> None:
+        self._file, self._after = TemporaryFile(buffering=0), after
+        self.seek, self.read, self.close = self._file.seek, self._file.read, self._file.close
+
+    def write(self, data: memoryview) -> int:
+        self._after -= len(data)
+        if self._after < 0:
+            raise OSError(28, "No space left on device")
+        return self._file.write(data)
+
+
+def _nowhere(**_: object) -> Full:
+    raise FileNotFoundError("No usable temporary directory found")
+
+
+@pytest.mark.parametrize("make", [lambda **_: Full(0), lambda **_: Full(2 * IN_MEMORY_BYTES), _nowhere])
+def test_without_a_disk_to_write_to_it_stays_in_memory(
+    make: Callable[..., Full], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", make)
+    room, block = Room(MUCH), bytes(range(256)) * 4096
+    with Spool(room) as spool:
+        for _ in range(16):
+            spool.write(block)
+        assert spool.view() == block * 16
+        assert room.taken == 16 * len(block)

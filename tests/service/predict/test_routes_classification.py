@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from tests.service.bodies import ARROW, CSV, NPY, PARQUET, csv, npy, read_table
 from tests.service.classifiers import CLASSES, Classifier
-from tests.service.support import NAMES, ROW, AppClient, make_client
+from tests.service.support import ROW, AppClient, make_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +29,7 @@ KEYS = [
     *("epistemic_entropy", "percentiles", "prediction_set", "calibrated", "warnings"),
 ]
 NEED_DRAWS = ("epistemic_std", "entropy", "epistemic_entropy", "percentiles", "prediction_set")
-CSV, ARROW, PARQUET, NPY = (
-    "text/csv",
-    "application/vnd.apache.arrow.stream",
-    "application/vnd.apache.parquet",
-    "application/x-npy",
-)
+TABLE = csv(pa.Table.from_pylist(ROWS))
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +100,6 @@ def test_without_draws_there_are_prediction_and_probabilities_alone(service: App
     assert answer == ask(service, samples=0, include=["mc_error"])
 
 
-def csv_of(rows: list[dict[str, Any]]) -> bytes:
-    lines = [",".join(NAMES), *(",".join(str(cell) for cell in row.values()) for row in rows)]
-    return "\n".join(lines).encode()
-
-
 def test_tables_have_the_columns_of_murho_predict_first_and_the_values_of_json(service: AppClient) -> None:
     answer = ask(service, samples=8, coverage=0.6, percentiles=[5, 97.5], include=["mc_error"])
     query = "/predict?samples=8&coverage=0.6&percentiles=5,97.5&include=mc_error"
@@ -121,8 +112,8 @@ def test_tables_have_the_columns_of_murho_predict_first_and_the_values_of_json(s
         *(f"mc_error_{name}" for name in CLASSES),
     ]
     for kind in (CSV, ARROW, PARQUET):
-        response = service.post(query, content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
-        table = read_table(response.content, kind)
+        response = service.post(query, content=TABLE, headers={"content-type": CSV, "accept": kind})
+        table = read_table(response)
         assert table.column_names == names
         assert table["prediction"].to_pylist() == answer["prediction"]
         sets = table["prediction_set"].to_pylist()
@@ -140,25 +131,16 @@ def test_tables_have_the_columns_of_murho_predict_first_and_the_values_of_json(s
             same(f"p97.5_{name}", np.array(answer["percentiles"]["values"])[:, index, 1])
 
 
-def read_table(body: bytes, kind: str) -> pa.Table:
-    if kind == ARROW:
-        return pa.ipc.open_stream(body).read_all()
-    if kind == PARQUET:
-        return pa.parquet.read_table(io.BytesIO(body))
-    return pa.csv.read_csv(io.BytesIO(body))
-
-
 def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
     numbers = tuple(Feature(name, FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()) for name in "ab")
     schema = Schema(numbers, Target("y", None, CLASSES), {})
-    sink = io.BytesIO()
-    np.save(sink, np.array([[0.1, 0.2], [0.8, 0.3]]))
+    rows = [[0.1, 0.2], [0.8, 0.3]]
     with make_client(Classifier(schema=schema)) as service:
-        answer = ask(service, [[0.1, 0.2], [0.8, 0.3]], samples=4, include=["draws"])
+        answer = ask(service, rows, samples=4, include=["draws"])
         for samples in (4, 0):
             response = service.post(
                 f"/predict?samples={samples}&include=draws",
-                content=sink.getvalue(),
+                content=npy(rows),
                 headers={"content-type": NPY},
             )
             array = np.load(io.BytesIO(response.content), allow_pickle=False)
@@ -178,7 +160,7 @@ def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> Non
     schema = Schema(Classifier().schema.features, Target("y", None, names), {})
     with make_client(Classifier(schema=schema)) as service:
         headers = {"content-type": CSV, "accept": NPY}
-        response = service.post("/predict?samples=2", content=csv_of(ROWS), headers=headers)
+        response = service.post("/predict?samples=2", content=TABLE, headers=headers)
     array = np.load(io.BytesIO(response.content), allow_pickle=False, max_header_size=10**6)
     assert array.dtype.names is not None
     assert array.dtype.names[1] == f"p_{names[0]}"

@@ -6,9 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murho.model.tables.cells import LONGEST_TEXT
+from murho.model.tables.readings import DateReading, NumberReading
 from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.rows import Form, example_row, parse_inputs
+from murho.service.predict.rows import (
+    ABSENT,
+    MAX_LISTED,
+    Form,
+    Problems,
+    decode_cells,
+    example_row,
+    explain_cell,
+    parse_inputs,
+)
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 
 OTHER: dict[str, Any] = {**ROW, "Weight": 2000, "Horsepower": None, "Origin/plant": "Japan"}
@@ -99,3 +110,66 @@ def test_the_example_of_the_checkpoint_goes_first_if_it_has_all_features(stored:
 def test_a_feature_without_a_training_value_is_null() -> None:
     never = Feature("Never", FeatureKind.NUMERIC, None, True, None, None, ())
     assert example_row(FakeModel(schema=replace(SCHEMA, features=(never,)))) == {"Never": None}
+
+
+NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())
+BOOLEAN = replace(NUMERIC, kind=FeatureKind.BOOLEAN)
+DATE = replace(NUMERIC, kind=FeatureKind.DATE)
+CATEGORICAL = Feature("x", FeatureKind.CATEGORICAL, None, False, None, None, ("a", "b"))
+
+
+def test_a_text_is_no_longer_than_a_cell_holds() -> None:
+    texts = ["a" * LONGEST_TEXT, "a" * (LONGEST_TEXT + 1), "é" * (LONGEST_TEXT // 2), "é" * (LONGEST_TEXT // 2 + 1)]
+    _, refused = decode_cells(CATEGORICAL, texts)
+    assert list(refused) == [1, 3]
+    assert "the text takes 65538 bytes; a cell holds at most 65536" in explain_cell(CATEGORICAL, texts[3])
+
+
+PRICE = Feature("p", FeatureKind.NUMERIC, "$", True, 0.0, 1.0, (), reading=NumberReading(".", "$"))
+DAY = Feature("d", FeatureKind.DATE, None, False, 0.0, 1.0, (), reading=DateReading("day-first"))
+"""Where training has read texts, requests may have such texts."""
+
+
+@pytest.mark.parametrize(
+    ("feature", "good", "read", "bad"),
+    [
+        (NUMERIC, [1, 2.5], [1.0, 2.5], [True, "3", [3], {}, None, ABSENT]),
+        (BOOLEAN, [True, False], [1.0, 0.0], [1, 0, "true", None]),
+        (
+            DATE,
+            ["1970-01-11", "1970-01-01T12:00:00Z"],
+            [10.0, 0.5],
+            [3, "1970-13-01", "tomorrow", "1" * 100_000, None, ["1970-01-01"]],
+        ),
+        *(
+            (replace(feature, missing=True), [None, cell], [np.nan, 1.0], [])
+            for feature, cell in ((NUMERIC, 1), (BOOLEAN, True), (DATE, "1970-01-02"))
+        ),
+        (CATEGORICAL, [4, 4.0, "4", "4.0", "a"], ["4", "4", "4", "4", "a"], [None, [3]]),
+        (PRICE, ["$3,504.00", 12, "13", None, "n/a"], [3504.0, 12.0, 13.0, np.nan, np.nan], ["5 kg", True, "1e999"]),
+        (PRICE, [1, 2.5], [1.0, 2.5], ["9" * 100]),
+        (DAY, ["02/01/1970", "1970-01-03"], [1.0, 2.0], ["31/31/1970", "n/a", 5]),
+    ],
+)
+def test_cells_are_read_or_refused_by_the_kind_of_their_feature(
+    feature: Feature, good: list[Any], read: list[Any], bad: list[Any]
+) -> None:
+    values, refused = decode_cells(feature, [*good, *bad])
+    np.testing.assert_array_equal(values[: len(good)], np.array(read, values.dtype))
+    assert list(refused) == list(range(len(good), len(good) + len(bad)))
+
+
+def test_a_text_that_can_not_be_read_is_explained() -> None:
+    assert "'5 EUR' has the unit 'EUR' in a column with the unit '$'" in explain_cell(PRICE, "5 EUR")
+
+
+def test_problems_come_in_the_order_of_the_request_and_are_counted() -> None:
+    found = Problems()
+    found.add_rows(range(100), 1, lambda row: f"/{row}/b", lambda _: "wrong")
+    found.add(7, 0, "/7/a", "wrong")
+    with pytest.raises(BadInputError) as caught:
+        found.raise_any()
+    listed = [problem.pointer for problem in caught.value.problems]
+    assert len(listed) == MAX_LISTED
+    assert listed[6:10] == ["/6/b", "/7/a", "/7/b", "/8/b"]
+    assert caught.value.total == 101

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.service.protocols.support import NUMBERS
 from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, pointers
 
 if TYPE_CHECKING:
@@ -47,11 +46,6 @@ def test_every_form_of_rows_is_answered(client: AppClient, rows: dict[str, Any])
         assert answer["model"] == {"name": "cars", "version": "1"}
 
 
-def test_without_draws_the_spreads_are_null(client: AppClient) -> None:
-    answer = client.post("/invocations", {"instances": [CELLS], "params": {"samples": 0}}).json()
-    assert answer["predictions"] == [dict.fromkeys(COLUMNS) | {"mean": 130.0}]
-
-
 def test_many_rows_keep_their_order(client: AppClient) -> None:
     rows = [{**ROW, "Weight": 1000.0 + index} for index in range(1000)]
     answer = client.post("/invocations", {"dataframe_records": rows, "params": {"include": ["draws"]}}).json()
@@ -71,12 +65,6 @@ def test_csv_is_answered_in_json_or_as_the_client_accepts(client: AppClient) -> 
     packed = {"content-type": "text/csv; charset=utf-8", "content-encoding": "gzip", "accept": "application/json"}
     response = client.post("/invocations", content=gzip.compress(CSV.encode()), headers=packed)
     assert len(response.json()["predictions"]) == 2
-
-
-def test_a_model_of_one_column_and_gaps() -> None:
-    with make_client(FakeModel(schema=NUMBERS)) as client:
-        text = '{"dataframe_split": {"columns": ["Weight", "Horsepower", "Automatic"], "data": [[3000, NaN, true]]}}'
-        assert client.post("/invocations", content=text).json()["predictions"][0]["mean"] == 30.0
 
 
 def with_cell(row: int, name: str, cell: object) -> list[dict[str, Any]]:
@@ -136,12 +124,6 @@ def test_other_things_that_are_wrong(client: AppClient) -> None:
 def test_warnings_point_into_the_body(client: AppClient, rows: dict[str, Any], where: str) -> None:
     (warning,) = client.post("/invocations", rows).json()["warnings"]
     assert warning["pointer"] == where
-
-
-def test_ping_says_whether_the_service_is_ready(client: AppClient) -> None:
-    assert client.get("/ping").status_code == 200
-    with make_client() as empty:
-        assert empty.get("/ping").status_code == 503
 
 
 @pytest.mark.parametrize("twice", [True, False])

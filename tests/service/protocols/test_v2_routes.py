@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -169,27 +168,6 @@ def test_a_service_that_is_not_ready_says_so() -> None:
         response = infer(client, row_tensors())
         assert int(response.headers["retry-after"]) > 0
         error_of(response, 503)
-
-
-KEY, ADMIN = "k" * 40, "a" * 40
-KEYS = (
-    f"web:sha256:{hashlib.sha256(KEY.encode()).hexdigest()}",
-    f"boss:sha256:{hashlib.sha256(ADMIN.encode()).hexdigest()}:admin",
-)
-
-
-def test_keys_guard_all_but_the_probes() -> None:
-    with make_client(FakeModel(), api_keys=KEYS, watch_seconds=0) as client:
-        for path in ("/v2/health/live", "/v2/health/ready", "/ping"):
-            assert client.get(path).status_code == 200
-        for path in ("/v2", "/v2/models/cars", "/v2/models/cars/ready", "/v2/models/stats"):
-            response = client.get(path)
-            assert response.headers["www-authenticate"] == "Bearer"
-            error_of(response, 401)
-        own, boss = {"x-api-key": KEY}, {"x-api-key": ADMIN}
-        assert client.get("/v2/models/cars", headers=own).status_code == 200
-        error_of(client.post("/v2/repository/models/cars/unload", headers=own), 403)
-        assert client.post("/v2/repository/models/cars/unload", headers=boss).status_code == 200
 
 
 def test_a_failure_of_the_service_is_an_error_without_its_reason() -> None:

@@ -15,30 +15,14 @@ from murho.service.errors import BadInputError, TooLargeError
 from murho.service.predict.answers import Terms
 from murho.service.predict.routes import reader_of
 from murho.service.settings import Settings
-from murho.service.tables import blocks as table_blocks
 from murho.service.tables.arrow_tables import TEXT_BYTES, ArrowCodec, stream_size
+from tests.service.bodies import ARROW, PARQUET, WRITERS, arrow
 from tests.service.support import NAMES, ROW, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEFAULT_POOL = pa.default_memory_pool()
-ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
-
-
-def stream(table: pa.Table, compression: str | None, batch: int | None = None) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
-        writer.write_table(table, max_chunksize=batch)
-    return sink.getvalue()
-
-
-def packed(table: pa.Table, kind: str) -> bytes:
-    if kind == ARROW:
-        return stream(table, None)
-    sink = io.BytesIO()
-    pa.parquet.write_table(table, sink)
-    return sink.getvalue()
 
 
 def table_of(count: int, **columns: Any) -> pa.Table:
@@ -53,7 +37,7 @@ def decode(body: bytes, kind: str, **settings: Any) -> object:
 def test_the_size_of_a_stream_is_known_before_it_is_read(compression: str | None) -> None:
     texts = pa.array(["x" * 10] * 100_000).dictionary_encode()
     table = pa.table({"zeros": np.zeros(100_000), "random": np.random.default_rng(0).normal(size=100_000)})
-    size = stream_size(stream(table.append_column("text", texts), compression, 40_000))
+    size = stream_size(arrow(table.append_column("text", texts), compression, 40_000))
     assert size.rows == 100_000
     assert len(size.batches) == 3
     assert table.nbytes + 400_000 <= sum(size.batches) <= table.nbytes + 402_000
@@ -78,13 +62,13 @@ def with_size(body: bytes, old: int, new: int) -> bytes:
 
 @pytest.mark.parametrize("size", [2**62, 2**33, -(2**33), -2])
 def test_a_declared_size_does_not_make_up_for_another(size: int) -> None:
-    body = stream(table_of(4321, Weight=np.arange(4321.0)), "zstd")
+    body = arrow(table_of(4321, Weight=np.arange(4321.0)), "zstd")
     with pytest.raises((TooLargeError, BadInputError), match=r"takes \d{10,} bytes|negative size"):
         decode(with_size(body, 8 * 4321, size), ARROW)
 
 
 def test_declared_sizes_do_not_overflow_in_their_sum() -> None:
-    body = stream(table_of(4321, Weight=np.arange(4321.0)), "zstd")
+    body = arrow(table_of(4321, Weight=np.arange(4321.0)), "zstd")
     both = body.replace(struct.pack("<q", 8 * 4321), struct.pack("<q", 2**62))
     with pytest.raises(TooLargeError, match=f"takes {2**63 // 10**6}"):
         decode(both, ARROW)
@@ -92,7 +76,7 @@ def test_declared_sizes_do_not_overflow_in_their_sum() -> None:
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
 def test_a_small_stream_of_a_large_table_is_refused(kind: str) -> None:
-    body = stream(table_of(2_000_000, Weight=np.zeros(2_000_000)), kind)
+    body = arrow(table_of(2_000_000, Weight=np.zeros(2_000_000)), kind)
     with pytest.raises(TooLargeError, match=r"takes \d+ bytes, more than"):
         decode(body, ARROW, max_body_bytes=1_000_000, max_rows=10**7)
 
@@ -119,14 +103,14 @@ REPEATED = [(ARROW, views_of), (ARROW, dictionary_of), (ARROW, view_dictionary_o
 def test_a_long_text_for_many_rows_is_refused(kind: str, column_of: Callable[[int, bytes], pa.Array]) -> None:
     table = table_of(100_000, **{"Origin/plant": column_of(100_000, b"x" * 10_000)})
     with pytest.raises(TooLargeError, match=r"takes \d+ bytes"):
-        decode(packed(table, kind), kind, max_body_bytes=10**7)
+        decode(WRITERS[kind](table), kind, max_body_bytes=10**7)
 
 
 @pytest.mark.parametrize(("kind", "column_of"), REPEATED)
 def test_the_memory_of_repeated_texts_is_that_of_a_block(
     kind: str, column_of: Callable[[int, bytes], pa.Array]
 ) -> None:
-    body = packed(table_of(8000, **{"Origin/plant": column_of(8000, b"x" * 60_000)}), kind)  # 480 MB written out
+    body = WRITERS[kind](table_of(8000, **{"Origin/plant": column_of(8000, b"x" * 60_000)}))  # 480 MB written out
     pool = pa.system_memory_pool()
     before = pool.max_memory()
     pa.set_memory_pool(pool)
@@ -143,12 +127,12 @@ def test_columns_without_bytes_are_counted_as_cells(kind: str) -> None:
     nothing = pa.nulls(100_000)
     table = pa.table(dict.fromkeys(ROW, nothing))
     with pytest.raises(TooLargeError, match="takes 4000000 bytes"):
-        decode(packed(table, kind), kind, max_body_bytes=999_999)
+        decode(WRITERS[kind](table), kind, max_body_bytes=999_999)
 
 
 def test_many_different_texts_are_counted_as_the_objects_they_are() -> None:
     texts = pa.array([f"{number:05}" for number in range(50_000)])
-    body = stream(table_of(50_000, **{"Origin/plant": texts}), None)
+    body = arrow(table_of(50_000, **{"Origin/plant": texts}))
     with pytest.raises(TooLargeError, match="takes"):
         decode(body, ARROW, max_body_bytes=10**6)  # 50,000 objects of 54 bytes
 
@@ -159,19 +143,19 @@ def test_many_different_texts_are_counted_as_the_objects_they_are() -> None:
 )
 def test_cells_that_are_none_are_bad_input(kind: str, cells: pa.Array) -> None:
     with pytest.raises(BadInputError, match=r"Cells of the type .* can't be used"):
-        decode(packed(table_of(1, **{"Origin/plant": cells}), kind), kind)
+        decode(WRITERS[kind](table_of(1, **{"Origin/plant": cells})), kind)
 
 
 def test_an_index_outside_its_dictionary_is_bad_input() -> None:
     for index in (7, -1):
         cells = pa.DictionaryArray.from_arrays(pa.array([0, index]), pa.array(["USA"]), safe=False)
         with pytest.raises(BadInputError, match="index lies outside"):
-            decode(stream(table_of(2, **{"Origin/plant": cells}), None), ARROW)
+            decode(arrow(table_of(2, **{"Origin/plant": cells})), ARROW)
 
 
 def test_columns_that_are_no_features_are_not_unpacked() -> None:
     table = table_of(1).append_column("Wheels", pa.array(["x" * 10**6]))
-    body = bytearray(stream(table, "zstd"))
+    body = bytearray(arrow(table, "zstd"))
     at = body.index(struct.pack("<q", 10**6))
     body[at + 8 : at + 12] = b"\0\0\0\0"  # no zstd
     assert decode(bytes(body), ARROW)
@@ -180,7 +164,7 @@ def test_columns_that_are_no_features_are_not_unpacked() -> None:
 def test_tables_with_far_too_many_columns_are_refused() -> None:
     table = pa.table({f"column {index}": [1] for index in range(3000)})
     with pytest.raises(TooLargeError, match="3000 columns"):
-        decode(stream(table, None), ARROW)
+        decode(arrow(table), ARROW)
     nameless = ",".join(feature.name for feature in SCHEMA.features).encode() + b"," * 2000
     with pytest.raises(BadInputError, match="2000 columns without a name"):
         decode(nameless, "text/csv")
@@ -203,25 +187,10 @@ def blocks_of(body: bytes, **limits: Any) -> list[dict[str, Any]]:
     return [dict(block.columns) for block in blocks]
 
 
-@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-@pytest.mark.parametrize("batch", [1, 3, 7, 8, None])
-def test_blocks_are_the_rows_of_the_whole(
-    batch: int | None, compression: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = stream(cars_of(37), compression, batch)
-    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 7)
-    whole = reader_of(ARROW).decode(body, Terms({}, SCHEMA, Settings())).inputs
-    blocks = blocks_of(body)
-    assert max(len(block["Weight"]) for block in blocks) <= 7
-    assert len(blocks) < 12
-    for name, column in whole.columns.items():
-        np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
-
-
 @pytest.mark.parametrize("size", [-1, -(2**63), 12, 2**20, 2**40])
 def test_a_dictionary_of_another_size_than_it_says_is_bad_input(size: int) -> None:
     texts = pa.array([f"category {row}" for row in range(11)]).dictionary_encode()
-    body = stream(cars_of(11).set_column(NAMES.index("Origin/plant"), "Origin/plant", texts), None)
+    body = arrow(cars_of(11).set_column(NAMES.index("Origin/plant"), "Origin/plant", texts), None)
     eleven = (11).to_bytes(8, "little")
     node = body.index(eleven, body.index(eleven) + 1)  # the first is the length of the batch, which Arrow doesn't use
     with pytest.raises(BadInputError, match="Dictionary array invalid"):

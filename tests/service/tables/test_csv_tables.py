@@ -76,13 +76,6 @@ def test_blocks_are_the_rows_of_the_whole(
         np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
 
 
-def test_wide_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_tables, "TEXT_BYTES", 2000)
-    row = dict(zip(NAMES, ["1500", "", "true", "", "x" * 600], strict=True))
-    blocks = columns_in_blocks(text_of([row] * 10))
-    assert [len(block["Weight"]) for block in blocks] == [3, 3, 3, 1]
-
-
 def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # A thousand columns of nothing took 0.2 s in the event loop.
     monkeypatch.setattr("pyarrow.csv.read_csv", None)

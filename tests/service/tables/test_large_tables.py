@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import threading
 import time
@@ -13,9 +12,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from murho.service.predict.in_flight import InFlight
 from murho.service.tables import blocks as table_blocks
 from murho.service.tables.arrow_tables import FACTS
+from tests.service.bodies import ARROW, CSV, arrow, csv, read_table
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 from tests.service.wire import served, wait_until
@@ -23,9 +22,7 @@ from tests.service.wire import served, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import httpx
 
-ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 ROWS = 23
 BLOCK = 5
 
@@ -47,16 +44,10 @@ def table(rows: int = ROWS, **cells: dict[int, Any]) -> dict[str, list[Any]]:
     return columns
 
 
-def body_of(columns: dict[str, list[Any]], media_type: str, batch: int | None = None) -> bytes:
-    sink = io.BytesIO()
-    if media_type == CSV:
-        rows = zip(*columns.values(), strict=True)
-        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
-        return "\n".join([",".join(columns), *lines, ""]).encode()
-    made = pa.table(columns)
-    with pa.ipc.new_stream(sink, made.schema) as writer:
-        writer.write_table(made, max_chunksize=batch)
-    return sink.getvalue()
+def body_of(columns: dict[str, list[Any]], media_type: str) -> bytes:
+    if media_type == ARROW:
+        return arrow(pa.table(columns), batch=3)
+    return csv(pa.table({name: [cell and str(cell) for cell in cells] for name, cells in columns.items()}))
 
 
 def ask(client: AppClient, body: bytes, media_type: str, accept: str = "", query: str = "", **headers: str) -> Any:
@@ -64,16 +55,6 @@ def ask(client: AppClient, body: bytes, media_type: str, accept: str = "", query
         {"accept": accept} if accept else {}
     )
     return client.post(f"/predict?samples=8&{query}", content=body, headers=given)
-
-
-def answer_of(response: httpx.Response) -> pa.Table:
-    assert response.status_code == 200, response.text
-    if response.headers["content-type"].startswith(CSV):
-        return pa.csv.read_csv(io.BytesIO(response.content))
-    read = pa.ipc.open_stream(response.content)
-    answer = read.read_all()
-    answer.validate(full=True)
-    return answer
 
 
 @pytest.fixture
@@ -99,7 +80,7 @@ QUERIES = ["", "samples=0", "percentiles=1,99&thresholds=20,30&include=mc_error"
 def test_the_answer_is_that_of_the_whole_table(
     client: AppClient, model: FakeModel, media_type: str, accept: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = body_of(table(Weight={2: 9000.0, 17: 9001.0}), media_type, batch=3)
+    body = body_of(table(Weight={2: 9000.0, 17: 9001.0}), media_type)
     url = f"/predict?{query or 'samples=8'}"
     headers = {"content-type": media_type, "accept": accept, "accept-encoding": "identity"}
     whole = client.post(url, content=body, headers=headers)
@@ -107,9 +88,9 @@ def test_the_answer_is_that_of_the_whole_table(
     monkeypatch.setattr(table_blocks, "BLOCK_ROWS", BLOCK)
     inside = client.post(url, content=body, headers=headers)
     assert model.passes >= 1 + -(-ROWS // BLOCK)
-    assert answer_of(inside).equals(answer_of(whole))
+    assert read_table(inside).equals(read_table(whole))
     if accept == ARROW:
-        facts = [json.loads(answer_of(answer).schema.metadata[FACTS]) for answer in (whole, inside)]
+        facts = [json.loads(read_table(answer).schema.metadata[FACTS]) for answer in (whole, inside)]
         assert facts[0] == facts[1]
         assert [warning["pointer"] for warning in facts[0]["warnings"]] == ["/inputs/Weight/2", "/inputs/Weight/17"]
     else:
@@ -124,7 +105,7 @@ def test_the_answer_is_that_of_the_whole_table(
 def test_classes_and_draws_are_answered(accept: str) -> None:
     with make_client(Classifier()) as client:
         query = "include=draws" if accept == ARROW else ""
-        answer = answer_of(ask(client, body_of(table(), CSV), CSV, accept, query))
+        answer = read_table(ask(client, body_of(table(), CSV), CSV, accept, query))
         assert answer.num_rows == ROWS
         assert answer.column_names[0] == "prediction"
 
@@ -166,7 +147,7 @@ def test_names_and_options_are_checked_before_any_row_is_computed(client: AppCli
         response = ask(client, body_of(columns, CSV), CSV, query=query)
         assert response.status_code == 422, response.text
     assert model.passes == 0
-    cut = body_of(table(), ARROW, batch=7)[:-200]
+    cut = body_of(table(), ARROW)[:-200]
     assert "not a whole Arrow stream" in ask(client, cut, ARROW).text
 
 
@@ -200,40 +181,6 @@ def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: Ap
 
 
 @pytest.mark.usefixtures("blocks")
-def test_a_bounded_number_of_blocks_is_read_ahead(
-    client: AppClient, model: FakeModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[int] = []
-    ahead: list[int] = []
-    through = InFlight.compute
-
-    async def watched(self: InFlight, inputs: Any, *arguments: Any, **named: Any) -> Any:
-        read.append(inputs.count)
-        return await through(self, inputs, *arguments, **named)
-
-    decode, decoded = table_blocks._inputs_of_table, [0]
-
-    def counted(*arguments: Any, **named: Any) -> Any:
-        decoded[0] += 1
-        return decode(*arguments, **named)
-
-    monkeypatch.setattr(table_blocks, "_inputs_of_table", counted)
-    monkeypatch.setattr(InFlight, "compute", watched)
-    model.before = lambda: ahead.append(decoded[0] - model.passes)
-    assert ask(client, body_of(table(), CSV), CSV).status_code == 200
-    assert sum(read) == ROWS
-    assert max(ahead) <= 1
-
-
-@pytest.mark.usefixtures("blocks")
-def test_rows_and_requests_are_counted_once(client: AppClient) -> None:
-    ask(client, body_of(table(Weight={2: 9000.0, 17: 9001.0}), CSV), CSV)
-    lines = client.get("/metrics").text.splitlines()
-    assert 'murho_rows_total{model="cars",version="1"} 23.0' in lines
-    assert 'murho_queue_seconds_count{model="cars"} 1.0' in lines
-
-
-@pytest.mark.usefixtures("blocks")
 def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
     body = body_of(table(300), CSV)
     with served() as service:
@@ -244,18 +191,3 @@ def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
             wait_until(lambda: service.model.passes > 2)
         wait_until(lambda: service.metric("murho_pending_requests") == 0)
         assert service.model.passes < 60
-
-
-@pytest.mark.usefixtures("blocks")
-def test_a_chunked_body_is_answered_over_a_socket_whatever_its_size() -> None:
-    body = body_of(table(), CSV)
-    head = (
-        b"POST /predict?samples=4 HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n"
-    )
-    chunks = [b"%x\r\n" % len(part) + part + b"\r\n" for part in (body[:100], body[100:])]
-    with served() as service:
-        reply = service.ask(head, *chunks, b"0\r\n\r\n")
-        assert reply.status == 200
-        assert reply.body.count(b"\n") == ROWS + 1
-        assert service.model.passes == -(-ROWS // BLOCK)

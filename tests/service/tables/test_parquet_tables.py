@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -15,15 +14,10 @@ from murho.model.errors import TableError
 from murho.service.errors import TooLargeError
 from murho.service.tables import arrow_tables
 from murho.service.tables.arrow_tables import ParquetProcess
+from tests.service.bodies import parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-def parquet(table: pa.Table, **options: Any) -> bytes:
-    sink = io.BytesIO()
-    pa.parquet.write_table(table, sink, **options)
-    return sink.getvalue()
 
 
 SMALL = parquet(pa.table({"a": [1.5, None], "b": ["x", "y"], "c": [True, False]}))

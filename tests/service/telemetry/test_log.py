@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from murho.service.http.middleware import AccessLog
-from murho.service.telemetry.log import configure_logging, escaped
+from murho.service.telemetry.log import LogLimit, configure_logging, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,3 +95,13 @@ def test_nothing_in_a_line_commands_the_terminal(
 def test_what_is_printable_stays_as_it_is() -> None:
     said = {"path": "/models/Zürich 東京 🚗", "status": 200, "ms": 0.5, "name": None}
     assert escaped(said) == said
+
+
+def test_lines_above_the_limit_are_held_back_and_counted() -> None:
+    now = [0.0]
+    limit = LogLimit(2, 10.0, clock=lambda: now[0])
+    assert [limit.held_back() for _ in range(5)] == [0, 0, None, None, None]
+    now[0] = 9.9
+    assert limit.held_back() is None
+    now[0] = 10.0
+    assert [limit.held_back() for _ in range(3)] == [4, 0, None]

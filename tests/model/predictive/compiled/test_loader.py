@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from numba import config
 
-from murho.model import compiling, runtime
-from murho.model.predictive import compiled_engine
-from murho.model.predictive.compiled_engine import load
+from murho.model import compiling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,22 +29,6 @@ expected = case.expected(EVERYTHING)
 assert_same(case.asked(engine, EVERYTHING), expected, expected["std"])
 print(engine.name)
 """
-
-
-def test_what_takes_long_is_said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wait() -> None:
-        end = time.monotonic() + 10.0
-        while not caplog.messages and time.monotonic() < end:
-            time.sleep(0.005)
-
-    caplog.set_level(logging.INFO, "murho.engines")
-    monkeypatch.setattr(compiled_engine, "compile_kernels", lambda: None)
-    load.__wrapped__()
-    assert caplog.messages == []
-    monkeypatch.setattr(compiled_engine, "compile_kernels", wait)
-    monkeypatch.setattr(runtime, "LONG_SECONDS", 0.0)
-    load.__wrapped__()
-    assert "about 20 s" in caplog.messages[0]
 
 
 def test_code_of_other_sources_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

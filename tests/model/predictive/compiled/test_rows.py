@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from statistics import NormalDist
-
 import numpy as np
 import pytest
 import torch
@@ -124,24 +121,3 @@ def test_levels_far_out_rise_and_the_mixture_has_their_scores(kind: str) -> None
     torch.testing.assert_close(
         mixture.normal_score(values.T.contiguous()).T, scores.expand_as(values), rtol=0.0, atol=1e-5
     )
-
-
-@pytest.mark.parametrize("deviations", [-30.0, -8.0, -7.0, -3.0, -1e-9, 0.0, 0.5, 5.0, 9.0, 36.0])
-def test_of_one_gaussian_they_are_its_own(deviations: float) -> None:
-    gaussian = Mixture(torch.full((1, 1), 2.5).double(), torch.full((1, 1), 0.125).double())
-    below, above = tails_of(gaussian, np.array([[2.5 + 0.125 * deviations]]))
-    smaller, larger = sorted((below.item(), above.item()))
-    assert smaller == pytest.approx(0.5 * math.erfc(abs(deviations) * 0.5**0.5), rel=1e-9)
-    assert larger == pytest.approx(1.0 - smaller, rel=1e-6)
-    assert (below.item() < above.item()) is (deviations < -1e-6) or abs(deviations) < 1e-6
-
-
-def test_the_wide_component_counts() -> None:
-    plain, wide = make("identical components"), make("identical components, and wide")
-    mean, spread = plain.moments()
-    far = mean + 6.0 * spread
-    found = tails_of(wide, far.unsqueeze(1).numpy())[1][:, 0]
-    weight = RULE.weight
-    own = tails_of(plain, far.unsqueeze(1).numpy())[1][:, 0]
-    beside = [1.0 - NormalDist().cdf(6.0 * float(ratio)) for ratio in spread / wide.noise[-1]]
-    np.testing.assert_allclose(found, (1.0 - weight) * own + weight * np.array(beside), rtol=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
 from murho.service.errors import RateLimitError, UnauthorizedError
-from murho.service.security import Buckets, Caller, Security, digest_of, make_key
+from murho.service.security import Buckets, Security, digest_of, make_key, parse_line, parse_lines, read_keys
 from murho.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,20 +37,6 @@ def security(clock: Clock | None = None, **settings: Any) -> Security:
 
 def bearer(key: str) -> list[tuple[bytes, bytes]]:
     return [(b"host", b"x"), (b"authorization", b"Bearer " + key.encode())]
-
-
-def test_without_keys_everybody_may_do_everything() -> None:
-    open_to_all = Security(Settings())
-    assert open_to_all.caller_of(bearer("whatever"), "10.0.0.1") == Caller("10.0.0.1", admin=True)
-    assert open_to_all.is_open("/models")
-    open_to_all.require_admin(open_to_all.caller_of([], "10.0.0.1"))
-
-
-def test_a_key_names_its_caller() -> None:
-    guarded = security()
-    assert guarded.caller_of(bearer(KEY), "10.0.0.1").name == "web"
-    assert guarded.caller_of([(b"x-api-key", ADMIN.encode())], "10.0.0.1") == Caller("ops", admin=True)
-    assert guarded.caller_of([(b"authorization", b"bearer  " + KEY.encode())], "").name == "web"
 
 
 @pytest.mark.parametrize(
@@ -142,18 +128,55 @@ def test_nobody_gets_more_than_the_rate(steps: list[tuple[float, float]]) -> Non
     assert taken - last <= 10 + 5 * (clock.now - begin) + 1e-6
 
 
-def test_requests_and_work_are_limited_for_each_caller() -> None:
-    clock = Clock()
-    limited = security(clock, requests_per_second=2, row_draws_per_second=100, burst_seconds=1)
-    web, ops = Caller("web"), Caller("ops")
-    limited.admit(web)
-    limited.admit(web)
-    with pytest.raises(RateLimitError, match="2 requests a second") as caught:
-        limited.admit(web)
-    assert caught.value.retry_after == 1
-    limited.admit(ops, 1000)
-    with pytest.raises(RateLimitError, match="100 row-draws") as caught:
-        limited.admit(ops, 50, requests=0)
-    assert caught.value.retry_after == 10
-    clock.now += 10
-    limited.admit(ops, 50, requests=0)
+DIGEST = "ab" * 32
+
+
+def test_a_line_and_its_key_are_the_same() -> None:
+    for line in (f"web:sha256:{DIGEST}", f"ops:sha256:{DIGEST}:admin:requests=2.5:cost=1000"):
+        assert parse_line(line).line() == line
+    key = parse_line(f"ops:sha256:{DIGEST}:cost=1e6:admin")
+    assert (key.name, key.admin, key.requests, key.cost) == ("ops", True, None, 1e6)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        f"web:md5:{DIGEST}",
+        f":sha256:{DIGEST}",
+        f"web:sha256:{DIGEST}:root",
+        f"web:sha256:{DIGEST}:cost=0",
+        f"web:sha256:{DIGEST}:requests=",
+    ],
+)
+def test_other_lines_are_refused(line: str) -> None:
+    with pytest.raises(OptionError):
+        parse_line(line)
+
+
+def test_a_key_stored_by_mistake_is_not_repeated() -> None:
+    key = make_key()
+    for line in (key, f"web:{key}", f"web:sha256:{key}"):
+        with pytest.raises(OptionError) as caught:
+            parse_line(line)
+        assert key not in str(caught.value)
+
+
+def test_comments_are_passed_over_and_no_key_is_there_twice() -> None:
+    assert [key.name for key in parse_lines(["# keys", "", f"web:sha256:{DIGEST}"])] == ["web"]
+    with pytest.raises(OptionError, match="'web' and 'app' are the same key"):
+        parse_lines([f"web:sha256:{DIGEST}", f"app:sha256:{DIGEST.upper()}"])
+
+
+def test_a_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    with pytest.raises(OptionError, match="can't be read: No such file"):
+        read_keys(path)
+    path.write_text("# none\n")
+    with pytest.raises(OptionError, match="has no key"):
+        read_keys(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(OptionError, match="UTF-8"):
+        read_keys(path)
+    path.write_text(f"web:sha256:{digest_of(b'x').hex()}\n")
+    assert read_keys(path)[0].digest == digest_of(b"x")

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.service.engine import scheduler
+from tests.service.engine.bench import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with Bench() as bench:
+        yield bench
+
+
+@pytest.fixture
+def short_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass takes 100 rows."""
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 100 * scheduler.FIRST_SECONDS_PER_COST)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, Question
+from murho.model.tables.schema import Columns, UnfamiliarValue
+from murho.service.engine import scheduler
+from murho.service.engine.jobs import Answer, Job, Slice, compute
+from murho.service.engine.scheduler import Scheduler
+from murho.service.errors import ComputationError
+from tests.service.support import FakeModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.anyio
+ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike")
+PLAIN = PredictOptions(samples=4)
+
+
+class Broken(FakeModel):
+    """Answers NaN for heavy rows, in one of the arrays."""
+
+    def __init__(self, field: str = "mean", above: float = 2500.0) -> None:
+        super().__init__()
+        self.field, self.above = field, above
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+        prediction = super().predict(columns, options)
+        name, _, part = self.field.partition(".")
+        value: Any = getattr(prediction, name)
+        array = np.array(getattr(value, part) if part else value)
+        array[columns["Weight"] > self.above] = np.nan
+        changed: dict[str, Any] = {name: replace(value, **{part: array}) if part else array}
+        return replace(prediction, **changed)
+
+
+def job_about(model: FakeModel, weights: Sequence[float], options: PredictOptions = PLAIN, most: int = 2) -> Job:
+    size = len(weights)
+    columns: Columns = {
+        "Weight": np.array(weights),
+        "Horsepower": np.full(size, 100.0),
+        "Automatic": np.ones(size),
+        "Year": np.zeros(size),
+        "Origin/plant": np.array(["USA"] * size, dtype=object),
+    }
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    of_pass = model.rows_without_draws(size, 0, 0.04) if options.samples == 0 else None
+    return Job(model, columns, options, size, model.cost(size, options), "", float("inf"), most, future, of_pass)
+
+
+def answers(*jobs: Job) -> list[Any]:
+    return list(compute([Slice(job, 0, job.rows) for job in jobs]))
+
+
+def assert_same(one: Answer, other: Answer) -> None:
+    for field in ARRAYS:
+        assert np.array_equal(getattr(one.prediction, field), getattr(other.prediction, field))
+    assert one.outside == other.outside
+    errors, others = one.prediction.mc_error, other.prediction.mc_error
+    assert (errors is None) == (others is None)
+    if errors is not None:
+        for name in ("mean", "std", "percentiles"):
+            assert np.array_equal(getattr(errors, name), getattr(others, name))
+
+
+@pytest.mark.parametrize("field", ["mean", "std", "percentiles", "exceedance", "draws", "mc_error.std"])
+async def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
+    options = PredictOptions(samples=4, thresholds=(1.0,), draws=True, mc_error=True)
+    (error,) = answers(job_about(Broken(field), [2000.0, 3000.0], options))
+    assert isinstance(error, ComputationError)
+    assert "isn't finite" in str(error)
+
+
+async def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
+    class InGap(Broken):
+        def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> Any:
+            found = [UnfamiliarValue(0, "Weight", "in a gap")]
+            return [(answer, found) for answer, _ in super().predict_questions(columns, questions)]
+
+    (error,) = answers(job_about(InGap(), [3000.0]))
+    assert "within the training range" in str(error)
+
+
+@pytest.mark.parametrize("samples", [0, 4])
+async def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
+    weights = [float(weight) for weight in range(995, 1045)]
+    options = PredictOptions(samples=samples, thresholds=(1.0,), draws=True, mc_error=True)
+    (whole,) = answers(job_about(FakeModel(), weights, options, 3))
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    model, queue = FakeModel(), Scheduler(compute, 10, 1e7)
+    model.rows_of_pass = 7
+    queue.start()
+    parts = await queue.answer(job_about(model, weights, options, 3))
+    assert await asyncio.to_thread(queue.close, 10)
+    assert len(model.calls) == 8
+    assert_same(whole, parts)
+    assert [value.row for value in parts.outside] == [0, 1, 2]
+
+
+async def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() -> None:
+    options = [
+        PLAIN,
+        PredictOptions(samples=4, percentiles=(1.0, 99.0)),
+        PredictOptions(samples=4, draws=True, thresholds=(30.0, 40.0)),
+        PredictOptions(samples=4, mc_error=True),
+    ]
+    model = FakeModel()
+    asked = [
+        ([1000.0 * (at + 1) + row for row in range(1 + at % 3)], options[of]) for at, of in enumerate([*range(4)] * 2)
+    ]
+    found = answers(*(job_about(model, *each) for each in asked))
+    assert model.passes == 1
+    for each, answer in zip(asked, found, strict=True):
+        (alone,) = answers(job_about(FakeModel(), *each))
+        assert_same(answer, alone)
+    assert [value.row for answer in found for value in answer.outside] == [1, 0, 1, 0, 0, 1]
+
+
+async def test_bad_rows_or_a_failure_of_one_job_harm_no_other() -> None:
+    class Failing(Broken):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            if (columns["Weight"] == 3000.0).any():
+                raise ZeroDivisionError
+            return super().predict(columns, options)
+
+    model = Failing(above=5000.0)
+    good, bad, far, failed = answers(
+        *(job_about(model, rows) for rows in ([2000.0], [2000.0, 4000.0, 1e300], [1e300], [3000.0]))
+    )
+    assert good.prediction.mean.tolist() == [120.0]
+    assert (bad.cells, far.cells) == ([(2, "Weight")], [(0, "Weight")])
+    assert isinstance(failed, ZeroDivisionError)
