@@ -35,7 +35,6 @@ from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
 __all__ = [
-    "FILE_VARIABLE",
     "OF_OTHERS",
     "Configuration",
     "Settings",

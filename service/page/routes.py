@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from murho.service.predict.memory import accepted_coding, compressed
 
-__all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "router", "web_file"]
+__all__ = ["CONTENT_SECURITY_POLICY", "router", "web_file"]
 
 
 TYPES = {

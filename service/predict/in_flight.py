@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from murho.service.tables.blocks import AskedInBlocks
     from murho.service.telemetry.metrics import OfVersion
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "further_rows", "read_body"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body"]
 
 
 Result = TypeVar("Result")
