@@ -18,13 +18,14 @@ from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.training.candidates import Attempt, Reporter, Stage
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.training.candidates import Attempt, Candidate, Reporter, Stage
 from murho.model.training.options import make_options
 from murho.model.training.search import CandidateFits
 from murho.model.training.train import Trained, train
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -71,6 +72,21 @@ def rescored(attempt: Attempt, nll: float) -> Attempt:
     if attempt.crps is None:
         return replace(attempt, nll=nll, rows=rows[:1])
     return replace(attempt, nll=nll, crps=1.0, rows=rows)
+
+
+def with_scores(monkeypatch: pytest.MonkeyPatch, nll: Callable[[Candidate, str], float]) -> dict[str, Fit | None]:
+    """Lets every fit of a search score as is told by its candidate and stage; returns the last fit of each stage."""
+
+    def scored(
+        fits: CandidateFits, candidate: Candidate, stage: str, start: Fit | None = None
+    ) -> tuple[Attempt, Fit | None]:
+        assert (start is not None) == (stage == "settling")
+        attempt, kept[stage] = fit(fits, candidate, stage, start)
+        return rescored(attempt, nll(candidate, stage)), kept[stage]
+
+    fit, kept = CandidateFits.fit, dict[str, Fit | None]()
+    monkeypatch.setattr(CandidateFits, "fit", scored)
+    return kept
 
 
 def with_losses_of_judges(monkeypatch: pytest.MonkeyPatch, first: float, second: float, both: float) -> None:
@@ -120,6 +136,12 @@ def make_table(rows: int = 160, seed: int = 0) -> pa.Table:
             "rent": rent,
         }
     )
+
+
+def schema_of_kinds(target: str = "y", **kinds: FeatureKind) -> Schema:
+    """Features of these kinds that may miss, without ranges."""
+    features = (Feature(name, kind, None, True, None, None, ()) for name, kind in kinds.items())
+    return Schema(tuple(features), Target(target, None), {})
 
 
 QUICK = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -159,20 +158,6 @@ def test_a_budget_ends_the_fit(by_clock: bool) -> None:
     outcome = small_fit(rows, rows, epochs=10**6, patience=10**6, budget=0.2, budget_by_clock=by_clock)
     assert outcome.stopped == "budget"
     assert by_clock or 0.18 < outcome.work < 0.21
-
-
-def test_a_budget_of_work_ends_at_the_same_step_on_a_slow_machine() -> None:
-    class Slow:
-        def epoch(self, _: Epoch) -> None:
-            time.sleep(0.005)
-
-    rows = small_rows()
-    quick, slow = (
-        small_fit(rows, rows, epochs=10**6, patience=10**6, budget=0.1, progress=progress)
-        for progress in (None, Slow())
-    )
-    assert (quick.epochs, quick.work) == (slow.epochs, slow.work)
-    assert torch.equal(quick.network.mu, slow.network.mu)
 
 
 def test_with_folds_a_member_never_sees_its_own_rows() -> None:

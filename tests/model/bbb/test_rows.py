@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn import functional
 
 from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import BayesianNetwork, mixed_reading
-from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
+from murho.model.bbb.numbers import GaussianMixtureLikelihood
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation
@@ -21,19 +20,6 @@ def _scores(
 ) -> torch.Tensor:
     """Both scores of each row, extrapolated to all members, ``[2, N]``."""
     return extrapolated(judge_scores(network, rows, targets, scorer, seed=0), network, rows)
-
-
-def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
-    rows = small_rows(20)
-    outcome = small_fit(rows, rows, members=2)
-    draws = 3
-    value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
-    generator = torch.Generator().manual_seed(9)
-    outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
-    assert isinstance(outcome.likelihood, HomoscedasticNoise)
-    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
-    density = torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
-    assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -113,14 +99,6 @@ def test_a_member_with_fewer_rows_sees_each_of_them_about_as_often() -> None:
     assert counts.tolist() == pytest.approx([700.0] * 5, rel=0.1)
     assert all(sorted(epoch.tolist()) == list(range(5, 12)) for epoch in epochs[:, 1])
     assert all(set(epoch.tolist()) == set(range(5)) for epoch in epochs[:, 0])
-
-
-def test_members_with_uneven_rows_weigh_the_kl_by_their_own() -> None:
-    even = SeenRows(torch.zeros(2, 10).long(), (9, 10))
-    uneven = SeenRows(torch.zeros(2, 10).long(), (5, 10))
-    assert even.uneven is None
-    assert uneven.uneven is not None
-    assert uneven.uneven.tolist() == [2.0, 1.0]
 
 
 def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:

@@ -20,7 +20,6 @@ from murho.model.encoding import encoder
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.encoding.unlike import Distances, unlike_values
-from murho.model.errors import TableError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
@@ -120,14 +119,6 @@ def test_the_answer_widens_by_what_the_cell_would_have_told(rent: Posterior) -> 
     answer, rents = rent.predict(nothing, PredictOptions()), make_table()["rent"].to_numpy()
     assert abs(answer.mean[0] - rents.mean()) < 2.0 * rents.std()
     assert not present(answer.unlike)[0]
-
-
-def test_missing_cells_can_be_refused() -> None:
-    trained = train_quickly(make_table(), epochs=3, missing="refuse")
-    accepting = {feature.name for feature in trained.spec.schema.features if feature.accepts_missing}
-    assert accepting == {"size"}
-    with pytest.raises(TableError, match=r"column '(district|lift|day)', row 1?[0-9]: the cell is missing"):
-        columns_of(trained.posterior)
 
 
 ASKED = (

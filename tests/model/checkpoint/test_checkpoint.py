@@ -36,9 +36,9 @@ from murho.model.checkpoint.stores import DirectoryStore, summaries
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.model.checkpoint.test_spec import FACTS
 from tests.model.conftest import present
+from tests.model.encoding.distribution_tables import schema_of
 from tests.support import sealed_again
 
 if TYPE_CHECKING:
@@ -368,8 +368,9 @@ def test_what_is_damaged_is_named_and_the_others_are_listed(rent_checkpoints: Pa
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
 def test_draws_far_apart_with_little_noise_prove_themselves(tmp_path: Path, engine: str) -> None:
-    schema = Schema((Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()),), Target("y", None), {})
-    encoder = Encoder.fit(schema, {"x": np.array([0.0, 0.5, 1.0])})
+    columns = {"x": np.array([0.0, 0.5, 1.0])}
+    schema = schema_of(columns, imputed=False)
+    encoder = Encoder.fit(schema, columns)
     spec = ModelSpec(
         architecture=Architecture(encoder.width, (), 1),
         likelihood=LikelihoodSpec("fixed", sigma=1e-6),

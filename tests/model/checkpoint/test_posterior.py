@@ -181,16 +181,3 @@ def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
     np.testing.assert_array_equal(judged.bands["calibrated"].inside[:, -1], inside)
     exceedance = posterior.predict(both, PredictOptions(thresholds=(700.0,))).exceedance
     np.testing.assert_allclose(judged.served.pit, 1.0 - exceedance[:, 0], atol=1e-5)
-
-
-@pytest.mark.parametrize("noise", [True, False])
-def test_monte_carlo_errors_change_nothing_else(rent: Posterior, columns: Columns, noise: bool) -> None:
-    options = replace(OPTIONS, noise=noise)
-    plain = rent.predict(columns, options)
-    answer = rent.predict(columns, replace(options, mc_error=True))
-    np.testing.assert_array_equal(answer.percentiles, plain.percentiles)
-    np.testing.assert_array_equal(answer.std, plain.std)
-    most = present(answer.std) * (1.0 + 1e-6)  # compiled code works it out in single precision
-    for errors in (answer.mc_error.mean, answer.mc_error.std, *answer.mc_error.percentiles.T):
-        assert (errors > 0.0).all()
-        assert (errors <= most).all()

@@ -39,20 +39,6 @@ def test_crps_equals_its_integral(samples: int) -> None:
     assert float(Mixture(means, noise).crps(value)[0]) == pytest.approx(float(integral), abs=1e-3)
 
 
-def test_a_weight_counts_as_so_many_equal_components() -> None:
-    means, noise = _mixture(9, samples=3, rows=4)
-    repeats = torch.tensor([1, 2, 5])
-    weighted = Mixture(means, noise, (repeats / 8.0).double().unsqueeze(1).expand(-1, 4))
-    repeated = Mixture(means.repeat_interleave(repeats, dim=0), noise.repeat_interleave(repeats, dim=0))
-    values = torch.tensor([-3.0, 0.1, 1.0, 8.0], dtype=torch.float64)
-    scores = torch.tensor([-2.0, 0.0, 1.5], dtype=torch.float64)
-    torch.testing.assert_close(weighted.moments(), repeated.moments())
-    torch.testing.assert_close(weighted.quantiles(scores), repeated.quantiles(scores), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(weighted.normal_score(values), repeated.normal_score(values))
-    torch.testing.assert_close(weighted.log_density(values), repeated.log_density(values))
-    torch.testing.assert_close(weighted.crps(values), repeated.crps(values), rtol=1e-5, atol=1e-6)
-
-
 DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
 
 

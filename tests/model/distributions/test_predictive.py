@@ -11,7 +11,7 @@ from torch import Tensor
 
 from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.distributions.predictive import Predictive, function_quantiles
+from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
@@ -111,10 +111,6 @@ def test_far_out_a_wide_component_bounds_the_surprise() -> None:
     assert float(predictive.log_density(far)) > -15.0
     near = torch.tensor([0.1], dtype=torch.float64)
     assert float(predictive.log_density(near)) == pytest.approx(float(plain.log_density(near)), abs=2e-3)
-    band = torch.tensor([-1.96, 1.96], dtype=torch.float64)
-    torch.testing.assert_close(predictive.quantiles(band), plain.quantiles(band), rtol=0.01, atol=0.0)
-    with_it, without = (float(some.tails(far)[1]) for some in (predictive, plain))
-    assert with_it > 1e-7 > without
 
 
 def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
@@ -218,13 +214,6 @@ def test_a_band_contains_a_limit_from_its_normal_score_on() -> None:
 def test_a_minimum_must_lie_below_the_maximum() -> None:
     with pytest.raises(OptionError, match="minimum 2 must lie below its maximum 1"):
         Limits(2.0, 1.0)
-
-
-def test_function_quantiles_equal_numpy() -> None:
-    means = _components(8)[0][..., 0]
-    levels = torch.tensor([0.05, 0.5, 0.925], dtype=torch.float64)
-    expected = np.quantile(means.numpy(), levels.numpy(), axis=0).T
-    np.testing.assert_allclose(function_quantiles(means, levels).numpy(), expected)
 
 
 def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import numpy as np
@@ -160,13 +159,6 @@ class TestEncoder:
         unlimited = encode(encoder, [*others, 1.7e308, -1.7e308])
         assert np.isfinite(unlimited).all()
         assert np.abs(unlimited).max() <= LARGEST
-
-    @pytest.mark.parametrize("encoding", ENCODINGS)
-    def test_an_encoder_survives_json(self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str) -> None:
-        encoder = Encoder.fit(*cars, encoding=encoding)
-        again = Encoder.from_json(with_schema(json.loads(json.dumps(encoder.to_json())), cars[0].to_json()))
-        assert again == encoder
-        assert np.array_equal(again.encode(cars[1]).inputs, encoder.encode(cars[1]).inputs)
 
     @pytest.mark.parametrize(
         ("path", "value", "message"),

@@ -15,6 +15,7 @@ from murho.model.encoding.transforms import Scale, Standard
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from tests.model.conftest import make_table
+from tests.model.encoding.distribution_tables import schema_of
 
 
 @pytest.mark.parametrize("encoding", sorted(ENCODINGS))
@@ -70,8 +71,7 @@ HALF = Continuation(0.5, 1.0, 2.0)
 
 
 def encoder_of(encoding: str = "standard") -> Encoder:
-    feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=4.0, categories=())
-    return Encoder.fit(Schema((feature,), Target("y", None), {}), {"x": VALUES}, encoding=encoding)
+    return Encoder.fit(schema_of({"x": VALUES}, imputed=False), {"x": VALUES}, encoding=encoding)
 
 
 def seen(values: np.ndarray, rule: Continuation) -> np.ndarray:

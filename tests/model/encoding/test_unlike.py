@@ -59,8 +59,7 @@ def test_the_encoder_adds_the_difference_to_the_distance_of_that_number() -> Non
     encoder = Encoder.fit(schema_of(GAP), GAP, distribution=GAPPED)
     encoded = encoder.encode(rows((0.0, 2.0), (2.0, 2.0), (9.0, 2.0))).inputs
     place = encoder.names.index("x1 beyond the training rows")
-    differences = Distances.of(GAPPED, rows((0.0, 2.0))).differences
-    assert differences is not None
+    differences = present(Distances.of(GAPPED, rows((0.0, 2.0))).differences)
     assert encoded[0, place] == pytest.approx(differences[0, 0], rel=1e-6)
     assert encoded[1, place] == 0.0
     assert encoded[2, place] == pytest.approx((9.0 - GAP["x1"].max()) / GAP["x1"].std(), rel=1e-6)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from mapie.metrics.calibration import expected_calibration_error
-from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 from sklearn import metrics as sklearn_metrics
 
 from murho.model.evaluation.classes import (
@@ -15,7 +14,6 @@ from murho.model.evaluation.classes import (
     accuracy_of_kept,
     class_scores,
     row_log_loss,
-    set_scores,
 )
 from murho.model.evaluation.rows import RowWeights
 from murho.model.tables.schema import Schema, Target
@@ -121,22 +119,6 @@ def test_the_log_loss_of_a_class_of_probability_0_is_finite_as_in_scikit_learn()
     probabilities = np.array([[1.0, 0.0], [0.4, 0.6]])
     theirs = sklearn_metrics.log_loss([1, 1], probabilities, labels=[0, 1])
     assert row_log_loss(probabilities, np.array([1, 1])).mean() == pytest.approx(theirs)
-
-
-@pytest.fixture(scope="module")
-def sets() -> dict[int, np.ndarray]:
-    generator = np.random.default_rng(3)
-    return {coverage: generator.uniform(size=(200, 5)) < coverage / 100.0 for coverage in (80, 95)}
-
-
-LABELS = np.random.default_rng(4).integers(0, 4, 200)
-
-
-def test_coverage_and_size_equal_those_of_mapie(sets: dict[int, np.ndarray]) -> None:
-    ours = set_scores(sets, LABELS, RowWeights.of(200))
-    stacked = np.stack(list(sets.values()), axis=2)
-    assert list(ours["coverage"].values()) == pytest.approx(classification_coverage_score(LABELS, stacked).tolist())
-    assert list(ours["size"].values()) == pytest.approx(classification_mean_width_score(stacked).tolist())
 
 
 def test_there_is_no_auc_of_a_single_class() -> None:

@@ -96,14 +96,3 @@ def test_ranks_and_alarms_are_those_of_crepes() -> None:
             assert of_theirs.alarm is not None
             assert abs(ours.alarm.outcomes - of_theirs.alarm.outcomes) <= 5
             assert 400 < ours.alarm.outcomes <= raised + 10
-
-
-def test_the_value_after_a_uniform_pit_is_on_average_the_value_before() -> None:
-    before = PitMartingale()
-    before.update(_pits(1, 30))
-    values = []
-    for pit in (np.arange(4_000) + 0.5) / 4_000:
-        after = PitMartingale.from_json(before.to_json())
-        after.update(pit)
-        values.append(np.exp(after.log_value))
-    assert np.mean(values) == pytest.approx(np.exp(before.log_value), rel=2e-3)

@@ -25,9 +25,9 @@ from murho.model.evaluation.numbers import (
 from murho.model.evaluation.rows import RowWeights, scores_by_category
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
-from tests.model.conftest import make_table
+from tests.model.conftest import make_table, schema_of_kinds
 from tests.model.judged_rows import judge_gaussians, judged_rows
 
 if TYPE_CHECKING:
@@ -79,17 +79,6 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
     assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
-shares = arrays(float, st.integers(1, 60), elements=st.floats(0.0, 1.0))
-
-
-@given(shares)
-def test_observed_shares_are_those_up_to_the_level(uniform: np.ndarray) -> None:
-    report = reliability(uniform)
-    levels = np.arange(1, 20) / 20.0
-    observed = np.array([(uniform <= level).mean() for level in levels])
-    np.testing.assert_allclose(report["quantiles"], observed, atol=1e-12)
-
-
 VALUES = np.random.default_rng(0).standard_normal((60, 3))
 
 
@@ -115,7 +104,7 @@ def test_rank_correlation_is_scipys_with_ties(first: np.ndarray, second: np.ndar
 
 
 def coverage_by_std(errors: np.ndarray, stds: np.ndarray, inside: np.ndarray) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = judged_rows(errors, stds, inside).in_full(schema(), {})["coverage_by_std"]
+    found: list[dict[str, Any]] = judged_rows(errors, stds, inside).in_full(schema_of_kinds(), {})["coverage_by_std"]
     return found
 
 
@@ -130,18 +119,13 @@ def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
     assert "calibrated" not in groups[0]
 
 
-def schema(*features: tuple[str, FeatureKind]) -> Schema:
-    columns = tuple(Feature(name, kind, None, True, None, None, ()) for name, kind in features)
-    return Schema(columns, Target("y", None), {})
-
-
 def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> None:
     cells = np.array(["a"] * 25 + ["b"] * 30 + ["c"] * 19 + ["never seen"] + [None] * 5, dtype=object)
     inside = np.array([cell in ("b", "c") for cell in cells])
     groups = scores_by_category(
         {"raw": inside},
         RowWeights.of(80),
-        schema(("kind", FeatureKind.CATEGORICAL)),
+        schema_of_kinds(kind=FeatureKind.CATEGORICAL),
         {"kind": cells},
     )["kind"]
     assert groups == [

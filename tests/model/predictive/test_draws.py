@@ -17,7 +17,6 @@ from torch.nn import functional
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
 from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, mean_network
-from murho.model.predictive.forward import forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,15 +85,6 @@ def test_draws_depend_neither_on_the_number_of_threads_nor_on_how_many_follow_or
         torch.set_num_threads(before)
     later = DrawMaker(tensors, architecture).make(seed=4, samples=BLOCK, start=2 * BLOCK)
     _assert_same(later, many.some(slice(2 * BLOCK, 3 * BLOCK)))
-
-
-def test_the_mean_of_a_linear_model_is_that_of_mu_after_blocks() -> None:
-    tensors, architecture = _network(3, (), wider=3.0)
-    rows = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
-    outputs = forward(DrawMaker(tensors, architecture).make(seed=0, samples=6 * BLOCK), rows)[..., 0]
-    by_mu = forward(mean_network(tensors, architecture), rows)[..., 0].mean(dim=0)
-    assert float(outputs.std(dim=0).min()) > 0.05
-    torch.testing.assert_close(outputs.mean(dim=0), by_mu, rtol=1e-5, atol=1e-5)
 
 
 def test_draws_have_the_posteriors_mean_and_sigma_and_go_round_the_members() -> None:

@@ -19,6 +19,7 @@ from murho.model.predictive.compiled_engine import CompiledClassEngine, Compiled
 from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel
 from murho.model.predictive.prediction import PredictOptions
+from tests.model.conftest import present
 from tests.model.predictive.engine_contract import (
     CPU,
     EVERYTHING,
@@ -85,11 +86,9 @@ def calibration(classes: int) -> ClassCalibration:
 def answers(
     model: ClassTargetModel, options: PredictOptions, logits: torch.Tensor, outside: torch.Tensor, *, calibrated: bool
 ) -> list[dict[str, np.ndarray]]:
-    kernels = load()
-    assert kernels is not None
     members = torch.arange(len(logits)) % 2
     plan = model.plan(options, calibration(len(model.classes)) if calibrated else None, CPU)
-    engines = TorchEngine(model), CompiledClassEngine(model, kernels)
+    engines = TorchEngine(model), CompiledClassEngine(model, present(load()))
     return [engine.answer(plan, logits, members, outside) for engine in engines]
 
 

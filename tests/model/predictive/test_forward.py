@@ -17,6 +17,7 @@ from murho.model.predictive import compiled_engine as compiled_engine_module
 from murho.model.predictive import forward as forward_module
 from murho.model.predictive.compiled_engine import CompiledEngine, load
 from murho.model.predictive.draws import Draws
+from tests.model.conftest import present
 from tests.model.predictive.engine_contract import target_model
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ def forward(request: pytest.FixtureRequest) -> Forward:
 
 
 def _compiled(**changes: Any) -> CompiledEngine:
-    kernels = load()
-    assert kernels is not None
-    return CompiledEngine(target_model("fixed"), replace(kernels, **changes))
+    return CompiledEngine(target_model("fixed"), replace(present(load()), **changes))
 
 
 def _draws(

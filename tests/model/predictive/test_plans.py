@@ -25,7 +25,6 @@ HALVING = odd_map((1.0, 3.0), (0.5, 1.5), 60)
 DOUBLING = odd_map((1.0, 3.0), (2.0, 6.0), 60)
 MEANS, STDS = np.array([10.0, -20.0, 30.0, 0.0]), np.array([1.0, 2.0, 0.5, 4.0])
 MASKS = INSIDE, MIXED, BEYOND = [False] * 4, [False, True, True, False], [True] * 4
-ALWAYS = {"mean", "std", "epistemic_std", "aleatoric_std", "percentiles"}
 
 
 def _answer(mask: list[bool], calibration: ConformalMap | None, **options: Any) -> dict[str, np.ndarray]:
@@ -80,16 +79,6 @@ def test_outcomes_move_mean_std_percentiles_and_exceedance_together(
 def test_calibration_is_for_observations_and_for_who_wants_it(options: dict[str, Any]) -> None:
     assert PredictionPlan.of(PredictOptions(**options), HALVING, CPU).calibration is None
     assert PredictionPlan.of(PredictOptions(), HALVING, CPU).calibration is HALVING
-
-
-def test_what_is_not_asked_for_is_absent() -> None:
-    assert set(_answer(INSIDE, None)) == ALWAYS
-    assert set(_answer(INSIDE, None, thresholds=(0.0,), draws=True)) == ALWAYS | {"exceedance", "draws"}
-    assert _answer(INSIDE, None, percentiles=())["percentiles"].shape == (4, 0)
-    answer = _answer(INSIDE, HALVING, samples=0, draws=True, thresholds=(5.0,))
-    assert set(answer) == {"mean", "draws"}
-    np.testing.assert_array_equal(answer["mean"], MEANS)
-    assert answer["draws"].shape == (4, 0)
 
 
 RAW = torch.tensor([[0.9995, 0.0005], [0.3, 0.7]], dtype=torch.float64)

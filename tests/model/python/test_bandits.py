@@ -13,8 +13,6 @@ import torch
 from murho.model.errors import OptionError
 from murho.model.python.bandits import (
     BanditOptions,
-    BoundedReward,
-    Experience,
     RewardPosterior,
     ThompsonSampling,
     decisions_until_update,
@@ -163,33 +161,6 @@ def _best_gaussian(successes: int, failures: int, prior: float) -> tuple[float, 
 
     places = [(mean, sigma) for mean in np.linspace(0.5, 1.5, 101) for sigma in np.linspace(0.3, 1.0, 71)]
     return min(places, key=lambda place: free_energy(*place))
-
-
-def filled(rows: int = 40) -> Experience:
-    """Decisions for arms 0, 1, 0, 1, …, with the share of row i at i / rows; none for arm 2."""
-    experience = Experience(inputs=2, arms=3)
-    numbers = torch.arange(rows)
-    contexts = torch.stack((numbers.float(), -numbers.float()), dim=1)
-    experience.add(contexts, numbers % 2, numbers / rows)
-    return experience
-
-
-def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:
-    experience = filled()
-    experience.remember(torch.arange(40), torch.arange(40.0) / 40.0)
-    rows, weights = experience.minibatches(400, 64, torch.Generator().manual_seed(0))
-    _, _, shares = experience.rows(rows)
-    means = (weights * shares).mean(dim=(0, 2))
-    assert float(means[0]) == pytest.approx(sum(range(0, 40, 2)) / 40 / 20, abs=0.01)
-    assert float(means[1]) == pytest.approx(sum(range(1, 40, 2)) / 40 / 20, abs=0.01)
-    assert float(weights[:, :2].max()) <= 2.0 + 1e-6
-
-
-def test_for_zero_and_one_it_is_the_bernoulli_probability() -> None:
-    logit = torch.tensor([[[0.7], [0.7]]])
-    found = BoundedReward().log_density(logit, torch.tensor([1.0, 0.0])).exp()
-    probability = float(torch.sigmoid(torch.tensor(0.7)))
-    assert found[0].tolist() == pytest.approx([probability, 1.0 - probability])
 
 
 def test_the_example_learns() -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from murho.model.tables.data_report import leak_suspects, report_lines
 from murho.model.tables.files import read_table
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import FeatureKind
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
+from tests.model.conftest import schema_of_kinds
 from tests.support import ROOT
 
 if TYPE_CHECKING:
@@ -32,18 +33,13 @@ TARGETS = np.exp(GENERATOR.normal(size=N))
 OTHER = GENERATOR.normal(size=N)
 
 
-def schema_of(target: str, **kinds: FeatureKind) -> Schema:
-    features = (Feature(name, kind, None, True, None, None, ()) for name, kind in kinds.items())
-    return Schema(tuple(features), Target(target, None), {})
-
-
 def suspects(target: str = "y", **columns: Any) -> dict[str, str]:
     columns = {"other": OTHER, **columns}
     kinds = {
         name: FeatureKind.CATEGORICAL if column.dtype == object else FeatureKind.NUMERIC
         for name, column in columns.items()
     }
-    found = leak_suspects(columns, schema_of(target, **kinds), TARGETS)
+    found = leak_suspects(columns, schema_of_kinds(target, **kinds), TARGETS)
     return {suspect.column: suspect.message for suspect in found}
 
 
@@ -73,7 +69,7 @@ def test_columns_that_add_up_to_the_target_are_named() -> None:
 def test_honest_features_are_no_suspects() -> None:
     noisy = TARGETS + 0.2 * TARGETS.std() * GENERATOR.normal(size=N)
     assert suspects(noisy=noisy, rank_of_row=np.arange(N, dtype=float), constant=np.zeros(N)) == {}
-    assert leak_suspects({"only": TARGETS**2}, schema_of("y", only=FeatureKind.NUMERIC), TARGETS) == []
+    assert leak_suspects({"only": TARGETS**2}, schema_of_kinds("y", only=FeatureKind.NUMERIC), TARGETS) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +91,7 @@ def test_time_is_no_suspect() -> None:
     days = np.sort(GENERATOR.uniform(size=N))
     columns = {"day": days, "year": 1950.0 + days, "other": OTHER}
     kinds = {"day": FeatureKind.DATE, "year": FeatureKind.NUMERIC, "other": FeatureKind.NUMERIC}
-    assert leak_suspects(columns, schema_of("y", **kinds), np.sin(6.0 * days)) == []
+    assert leak_suspects(columns, schema_of_kinds("y", **kinds), np.sin(6.0 * days)) == []
 
 
 def test_slips_and_codes_are_named_and_hide_no_leak(tmp_path: Path) -> None:

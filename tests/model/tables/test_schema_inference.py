@@ -13,7 +13,7 @@ import pytest
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.inference import hints_of_table, infer_column
 from murho.model.tables.overrides import ColumnOverride
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import (
     ColumnPlan,
     classes_of,
@@ -27,7 +27,7 @@ from murho.model.tables.schema_inference import (
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
 from murho.service.predict.rows import decode_cells
-from tests.model.conftest import make_table
+from tests.model.conftest import make_table, schema_of_kinds
 from tests.support import ROOT
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -41,12 +41,6 @@ def table_of(rows: int = 40, **columns: Any) -> pa.Table:
 
 def kinds_of(plan: ColumnPlan) -> dict[str, FeatureKind]:
     return {feature.name: feature.kind for feature in plan.schema.features}
-
-
-def schema_of(**kinds: FeatureKind) -> Schema:
-    """Features of these kinds that may miss, without ranges."""
-    features = (Feature(name, kind, None, True, None, None, ()) for name, kind in kinds.items())
-    return Schema(tuple(features), Target("y", None), {})
 
 
 def kind_of(cells: Any, **options: Any) -> FeatureKind | str:
@@ -158,7 +152,7 @@ class TestColumns:
             "milliseconds": (dates, pa.array([86_400_000, None, 0], pa.date64()), [1.0, nan, 0.0]),
             "numbers": (FeatureKind.CATEGORICAL, pa.array([4.0, None, 6.5]), ["4", None, "6.5"]),
         }
-        schema = schema_of(**{name: kind for name, (kind, _, _) in cells.items()})
+        schema = schema_of_kinds(**{name: kind for name, (kind, _, _) in cells.items()})
         columns = columns_from_table(pa.table({name: given for name, (_, given, _) in cells.items()}), schema)
         for name, (_, _, expected) in cells.items():
             assert str(columns[name].tolist()) == str(expected), name
@@ -167,7 +161,7 @@ class TestColumns:
     def test_dates_beyond_the_calendar_are_refused(self, unit: str) -> None:
         table = pa.table({"c": pa.array([0, 10**18], pa.timestamp(unit))})
         with pytest.raises(TableError, match="column 'c': it holds dates beyond the years 1 to 9999"):
-            columns_from_table(table, schema_of(c=FeatureKind.DATE))
+            columns_from_table(table, schema_of_kinds(c=FeatureKind.DATE))
 
 
 class TestMakeSchema:
@@ -182,7 +176,7 @@ class TestMakeSchema:
 
 
 def test_a_feature_with_no_value_in_the_training_rows_has_no_range() -> None:
-    schema = schema_of(number=FeatureKind.NUMERIC, category=FeatureKind.CATEGORICAL)
+    schema = schema_of_kinds(number=FeatureKind.NUMERIC, category=FeatureKind.CATEGORICAL)
     columns = {"number": np.array([np.nan]), "category": np.array([None], dtype=object)}
     number, category = make_schema(schema, columns).features
     assert (number.minimum, number.maximum, category.categories) == (None, None, ())

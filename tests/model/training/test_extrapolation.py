@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,6 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
-from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target
 from murho.model.training.extrapolation import (
     FOLLOWED,
     INNER,
@@ -23,6 +24,10 @@ from murho.model.training.extrapolation import (
     extrapolation_trial,
     with_extrapolation_prior,
 )
+from tests.model.encoding.distribution_tables import schema_of
+
+if TYPE_CHECKING:
+    from murho.model.tables.schema import Columns
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
@@ -71,15 +76,7 @@ def posterior_of(
     first: list[tuple[str, float, float]], last: list[float], skip: dict[str, float], columns: Columns
 ) -> Posterior:
     """The posterior of a known function: relu units ``(input, weight, bias)``, their last weights, a linear part."""
-    kinds = {"x": FeatureKind.NUMERIC, "idle": FeatureKind.NUMERIC, "day": FeatureKind.DATE}
-    features = []
-    for name, column in columns.items():
-        numeric = name in kinds
-        kind = kinds.get(name, FeatureKind.CATEGORICAL)
-        least, most = (float(np.nanmin(column)), float(np.nanmax(column))) if numeric else (None, None)
-        missing = numeric and bool(np.isnan(column).any())
-        features.append(Feature(name, kind, None, missing, least, most, () if numeric else ("A", "B")))
-    schema = Schema(tuple(features), Target("y", None), {})
+    schema = schema_of(columns, imputed=False)
     encoder = Encoder.fit(schema, columns)
     architecture = Architecture(encoder.width, (len(first),), 1, "relu", members=1, skip=True)
     spec = ModelSpec(

@@ -17,16 +17,13 @@ from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training import candidates as candidates_module
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
-from murho.model.training.search import CandidateFits
 from murho.model.training.train import Trained, train
-from tests.model.conftest import Notes, rescored
+from tests.model.conftest import Notes, with_scores
 from tests.support import call_murho, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.bbb.fit import Fit
-    from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
     "encoding": "standard"
@@ -124,12 +121,7 @@ def test_judged_forward_a_member_is_chosen_by_rows_before_its_own() -> None:
 
 @pytest.mark.parametrize(("better", "kept"), [(0.03, False), (0.08, True)])
 def test_a_small_gain_is_not_enough(monkeypatch: pytest.MonkeyPatch, better: float, kept: bool) -> None:
-    def scored(fits: CandidateFits, candidate: Candidate, *rest: Any) -> tuple[Attempt, Fit | None]:
-        attempt, outcome = fit(fits, candidate, *rest)
-        return rescored(attempt, 2.0 * (1.0 - better if "idle" in str(candidate) else 1.0)), outcome
-
-    fit = CandidateFits.fit
-    monkeypatch.setattr(CandidateFits, "fit", scored)
+    with_scores(monkeypatch, lambda candidate, _: 2.0 * (1.0 - better if "idle" in str(candidate) else 1.0))
     spec = train(_table(), "y", make_options(QUICK | {"epochs": 30}), reporter=Notes()).spec
     tried = [one["unread"] for one in spec.training["candidates"]]
     assert any(tried)

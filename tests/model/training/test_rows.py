@@ -12,13 +12,14 @@ import pytest
 from murho.model.encoding.encoder import Encoder, InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.overrides import ColumnOverride
-from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.tables.splits import Split, split_rows
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
 from murho.model.training.rows import TrainingData, hold_out, learnable_rows
 from tests.model.conftest import Notes, make_table, present, train_quickly
+from tests.model.encoding.distribution_tables import schema_of
 
 
 def _hold_out(table: pa.Table, **options: object) -> tuple[Split, list[str]]:
@@ -30,6 +31,11 @@ def _with(table: pa.Table, **columns: object) -> pa.Table:
     for name, column in columns.items():
         table = table.append_column(name, pa.array(column))
     return table
+
+
+def test_few_groups_are_said_to_be_few() -> None:
+    _, notes = _hold_out(_with(make_table(), house=np.arange(160) // 40), group=("house",))
+    assert any("only 4 groups: bands above 80 %" in note for note in notes)
 
 
 def test_the_order_of_the_rows_is_a_time_unless_a_column_has_the_name() -> None:
@@ -126,11 +132,8 @@ def test_rows_keep_their_number_in_the_users_table() -> None:
 
 
 def _training_data(targets: np.ndarray) -> TrainingData:
-    feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=1.0, categories=())
     columns = {"x": np.linspace(0.0, 1.0, len(targets))}
-    return TrainingData(
-        Schema((feature,), Target("y", None), left_out={}), columns, targets, split_rows(len(targets), 0, 5)
-    )
+    return TrainingData(schema_of(columns, imputed=False), columns, targets, split_rows(len(targets), 0, 5))
 
 
 def test_targets_are_standardised_behind_the_transform() -> None:

@@ -45,6 +45,7 @@ def test_the_simpler_choice_is_taken_unless_the_other_is_better_by_a_standard_er
     shift: float, simpler: bool, taken: bool
 ) -> None:
     assert is_better(_rows(1, shift), _rows(2), simpler=simpler) == taken
+    assert not is_better(_rows(1, -9.0, rows=1), _rows(2, rows=1), simpler=False)  # a single row decides nothing
 
 
 def _attempt(temperature: float, rows: torch.Tensor | None) -> Attempt:

@@ -20,24 +20,27 @@ from murho.model.training import candidates as candidates_module
 from murho.model.training.candidates import (
     FULL,
     LEAST,
-    Attempt,
     Candidate,
     SearchPlan,
 )
 from murho.model.training.options import make_options
 from murho.model.training.search import CandidateFits
 from murho.model.training.tasks import next_temperature
-from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table, present, rescored, train_quickly, with_losses_of_judges
+from murho.model.training.train import Trained, train
+from tests.model.conftest import Notes, make_table, present, train_quickly, with_losses_of_judges, with_scores
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.bbb.fit import Epoch, Fit
+    from murho.model.bbb.fit import Epoch
 
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
+
+
+def searched(table: pa.Table, target: str = "rent", **changes: object) -> Trained:
+    return train(table, target, make_options(QUICK | changes), reporter=Notes())
 
 
 def _tried(found: list[dict[str, object]]) -> list[tuple[object, ...]]:
@@ -45,7 +48,7 @@ def _tried(found: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 
 def test_every_open_choice_is_tried_and_what_has_settled_is_kept() -> None:
-    spec = train(make_table(rows=240), "rent", make_options(QUICK), reporter=Notes()).spec
+    spec = searched(make_table(rows=240)).spec
     candidates = spec.training["candidates"]
     tried = _tried(candidates)
     assert tried[0] == ("heteroscedastic", "none", "standard", 0.3)
@@ -73,8 +76,8 @@ def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: 
 
 
 def test_what_the_user_has_fixed_is_fitted_fully_and_settles() -> None:
-    fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
-    spec = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).spec
+    fixed: dict[str, Any] = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
+    spec = searched(make_table(), **fixed).spec
     candidates = spec.training["candidates"]
     assert [one["stage"] for one in candidates] == ["full", "settling"]
     assert _tried(candidates) == [("mixture", "log", "piecewise", 1.0)] * 2
@@ -84,10 +87,7 @@ def test_a_logarithmic_target_is_recognised() -> None:
     generator = np.random.default_rng(0)
     x = generator.uniform(-2.0, 2.0, 400)
     table = pa.table({"x": x, "rent": np.exp(3.0 * x + 0.3 * generator.normal(size=400))})
-    options = make_options(
-        {"hidden": (16,), "members": 2, "noise": "heteroscedastic", "encoding": "standard", "epochs": 160}
-    )
-    spec = train(table, "rent", options, reporter=Notes()).spec
+    spec = searched(table, hidden=(16,), noise="heteroscedastic", encoding="standard", epochs=160).spec
     assert spec.target.transform.kind == "log"
 
 
@@ -153,17 +153,13 @@ def test_stages_of_a_search_count_up_and_their_shares_add_up() -> None:
 def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_known(
     monkeypatch: pytest.MonkeyPatch, log_alone: float, log_with_bins: float, tried_again: bool, transform: str
 ) -> None:
-    def scored(fits: CandidateFits, candidate: Candidate, *rest: Any) -> tuple[Attempt, Fit | None]:
-        attempt, outcome = fit(fits, candidate, *rest)
+    def nll(candidate: Candidate, _: str) -> float:
         log, bins = candidate.transform == "log", candidate.encoding == "piecewise"
-        nll = (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
-        return rescored(attempt, nll), outcome
+        return (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
 
-    fit = CandidateFits.fit
     monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
-    monkeypatch.setattr(CandidateFits, "fit", scored)
-    options = make_options(QUICK | {"noise": "heteroscedastic"})
-    spec = train(make_table(), "rent", options, reporter=Notes()).spec
+    with_scores(monkeypatch, nll)
+    spec = searched(make_table(), noise="heteroscedastic").spec
     trials = [one for one in spec.training["candidates"] if one["stage"] == "trial"]
     assert [(one["transform"], one["encoding"]) for one in trials] == [
         ("none", "standard"),
@@ -179,22 +175,11 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
 def test_what_has_settled_is_kept_and_of_classes_the_better_of_it_and_the_full_fit(
     monkeypatch: pytest.MonkeyPatch, better: str, classes: bool
 ) -> None:
-    def scored(
-        fits: CandidateFits, candidate: Candidate, stage: str, start: Fit | None = None
-    ) -> tuple[Attempt, Fit | None]:
-        assert (start is not None) == (stage == "settling")
-        attempt, kept[stage] = fit(fits, candidate, stage, start)
-        return rescored(attempt, {"trial": -1.02, better: -1.0}.get(stage, 1.0)), kept[stage]
-
-    kept: dict[str, Fit | None] = {}
-    fit = CandidateFits.fit
-    monkeypatch.setattr(CandidateFits, "fit", scored)
+    kept = with_scores(monkeypatch, lambda _, stage: {"trial": -1.02, better: -1.0}.get(stage, 1.0))
     if classes:
-        options = make_options({"epochs": 2, "hidden": (6,), "members": 2, "encoding": "standard", "whiten": "no"})
-        trained = train(rooms_table(rows=1_300), "room", options, reporter=Notes())
+        trained = searched(rooms_table(rows=1_300), "room", epochs=2, encoding="standard", whiten="no")
     else:
-        options = make_options(QUICK | {"transform": "none", "noise": "heteroscedastic"})
-        trained = train(make_table(), "rent", options, reporter=Notes())
+        trained = searched(make_table(), transform="none", noise="heteroscedastic")
     name, outcome = "layers.0.bias.mu", present(kept[better if classes else "settling"])
     torch.testing.assert_close(trained.posterior.tensors[name], outcome.network.named_tensors()[name])
 
@@ -206,8 +191,7 @@ def test_all_members_read_alike_where_one_kind_is_better_alone(
     monkeypatch: pytest.MonkeyPatch, binned: float, plain: float, kept: str
 ) -> None:
     with_losses_of_judges(monkeypatch, binned, plain, 0.2)
-    options = make_options({"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3})
-    trained = train(rooms_table(rows=120), "room", options, reporter=Notes())
+    trained = searched(rooms_table(rows=120), "room", epochs=4, members=10, temperature=0.3)
     tried = [(one["stage"], one["encoding"]) for one in trained.spec.training["candidates"]]
     again = [] if kept == "mixed" else [("full", kept)]
     assert tried == [("full", "mixed"), *again, ("settling", kept)]
@@ -223,8 +207,7 @@ def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     monkeypatch.setattr(candidates_module, "FEW_ROWS", few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
-    options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
-    spec = train(table, "wear", options, reporter=Notes()).spec
+    spec = searched(table, "wear", noise="homoscedastic", transform="none", encoding="standard").spec
     candidates = spec.training["candidates"]
     assert {one["whitened"] for one in candidates} == tried
     assert (spec.encoder.whitening is not None) == candidates[-1]["whitened"] == (True in tried)
@@ -232,10 +215,9 @@ def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
 
 def test_classes_of_few_rows_start_from_the_mixed_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     table = rooms_table(rows=120)
-    quick = {"epochs": 2, "hidden": (6,), "members": 10}
 
-    def encodings(given: pa.Table, **options: Any) -> set[object]:
-        spec = train(given, "room", make_options(quick | options), reporter=Notes()).spec
+    def encodings(given: pa.Table, **options: object) -> set[object]:
+        spec = searched(given, "room", **({"epochs": 2, "members": 10} | options)).spec
         return {one["encoding"] for one in spec.training["candidates"]}
 
     with_losses_of_judges(monkeypatch, 0.3, 0.3, 0.2)
@@ -302,13 +284,6 @@ def test_an_interruption_while_a_fit_is_scored_ends_the_search_and_keeps_the_fit
     training = _search(notes)
     assert (training["interrupted"], training["stopped"]) == (True, "epochs")
     assert len(notes.titles) == 1
-
-
-def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
-    candidate = Candidate("mixture", "none", "standard", False, (8,), 1.0)
-    loss = Attempt(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
-    in_cents = Attempt(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
-    assert in_cents - loss == pytest.approx(math.log(100.0))
 
 
 class _Slow(Notes):
