@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.records import Follower, Scored
-    from murho.service.outcomes.store import Store
     from murho.service.worker import Worker
 
 __all__ = ["create_app"]
@@ -114,7 +113,8 @@ def create_app(
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
 
-    recorder = None if settings.store is None else _recorder(settings.store, settings, telemetry)
+    kept = None if settings.store is None else _recorder(settings.store, settings, telemetry, registry)
+    recorder, bands = kept or (None, None)
     watcher = Watcher(loader, registry, seconds_between_looks(settings), changed)
     if worker is not None:
         watcher.everywhere = worker.ask
@@ -133,7 +133,7 @@ def create_app(
         answer_room=Room(settings.answer_bytes),
         board=None if worker is None else worker.board,
         recorder=recorder,
-        bands=None if recorder is None or settings.adapt == "off" else _bands(recorder.store, registry),
+        bands=bands,
     )
 
     for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
@@ -215,13 +215,15 @@ def create_app(
     return app
 
 
-def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
-    """Returns the recorder of a store, which is opened.
+def _recorder(
+    store: str, settings: Settings, telemetry: Telemetry, registry: Registry
+) -> tuple[Recorder, Bands | None]:
+    """Returns the recorder of a store, which is opened, and the bands that follow its outcomes, if they do.
 
     Raises:
         OptionError: It can't be.
     """
-    from murho.service.outcomes.adaptation import AdaptationFollower
+    from murho.service.outcomes.adaptation import AdaptationFollower, Bands
     from murho.service.outcomes.quality import AlarmFollower
     from murho.service.outcomes.recorder import Recorder  # here, as SQLAlchemy takes a while, and most have no store
     from murho.service.outcomes.store import Store
@@ -234,12 +236,7 @@ def _recorder(store: str, settings: Settings, telemetry: Telemetry) -> Recorder:
     if settings.adapt != "off":
         followers.append(AdaptationFollower(settings.adapt))
     opened = Store(store, followers)
+    bands = None if settings.adapt == "off" else Bands(opened, lambda: registry.snapshot.served)
     recorder = Recorder(opened, settings.record_bytes, keep_days=settings.store_days, store_bytes=settings.store_bytes)
     telemetry.follow(telemetry.in_flight.labels("recording"), lambda: recorder.waiting)
-    return recorder
-
-
-def _bands(store: Store, registry: Registry) -> Bands:
-    from murho.service.outcomes.adaptation import Bands
-
-    return Bands(store, lambda: registry.snapshot.served)
+    return recorder, bands

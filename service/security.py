@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
 
 __all__ = [
-    "LEAST_KEY_LENGTH",
     "Buckets",
     "Caller",
     "Security",

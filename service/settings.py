@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -35,7 +35,6 @@ from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
 __all__ = [
-    "FILE_VARIABLE",
     "OF_OTHERS",
     "Configuration",
     "Settings",
@@ -337,8 +336,7 @@ class Settings(BaseModel):
         return pinned
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """The settings, and where each one comes from.
 
     Attributes:

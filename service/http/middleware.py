@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARSED",
-    "PAUSE_SECONDS",
     "AccessLog",
     "FrontDoor",
     "LoopPauses",

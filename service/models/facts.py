@@ -15,9 +15,7 @@ import numpy as np
 import structlog
 
 from murho.model.calibration.classes import ClassCalibration
-from murho.model.distributions.transforms import Identity
 from murho.model.encoding.feature_distribution import QuantileScores
-from murho.model.errors import CheckpointError
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.report.facts import facts_of_spec
 from murho.model.tables.schema import Feature, FeatureKind
@@ -122,29 +120,20 @@ def report_charts(model: ModelLike, facts: Mapping[str, Any] | None) -> JSON:
 
 def _target(model: ModelLike) -> JSON:
     """Returns the target with its distribution over the training rows; what the checkpoint does not tell is None."""
-    told, spec = model.spec.training.get("targets"), model.spec
-    if model.schema.target.classes is not None:
-        counts = told.get("classes") if isinstance(told, dict) else None
-        levels = None
-        if isinstance(counts, dict):
-            levels = [{"value": name, "rows": counts.get(name, 0)} for name in model.schema.target.classes]
+    told, classes = model.spec.training.get("targets"), model.schema.target.classes
+    if classes is not None:
+        levels = told and [{"value": name, "rows": told["classes"][name]} for name in classes]
         return {**target_of(model), "levels": levels}
-    try:
-        scores = None if told is None else QuantileScores.from_json(told, "training.targets")
-    except CheckpointError:
-        scores = None  # it is for show: an odd one is no reason to refuse
-    shown: JSON
-    if scores is not None:
-        ends = [float(scores.values[0]), float(scores.values[-1])]
-        shown = {"middle": float(scores.at(np.array([0.0]))[0]), "spread": scores.std, "range": ends}
-    else:  # the network's location and scale stand for them, unless it learned a transformed target
-        plain = isinstance(spec.target.transform, Identity)
-        shown = {
-            "middle": spec.target.location if plain else None,
-            "spread": spec.target.scale if plain else None,
-            "range": None if spec.target_range is None else list(spec.target_range),
-        }
-    return {**target_of(model), **shown, "histogram": None if scores is None else _histogram(scores)}
+    if told is None:
+        return {**target_of(model), **dict.fromkeys(("middle", "spread", "range", "histogram"))}
+    scores = QuantileScores.from_json(told, "training.targets")
+    return {
+        **target_of(model),
+        "middle": float(scores.at(np.array([0.0]))[0]),
+        "spread": scores.std,
+        "range": [float(scores.values[0]), float(scores.values[-1])],
+        "histogram": _histogram(scores),
+    }
 
 
 def _feature(model: ModelLike, feature: Feature) -> JSON:
@@ -156,17 +145,13 @@ def _feature(model: ModelLike, feature: Feature) -> JSON:
         bars = _histogram(numbers)
         if bars is not None and date:
             bars |= {"start": described["min"], "stop": described["max"]}
-        if not date and _whole(numbers) and numbers.values[-1] - numbers.values[0] >= 1.0:
+        values = numbers.values
+        if not date and (values == np.round(values)).all() and values[-1] - values[0] >= 1.0:  # whole numbers only
             step = 1.0
     elif distribution is not None and (shares := distribution.levels.get(feature.name)) is not None:
         known = shares.levels if feature.kind is FeatureKind.CATEGORICAL else tuple(map(bool, shares.levels))
         levels = [{"value": value, "rows": count} for value, count in zip(known, shares.counts.tolist(), strict=True)]
     return {**described, "learned_missing": feature.missing, "step": step, "histogram": bars, "levels": levels}
-
-
-def _whole(scores: QuantileScores) -> bool:
-    """Returns whether a column seems to hold whole numbers only."""
-    return bool((scores.values == np.round(scores.values)).all())
 
 
 def _histogram(scores: QuantileScores) -> JSON | None:

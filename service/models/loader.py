@@ -50,8 +50,7 @@ Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]
 """What happened to one version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What somebody wants served from now on. Of several for one name the last one counts alone.
 
     Attributes:

@@ -8,11 +8,11 @@ path prefix, and nothing comes from another host.
 
 import gzip
 import hashlib
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from murho.service.predict.memory import accepted_coding, compressed
 
-__all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "router", "web_file"]
+__all__ = ["CONTENT_SECURITY_POLICY", "router", "web_file"]
 
 
 TYPES = {
@@ -46,8 +46,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 """What the page may load: nothing but what this service sends, and no code from text."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebFile:
+class WebFile(NamedTuple):
     """One file of the page.
 
     Attributes:

@@ -68,8 +68,7 @@ __all__ = [
 MAX_WARNINGS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """How a body is read.
 
     Attributes:
@@ -132,8 +131,7 @@ class Answered:
         return self.asked.options
 
 
-@dataclass(frozen=True, slots=True)
-class ToRecord:
+class ToRecord(NamedTuple):
     """An answer to record.
 
     Attributes:

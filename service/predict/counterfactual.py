@@ -24,7 +24,9 @@ from murho.service.predict.rows import Problems, cells_of, explain_unknown, pars
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
 
-__all__ = ["DOOR", "CounterfactualRequest"]
+__all__ = [
+    "DOOR",
+]
 
 
 MOST_FOUND = 10

@@ -7,7 +7,7 @@ same request, with the draws that decided, has the same answer to the bit.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import orjson
@@ -28,10 +28,7 @@ from murho.service.predict.rows import (
     MAX_LISTED,
     Form,
     Inputs,
-    Problems,
     cells_of,
-    check_rows,
-    explain_unknown,
     parse_inputs,
     pointer,
 )
@@ -251,24 +248,9 @@ def _cells(
     of_actions = tuple(feature for feature in schema.features if feature.name in names)
     others = tuple(feature for feature in schema.features if feature.name not in names)
     columns: dict[str, NDArray[Any]] = {}
-    if len(of_actions) < len(names):
-        problems = Problems()
-        known = {feature.name for feature in of_actions}
-        for number, cells in enumerate(actions.inputs):
-            for position, name in enumerate(name for name in cells if name not in known):
-                message = explain_unknown(name, schema, problems)
-                problems.add(number, position, pointer("actions", number, "inputs", name), message)
-        problems.raise_any()
     if names:
         some = replace(schema, features=of_actions)
         columns = dict(parse_inputs(list(actions.inputs), some, max_rows, partial(_moved, "actions", "inputs")).columns)
-    if not others:
-        count = len(contexts) if isinstance(contexts, list) else 0
-        if not count or any(each != {} for each in cast("list[Any]", contexts)):
-            message = "The actions set all features: expected a list with an empty object for each context."
-            raise wrong("/contexts", message)
-        check_rows(count, max_rows)
-        return Inputs(Form.RECORDS, {}, count, _of_context), columns
     for place, cells in enumerate(contexts if isinstance(contexts, list) else [contexts]):
         both = names & cells.keys() if isinstance(cells, dict) else set()
         if both:
@@ -320,7 +302,7 @@ async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Dec
             warnings.setdefault(rows.pointer(first + item.row, item.feature), f"{item.feature}: {item.message}")
         work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
         found.append(await parts.decoder.in_thread(work))
-    call.answered(options, warned=bool(warnings))
+    call.answered(options)
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from murho.service.tables.blocks import AskedInBlocks
     from murho.service.telemetry.metrics import OfVersion
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "further_rows", "read_body"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body"]
 
 
 Result = TypeVar("Result")
@@ -162,7 +162,7 @@ class InFlight:
             distribution = model.spec.encoder.distribution
             asking = worth_asking(distribution, model.schema, inputs.columns, prediction, options)
             explained["worth_asking"] = await self.ask(asking)
-        self.answered(options, warned=bool(answer.outside))
+        self.answered(options)
         ids, warnings = None, warnings_of(answer.outside, asked)
         if record:
             ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
@@ -284,7 +284,6 @@ class InFlight:
             telemetry.unrecorded.inc(inputs.count)
             message = "The store is behind: these rows aren't recorded."
             return [None] * inputs.count, [{"pointer": "/record", "message": message}]
-        telemetry.recorded.inc(inputs.count)
         return ids, []
 
     async def ask(self, asking: Asking[Result]) -> Result:
@@ -407,11 +406,11 @@ class InFlight:
             self.counted.count_rows(answer.prediction, inputs.count, noise=options.noise)
         return answer
 
-    def answered(self, options: PredictOptions, *, warned: bool = False) -> None:
+    def answered(self, options: PredictOptions) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
         name, version, timing = self.model.name, self.model.version, self._timing
         seconds = self.parts.scheduler.clock() - self._begin
-        self.counted.count_answer(self.rows, timing, seconds, warned=warned)
+        self.counted.count_answer(self.rows, timing, seconds)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,
             "model": name,

@@ -421,10 +421,6 @@ def foreign_form(body: bytes) -> str | None:
     for start, advice in FORMS.items():
         if body.startswith(start):
             return f"It looks like {advice}."
-    head = body[:4]
-    # ASCII characters in UTF-16 and UTF-32 without a byte order mark have zeros between them.
-    if len(head) == 4 and b"\0" in head and head.replace(b"\0", b"").isascii() and head.strip(b"\0"):
-        return "It looks like UTF-16 or UTF-32: send UTF-8."
     return None
 
 

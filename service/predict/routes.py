@@ -47,16 +47,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS",
     "DOOR",
-    "LARGE_ANSWER_VALUES",
     "MEDIA_TYPES",
     "OF_MODELS",
     "PARQUET",
     "REFERENCE",
-    "SMALL_BODY_BYTES",
     "Decoder",
     "Door",
     "answer",
-    "codecs_of",
     "reader_of",
     "writer_of",
 ]

@@ -233,7 +233,7 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int, move: Callable[[
             where = partial(_cell_pointer, form, name=feature.name, position=position)
             columns[feature.name] = read_column(feature, column, position, where, problems)
     problems.raise_any()
-    return Inputs(form, columns, len(next(iter(columns.values()))), move)
+    return Inputs(form, columns, len(inputs) if isinstance(inputs, list) else len(next(iter(columns.values()))), move)
 
 
 def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, list[Any]]:
@@ -280,7 +280,7 @@ def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problem
     counts = {name: len(column) for name, column in cells.items()}
     most = max(counts.values(), default=0)
     check_rows(most, max_rows)
-    if counts and not most:
+    if not most and (counts or not known):
         problems.add(0, 0, "/inputs", "The columns are empty; at least one row is needed.")
     elif len(set(counts.values())) > 1:
         first = next(iter(counts))

@@ -6,9 +6,8 @@ answers and metadata go over the table, and none of them knows whether a model p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import orjson
@@ -51,8 +50,7 @@ OPTION_OF_AXIS: dict[Axis, Option] = {
 EXAMPLES: dict[Option, str] = {"percentiles": "5,50,95", "thresholds": "20,30", "samples": "256"}
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One output of a model.
 
     Attributes:
@@ -63,7 +61,7 @@ class Output:
     """
 
     name: str
-    field: AnswerField = field(repr=False)
+    field: AnswerField
     classes: tuple[str, ...] | None = None
     within: AnswerField | None = None
 

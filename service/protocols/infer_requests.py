@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import PredictOptions
     from murho.service.settings import Settings
 
-__all__ = ["DTYPES", "MATRIX", "InferAsked", "InferCodec", "InferRequest", "takes_matrix"]
+__all__ = ["DTYPES", "MATRIX", "InferCodec", "InferRequest", "takes_matrix"]
 
 
 MATRIX = "x"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.parts import Parts
 
-__all__ = ["AgentDoor", "Tool", "in_process", "make_server"]
+__all__ = ["AgentDoor", "in_process", "make_server"]
 
 
 INSTRUCTIONS = (

@@ -61,9 +61,6 @@ __all__ = [
     "ArrowCodec",
     "ParquetCodec",
     "ParquetProcess",
-    "StreamSize",
-    "arrow_table",
-    "stream_rows",
     "stream_size",
     "text_bytes",
 ]

@@ -14,11 +14,11 @@ import asyncio
 import struct
 from abc import abstractmethod
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -101,8 +101,7 @@ WORK = 16
 SPARE_COLUMNS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class AskedInBlocks:
+class AskedInBlocks(NamedTuple):
     """What a request asks for whose rows are read a block at a time.
 
     Attributes:
@@ -539,5 +538,5 @@ async def _through(
     finally:
         if writing is not None:
             await asyncio.gather(writing, return_exceptions=True)
-    call.answered(asked.options, warned=bool(outside))
+    call.answered(asked.options)
     return replace(answered, warnings=[*warnings_of(outside, answered.asked), *unrecorded])

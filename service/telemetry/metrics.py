@@ -86,15 +86,9 @@ class Telemetry:
         self.pass_jobs = Histogram(
             "murho_pass_jobs", "Requests that shared one pass of the engine.", buckets=JOBS, registry=registry
         )
-        self.pass_seconds = seconds("murho_pass_seconds", "Seconds of one pass of the engine.")
         self.rows = counter("murho_rows_total", "Rows predicted.", OF_VERSION)
         self.totals_rows = counter("murho_totals_rows_total", "Rows added up in totals.", OF_VERSION)
         self.totals_groups = counter("murho_totals_groups_total", "Groups of answered totals.", OF_VERSION)
-        self.warned = counter(
-            "murho_warned_requests_total",
-            "Predictions with warnings: rows unlike the training rows, or missing cells that are averaged over.",
-            OF_VERSION,
-        )
         self.unlike = counter("murho_unlike_rows_total", "Rows beyond the range of the training rows.", OF_VERSION)
         self.spread_rows = counter(
             "murho_spread_rows_total", "Rows answered with draws and noise, over which the next sums go.", OF_VERSION
@@ -106,7 +100,6 @@ class Telemetry:
             "Sum over rows of the epistemic share, 0 to 1: of the variance, or of the entropy for classes.",
             OF_VERSION,
         )
-        self.recorded = counter("murho_recorded_rows_total", "Rows recorded for outcomes that are to come.")
         self.unrecorded = counter("murho_unrecorded_rows_total", "Rows for which the way to the store had no room.")
         self.outcomes = counter("murho_outcomes_total", "Outcomes of recorded rows.", OF_VERSION)
         self.inside = counter(
@@ -187,7 +180,6 @@ class Telemetry:
     def count_pass(self, model: ModelLike, jobs: int, rows: int, seconds: float) -> None:
         """Counts one pass of the engine; called in its thread."""
         self.pass_jobs.observe(jobs)
-        self.pass_seconds.observe(seconds)
         batches, size = self.versions[model.name, model.version].batches, 1 << (rows - 1).bit_length()
         count, before = batches.get(size, (0, 0.0))
         batches[size] = count + 1, before + seconds
@@ -276,19 +268,16 @@ class OfVersion:
         self._share.inc(share)
         self._spread_rows.inc(rows)
 
-    def count_answer(self, rows: int, timing: Timing, seconds: float, *, warned: bool) -> None:
+    def count_answer(self, rows: int, timing: Timing, seconds: float) -> None:
         """Counts a request that was answered; its rows are counted before.
 
         Args:
             rows: Number of rows.
             timing: In the queue and in computation.
             seconds: From its arrival.
-            warned: Whether the answer has warnings.
         """
         self._queue.observe(timing.queue)
         self._compute.observe(timing.compute)
-        if warned:
-            self._metrics.warned.labels(*self._labels).inc()
         self.rows += rows
         self.last = time.time()
         self.answered += 1

@@ -77,7 +77,12 @@ def test_what_can_not_start_says_why_in_one_line(tmp_path: Path) -> None:
             ([*here, "--port", port], {}, f"Port {port} of 127.0.0.1 is in use", 1),
             ([*here, "--port", "0", "--device", "cuda"], {"CUDA_VISIBLE_DEVICES": ""}, "--device cuda", 2),
             ([*here, "--port", "0", "--store", store], {}, "can't be opened", 2),
-            (["--workers", "2", "--port", "0"], {"MURHO_API_KEYS": "a-key-itself"}, "'a-key-itself' isn't stored", 2),
+            (
+                ["--workers", "2", "--port", "0"],
+                {"MURHO_API_KEYS": "a-key-itself"},
+                "A key is stored as NAME:sha256:HEX",
+                2,
+            ),
         ]
         command = [sys.executable, "-c", STARTS, json.dumps([each[:2] for each in wrong])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True, cwd=tmp_path)
