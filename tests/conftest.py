@@ -34,7 +34,6 @@ FAST = (
     "model/test_files.py",
     "model/test_runtime.py",
     "model/tables",
-    "service/codecs",
 )
 """Places whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""
 
