@@ -351,6 +351,43 @@ def test_models_options_seeds_and_bad_rows_at_once_change_no_answer(
     assert set(traffic.statuses) == {200, 422}
 
 
+@pytest.mark.slow
+def test_small_requests_are_answered_rightly_amid_hostile_ones(busy: Service, posterior: Posterior) -> None:
+    end = time.monotonic() + 20.0
+
+    def attack(number: int) -> set[int]:
+        statuses = set()
+        with httpx.Client(base_url=busy.address, timeout=120.0) as client:
+            while time.monotonic() < end:
+                for options in HOSTILE.values():
+                    number += 1000
+                    body = {"inputs": [ROW] * 20, **options, "seed": number}
+                    statuses.add(client.post("/predict", json=body).status_code)
+        return statuses
+
+    with ThreadPoolExecutor(4) as threads, Traffic(busy.port, asks(posterior, 30), threads=4) as traffic:
+        statuses = set().union(*threads.map(attack, range(4)))
+        traffic.wait_for(1)
+    traffic.require("refused")
+    assert statuses <= {200, 413, 422, 429, 503, 504}
+
+
+@pytest.mark.slow
+def test_one_row_does_not_wait_for_long_work(busy: Service, posterior: Posterior) -> None:
+    heavy = {"inputs": [ROW] * 60_000, "samples": 1024, "percentiles": [0.001, 99.999]}
+    with ThreadPoolExecutor(1) as threads:
+        long = threads.submit(httpx.post, f"{busy.address}/predict", json=heavy, timeout=300.0)
+        time.sleep(1.0)
+        waits: list[float] = []
+        while not long.done() and len(waits) < 10:
+            begin = time.monotonic()
+            assert httpx.post(f"{busy.address}/predict", json={"inputs": [ROW]}, timeout=120.0).status_code == 200
+            waits.append(time.monotonic() - begin)
+        assert long.result().status_code in {200, 504}
+    assert waits
+    assert max(waits) < 2.0
+
+
 ROWS = 600_000
 PARTS = 20
 MOST_MEMORY = 160 * 2**20
