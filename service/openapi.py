@@ -34,6 +34,30 @@ Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points
 Open Inference Protocol, below `/v2`, are `{"error": …}`.
 """
 
+PROBLEM = "application/problem+json"
+PROBLEMS = {
+    "400": "This is no HTTP request.",
+    "401": "There is no API key, or an unknown one.",
+    "403": "The API key may not do this, or a page of another site asks.",
+    "404": "There is no such model or version.",
+    "406": "The answer can't have the media type that `Accept` asks for.",
+    "408": "The headers or the body didn't arrive in time.",
+    "413": "The body, the rows or the work asked for are above a limit.",
+    "414": "Path and query are too long.",
+    "415": "The body's media type or compression isn't read.",
+    "421": "The request is to a host that isn't this service.",
+    "422": "The input can't be used; `errors` says where.",
+    "429": "The service is busy, or the caller has taken all that it may take; try again after `Retry-After` seconds.",
+    "431": "The headers are too large, or too many.",
+    "500": "The service failed.",
+    "501": "The body is in a transfer coding other than chunked.",
+    "503": "The service isn't ready; try again after `Retry-After` seconds.",
+    "504": "There was no answer in time.",
+}
+PROBLEMS_BY_METHOD = {
+    "post": tuple(PROBLEMS),
+    "get": ("400", "401", "404", "408", "414", "421", "422", "429", "431", "500", "501", "503"),
+}
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
@@ -101,16 +125,32 @@ def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> JSON:
     if security.enabled:
         document["components"]["securitySchemes"] = SCHEMES
     for path, operations in document["paths"].items():
-        media_type, model = "application/problem+json", ProblemDocument.__name__
-        if is_inference_path(path):
-            media_type, model = "application/json", InferenceError.__name__
-        problem = {
-            "description": "What is wrong, and what to do.",
-            "content": {media_type: {"schema": {"$ref": REFERENCE.format(model=model)}}},
-        }
-        for operation in operations.values():
-            operation["responses"].pop("422", None)  # the framework's own form, which this service never sends
-            operation["responses"]["default"] = problem
-            if not security.is_open(path):
+        for method, operation in operations.items():
+            guarded = not security.is_open(path)
+            _complete(method, operation, guarded=guarded, inference=is_inference_path(path))
+            if guarded:
                 operation["security"] = [{name: []} for name in SCHEMES]
     return document
+
+
+def _complete(method: str, operation: JSON, *, guarded: bool, inference: bool) -> None:
+    """Adds the possible problems to one operation.
+
+    Args:
+        method: Its method in small letters.
+        operation: The operation.
+        guarded: Whether it needs a key.
+        inference: Whether its errors are those of the Open Inference Protocol.
+    """
+    responses = operation["responses"]
+    responses.pop("422", None)  # the framework's own form of 422, which this service never sends
+    media_type, model = ("application/json", InferenceError) if inference else (PROBLEM, ProblemDocument)
+    for status in PROBLEMS_BY_METHOD[method]:
+        # The protocol has 400 for bad input, and the service 422.
+        if (status == "401" and not guarded) or (inference and status == "422"):
+            continue
+        both = inference and status == "400"
+        responses[status] = {
+            "description": f"{PROBLEMS[status]} Or: {PROBLEMS['422']}" if both else PROBLEMS[status],
+            "content": {media_type: {"schema": {"$ref": REFERENCE.format(model=model.__name__)}}},
+        }

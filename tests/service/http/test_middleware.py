@@ -96,7 +96,9 @@ def test_the_description_shows_how_to_send_a_key(guarded: AppClient) -> None:
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     predict, alive = document["paths"]["/predict"]["post"], document["paths"]["/healthz"]["get"]
     assert predict["security"] == [{"bearer": []}, {"header": []}]
+    assert "401" in predict["responses"]
     assert "security" not in alive
+    assert "401" not in alive["responses"]
 
 
 def test_too_many_requests_of_a_caller_are_told_when_to_come_back() -> None:
