@@ -369,8 +369,8 @@ def digest_of(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def parse_line(line: str) -> Caller:
-    """Returns the key that a line stores.
+def parse_line(line: str, number: int = 1) -> Caller:
+    """Returns the key that the line of this number stores.
 
     Raises:
         OptionError: The line has another form. The message never repeats the line: it may hold a key by mistake.
@@ -380,7 +380,8 @@ def parse_line(line: str) -> Caller:
     limits = {name: float(value) for name, value in options.items() if value}
     if found is None or 0.0 in limits.values():
         raise OptionError(
-            f"A line of the API keys is wrong. A key is stored as {FORM}. `murho key NAME` makes one and its line."
+            f"Line {number} of the API keys is wrong. A key is stored as {FORM}. `murho key NAME` makes one and its "
+            "line."
         )
     digest = bytes.fromhex(found["digest"])
     return Caller(found["name"], "admin" in options, limits.get("requests"), limits.get("cost"), digest)
@@ -406,7 +407,11 @@ def parse_lines(lines: Iterable[str]) -> tuple[Caller, ...]:
     Raises:
         OptionError: A line has another form, or two lines store the same key.
     """
-    keys = tuple(parse_line(line) for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    keys = tuple(
+        parse_line(line, number)
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    )
     owners: dict[bytes, str] = {}
     for key in keys:
         if key.digest in owners:

@@ -80,7 +80,7 @@ def test_what_can_not_start_says_why_in_one_line(tmp_path: Path) -> None:
             (
                 ["--workers", "2", "--port", "0"],
                 {"MURHO_API_KEYS": "a-key-itself"},
-                "A key is stored as NAME:sha256:HEX",
+                "Line 1 of the API keys is wrong",
                 2,
             ),
         ]
