@@ -285,9 +285,9 @@ class Scheduler:
             self.rates.record(model, cost, seconds)
         sent = _settle(settled) if settled else None
         self.noticed(model, len(slices), rows, seconds)
-        if sent is not None:
+        if sent is not None and self._short.seconds < PASS_SECONDS:
             # Both threads need the interpreter's lock, so to begin before the answers are sent would gain nothing;
-            # and requests that arrive meanwhile share the next pass.
+            # and requests that arrive meanwhile share the next pass. While one waits that is full, nothing is gained.
             sent.wait(PASS_SECONDS)
 
     def _rows_per_pass(self, job: Job) -> int:
