@@ -286,7 +286,8 @@ class DrawCache:
         Draws that do not fit into the cache are made again for every tile of rows; they are counted once.
         """
         kept = self._room.find(self._owner, seed)
-        return 0 if kept is not None and len(kept) >= samples else samples
+        # Asked once a request: a tensor's own `len` takes as long as all the rest of it.
+        return 0 if kept is not None and kept.members.shape[0] >= samples else samples
 
     def parts(self, samples: int, seed: int) -> Iterable[Draws]:
         """The first S draws of a seed, part by part, within the memory limit.
