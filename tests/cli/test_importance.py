@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import call_murho
+from tests.support import ROOT, call_murho
 
 
 def test_the_most_important_feature_comes_first(rooms_file: Path, room_checkpoints: Path) -> None:
@@ -32,3 +32,31 @@ def test_mistakes_are_said(rooms_file: Path, room_checkpoints: Path, options: tu
     where = ("importance", "rooms", rooms_file, "--checkpoints", room_checkpoints)
     code = 1 if options[0] == "--version" else 2
     assert message in call_murho(*where, *options, code=code).stderr
+
+
+PAGE = ROOT / "docs" / "importance.md"
+
+
+def test_the_page_is_what_is_printed(tmp_path: Path) -> None:
+    """Its commands, with a quick fit: the same table but for numbers and order."""
+    (typed,) = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    train, ask = (line.removeprefix("murho ").split() for line in typed.strip().splitlines())
+    train[1] = str(ROOT / train[1])
+    ask[2] = str(ROOT / ask[2])
+    quick: tuple[object, ...] = (
+        "--noise",
+        "homoscedastic",
+        "--epochs",
+        3,
+        "--hidden",
+        8,
+        "--members",
+        2,
+        "--no-report",
+    )
+    quick += ("--encoding", "standard", "--whiten", "no", "--transform", "none")
+    call_murho(*train, *quick, cwd=tmp_path)
+    said = call_murho(*ask, "--repeats", 1, "--rows", 20, cwd=tmp_path).stdout
+    words = [sorted({line.split("  ")[0] for line in text.splitlines()[1:]}) for text in (shown, said)]
+    assert words[0] == words[1]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from murho.cli.train import next_commands, read_config
+from murho.cli.train import next_commands, option_parameters, option_values, read_config, train
 from murho.model.checkpoint.stores import WrittenVersion
 from murho.model.errors import OptionError
+from murho.model.training.options import TrainOptions
 from tests.support import call_murho
 
 
@@ -59,3 +64,36 @@ def test_tables_that_can_not_be_used_are_refused_by_file_and_place(tmp_path: Pat
     assert "table.csv" in done.stderr
     assert re.search(message, done.stderr), done.stderr
     assert not list((tmp_path / "checkpoints").glob("*/*"))
+
+
+def _app(options: type[TrainOptions], received: dict[str, Any]) -> typer.Typer:
+    """A command with these options and no others, which puts down what it receives."""
+
+    def command(**given: Any) -> None:
+        received.update(given)
+
+    command.__signature__ = inspect.Signature(option_parameters(options))  # type: ignore[attr-defined]  # as in `train`
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(command)
+    return app
+
+
+def test_every_field_but_the_columns_is_an_option() -> None:
+    parameters = inspect.signature(train).parameters
+    assert set(TrainOptions.model_fields) - set(parameters) == {"columns"}
+    assert all(parameters[name].default is None for name in TrainOptions.model_fields if name != "columns")
+
+
+def test_what_is_given_is_read_and_the_rest_is_left_to_the_file() -> None:
+    received: dict[str, Any] = {}
+    words = "--hidden 50,20 --no-skip --ignore a --ignore b --prior-pi 0.25 --kl-weights geometric --seed 3"
+    result = CliRunner().invoke(_app(TrainOptions, received), words.split())
+    assert result.exit_code == 0, result.output
+    assert option_values(received) == {
+        "hidden": (50, 20),
+        "skip": False,
+        "ignore": ["a", "b"],
+        "prior_pi": 0.25,
+        "kl_weights": "geometric",
+        "seed": 3,
+    }

@@ -314,3 +314,33 @@ def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
     ):
         assert line in printed.splitlines()
         assert line in answer.splitlines()
+
+
+def test_every_path_of_the_api_page_is_served(service: Service) -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    named = set(re.findall(r"`(?:POST |GET )?(/[a-z/{}]+)`", text))
+    served = set(service.client.get("/openapi.json").json()["paths"])
+    assert len(named) >= 8
+    assert named <= served
+
+
+def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    services = set(re.findall(r"^  ([a-z-]+):$", (ROOT / "docker-compose.yml").read_text(), flags=re.MULTILINE))
+    for path in DOCUMENTS:
+        for block in [*blocks(path, "sh"), *re.findall(r"`(make [^`\n]+)`", path.read_text())]:
+            for words in re.findall(r"\bmake ([a-zA-Z0-9_=:/. ]+)", block.partition(' ARGS="')[0]):
+                assert {word for word in words.split() if "=" not in word} <= targets, (path, words)
+            for name in re.findall(r"docker compose up ([a-z-]+)", block):
+                assert name in services, (path, name)
+
+
+def test_prose_keeps_to_120_characters_and_the_readme_to_700_words() -> None:
+    for path in PAGES:
+        text = path.read_text()
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("![")]
+        assert long == [], path
+    before, _, tables = README.read_text().partition("\n## Measured\n")
+    assert tables
+    assert len(before.split()) <= 700

@@ -193,3 +193,8 @@ def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) ->
         gradients = [present(parameter.grad).clone() for parameter in (network.mu, *likelihood.parameters())]
         found.append([energy.loss, energy.kl, *gradients])
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+def test_geometric_weights_are_those_of_blundell() -> None:
+    expected = [2.0 ** (5 - i) / (2.0**5 - 1.0) for i in range(1, 6)]
+    assert kl_weights("geometric", 5) == pytest.approx(expected)

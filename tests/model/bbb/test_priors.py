@@ -70,3 +70,22 @@ def test_empirical_bayes_variance_is_the_best_one() -> None:
     best = best_variance(prior, mu, sigma, groups)
     for factor in (0.9, 0.99, 1.01, 1.1):
         assert divergence(best * factor) > divergence(best)
+
+
+def test_gaussian_kl_equals_its_monte_carlo_estimate() -> None:
+    mu, sigma, groups = _posterior(members=1, count=21)
+    generator = torch.Generator().manual_seed(11)
+    weights = mu + sigma * torch.randn(200_000, 21, generator=generator, dtype=torch.float64)
+    ratio = (Normal(mu, sigma).log_prob(weights) - Normal(0.0, 0.7).log_prob(weights)).sum(dim=1)
+    exact = _kl(GaussianPrior(0.7), mu, sigma, groups)[0]
+    assert abs(float(ratio.mean() - exact)) < 5.0 * float(ratio.std()) / math.sqrt(len(ratio))
+
+
+def test_empirical_bayes_gradient_is_that_of_a_fixed_prior_of_the_best_scale() -> None:
+    prior = EmpiricalBayesPrior()
+    mu, sigma, groups = _posterior(members=1)
+    scale = best_variance(prior, mu, sigma, groups).sqrt()[:, groups]
+    fixed = mu.clone().requires_grad_()
+    kl_divergence(Normal(fixed, sigma), Normal(torch.zeros_like(mu), scale)).sum().backward()
+    mu.requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(_kl(prior, mu, sigma, groups).sum(), mu)[0], fixed.grad)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import BayesianNetwork, mixed_reading
-from murho.model.bbb.numbers import GaussianMixtureLikelihood
+from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation
@@ -161,3 +163,41 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
     expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
     assert found.mean(dim=1).tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
+    rows = small_rows(20)
+    outcome = small_fit(rows, rows, members=2)
+    draws = 3
+    value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
+    generator = torch.Generator().manual_seed(9)
+    outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
+    assert isinstance(outcome.likelihood, HomoscedasticNoise)
+    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
+    density = torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
+    assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
+
+
+def test_members_with_uneven_rows_weigh_the_kl_by_their_own() -> None:
+    even = SeenRows(torch.zeros(2, 10).long(), (9, 10))
+    uneven = SeenRows(torch.zeros(2, 10).long(), (5, 10))
+    assert even.uneven is None
+    assert uneven.uneven is not None
+    assert uneven.uneven.tolist() == [2.0, 1.0]
+
+
+def test_squared_error_and_variance_of_all_members_are_foretold_row_by_row() -> None:
+    """Exact where the two judges' scores are the means over all pairs, as here."""
+    generator = np.random.default_rng(0)
+    means, noise = generator.standard_normal((6, 50)), 0.2 + generator.random((6, 50))
+    targets = generator.standard_normal(50)
+
+    def scores(members: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        mean = means[members].mean(axis=0)
+        return (mean - targets) ** 2, means[members].var(axis=0) + (noise[members] ** 2).mean(axis=0)
+
+    pairs = [[one, two] for one in range(6) for two in range(one)]
+    for number in range(2):
+        alone = np.mean([scores([member])[number] for member in range(6)], axis=0)
+        together = np.mean([scores(pair)[number] for pair in pairs], axis=0)
+        np.testing.assert_allclose(ensemble_score(alone, together, 2, 6), scores(list(range(6)))[number])

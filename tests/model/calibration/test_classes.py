@@ -267,3 +267,13 @@ def test_thresholds_are_conformal_quantiles() -> None:
     found = fit_prediction_sets(probabilities, labels).thresholds(0.9)
     for number in range(2):
         assert found[number] == float(probabilities[labels == number, number].sort(descending=True).values[89])
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_order_of_the_classes_does_not_matter(classes: int) -> None:
+    right, labels = rows_of(3000, classes)
+    logs = right * 2.0 + torch.tensor([1.5, 0.0, -1.0, 0.0])[:classes]
+    order = torch.tensor([2, 0, 3, 1] if classes == 4 else [1, 0])
+    fitted, permuted = fit_class_map(logs, labels), fit_class_map(logs[:, order], torch.argsort(order)[labels])
+    found, expected = permuted.log_probabilities(logs[:, order]), fitted.log_probabilities(logs)[:, order]
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-4)

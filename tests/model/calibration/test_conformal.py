@@ -228,3 +228,12 @@ def test_one_row_more_changes_little(rows: int) -> None:
     np.testing.assert_allclose(_reach(more), _reach(fewer), rtol=0.03)
     assert more.method == POOLED
     assert more.rows == fewer.rows + 1 == 200 + rows + 1
+
+
+def test_fewer_units_make_wider_bands() -> None:
+    """G groups of rows: the level of the k-th of n scores is ``k / n G / (G + 1)``."""
+    scores = _scores(200)
+    conformal = fitted(scores, units=20)
+    half = float(torch.special.ndtri(torch.tensor(0.5 + 0.5 * 0.5 * 20 / 21).double()))
+    reach = float(conformal.calibrated(torch.tensor([half]).double()))
+    assert reach == pytest.approx(np.sort(np.abs(scores))[99], abs=1e-6)

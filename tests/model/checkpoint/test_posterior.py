@@ -181,3 +181,12 @@ def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
     np.testing.assert_array_equal(judged.bands["calibrated"].inside[:, -1], inside)
     exceedance = posterior.predict(both, PredictOptions(thresholds=(700.0,))).exceedance
     np.testing.assert_allclose(judged.served.pit, 1.0 - exceedance[:, 0], atol=1e-5)
+
+
+def test_exceedance_and_percentiles_agree_also_when_calibrated(rent: Posterior, columns: Columns) -> None:
+    assert rent.calibration is not None
+    row = _rows(columns, slice(5, 6))
+    levels = (1.0, 10.0, 50.0, 90.0, 99.5)
+    percentiles = rent.predict(row, PredictOptions(percentiles=levels)).percentiles
+    answer = rent.predict(row, PredictOptions(thresholds=tuple(percentiles[0].tolist())))
+    np.testing.assert_allclose(answer.exceedance[0], 1.0 - np.array(levels) / 100.0, atol=2e-5)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture, WideRule
-from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.predictive import Predictive, function_quantiles
 from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
@@ -224,3 +224,10 @@ def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeyp
     for values in (1, 500, 2_000):
         monkeypatch.setattr(predictive_module, "VALUES_AT_A_TIME", values)
         torch.testing.assert_close(predictive.crps(truth), whole, rtol=1e-6, atol=0.0)
+
+
+def test_function_quantiles_equal_numpy() -> None:
+    means = _components(8)[0][..., 0]
+    levels = torch.tensor([0.05, 0.5, 0.925], dtype=torch.float64)
+    expected = np.quantile(means.numpy(), levels.numpy(), axis=0).T
+    np.testing.assert_allclose(function_quantiles(means, levels).numpy(), expected)

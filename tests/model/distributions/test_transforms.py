@@ -115,3 +115,10 @@ def test_moments_are_the_same_by_whichever_formula() -> None:
     torch.testing.assert_close(value, 100.5 * first - 0.5, rtol=1e-10, atol=1e-10)
     expected = 100.5 * (second - first.square()).clamp_min(1e-24).sqrt()
     torch.testing.assert_close(deviation, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("transform", [Identity(), LOGARITHM])
+def test_the_slope_is_the_derivative(transform: Identity | Logarithm) -> None:
+    values = torch.tensor([0.01, 7.0, 99.0, 101.0, 500.0], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(transform.forward(values).sum(), values)
+    torch.testing.assert_close(transform.log_slope(values).detach(), slope.log())

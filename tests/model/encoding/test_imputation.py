@@ -62,3 +62,15 @@ def test_cells_of_a_feature_with_missing_cells_in_training_stay_missing() -> Non
     completed = imputed_columns(distribution_of(columns), schema_of(columns), rows)
     assert np.isnan(completed["second"]).all()
     assert not np.isnan(completed["lift"]).any()
+
+
+def test_copies_of_a_row_are_the_same_alone_and_in_any_batch() -> None:
+    columns = mixed_columns(60, seed=2)
+    generator = np.random.default_rng(0)
+    for column in columns.values():
+        column[generator.random(60) < 0.4] = None if column.dtype == object else np.nan
+    whole = copies(columns)
+    for row in SCHEMA.incomplete(columns)[:20]:
+        alone = copies({name: column[row : row + 1] for name, column in columns.items()})
+        for name, column in alone.items():
+            np.testing.assert_array_equal(column[:, 0], whole[name][:, row])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from mapie.metrics.calibration import expected_calibration_error
+from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 from sklearn import metrics as sklearn_metrics
 
 from murho.model.evaluation.classes import (
@@ -14,6 +15,7 @@ from murho.model.evaluation.classes import (
     accuracy_of_kept,
     class_scores,
     row_log_loss,
+    set_scores,
 )
 from murho.model.evaluation.rows import RowWeights
 from murho.model.tables.schema import Schema, Target
@@ -129,3 +131,15 @@ def test_accuracy_of_the_most_certain_rows() -> None:
     correct, uncertainty = np.arange(20) < 15, np.linspace(0.1, 0.9, 20)
     found = accuracy_of_kept(correct, uncertainty, RowWeights.of(20))
     assert found == pytest.approx({"50": 1.0, "80": 15 / 16, "90": 15 / 18, "95": 15 / 19, "100": 0.75})
+
+
+LABELS = np.random.default_rng(4).integers(0, 4, 200)
+
+
+def test_coverage_and_size_equal_those_of_mapie() -> None:
+    generator = np.random.default_rng(3)
+    sets = {coverage: generator.uniform(size=(200, 5)) < coverage / 100.0 for coverage in (80, 95)}
+    ours = set_scores(sets, LABELS, RowWeights.of(200))
+    stacked = np.stack(list(sets.values()), axis=2)
+    assert list(ours["coverage"].values()) == pytest.approx(classification_coverage_score(LABELS, stacked).tolist())
+    assert list(ours["size"].values()) == pytest.approx(classification_mean_width_score(stacked).tolist())

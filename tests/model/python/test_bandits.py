@@ -13,6 +13,8 @@ import torch
 from murho.model.errors import OptionError
 from murho.model.python.bandits import (
     BanditOptions,
+    BoundedReward,
+    Experience,
     RewardPosterior,
     ThompsonSampling,
     decisions_until_update,
@@ -170,3 +172,44 @@ def test_the_example_learns() -> None:
     exec(example, names)  # noqa: S102 - our own page
     contexts = np.random.default_rng(1).normal(size=(200, 2))
     assert np.mean(names["agent"].choose(contexts) == (contexts[:, 0] > 0.0)) > 0.85
+
+
+def filled(rows: int = 40) -> Experience:
+    """Decisions for arms 0, 1, 0, 1, …, with the share of row i at i / rows; none for arm 2."""
+    experience = Experience(inputs=2, arms=3)
+    numbers = torch.arange(rows)
+    contexts = torch.stack((numbers.float(), -numbers.float()), dim=1)
+    experience.add(contexts, numbers % 2, numbers / rows)
+    return experience
+
+
+def test_half_of_the_probability_goes_by_surprise() -> None:
+    experience = filled()
+    rows = torch.arange(0, 40, 2)
+    surprises = torch.zeros(20)
+    surprises[3] = 0.9
+    experience.remember(rows, surprises)
+    probabilities = experience.probabilities(rows)
+    assert float(probabilities.sum()) == pytest.approx(1.0)
+    assert float(probabilities[3]) == pytest.approx(0.5 + 0.5 / 20)
+    assert float(probabilities[0]) == pytest.approx(0.5 / 20)
+    experience.remember(rows, torch.zeros(20))
+    assert experience.probabilities(rows).tolist() == pytest.approx([0.05] * 20)
+
+
+def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:
+    experience = filled()
+    experience.remember(torch.arange(40), torch.arange(40.0) / 40.0)
+    rows, weights = experience.minibatches(400, 64, torch.Generator().manual_seed(0))
+    _, _, shares = experience.rows(rows)
+    means = (weights * shares).mean(dim=(0, 2))
+    assert float(means[0]) == pytest.approx(sum(range(0, 40, 2)) / 40 / 20, abs=0.01)
+    assert float(means[1]) == pytest.approx(sum(range(1, 40, 2)) / 40 / 20, abs=0.01)
+    assert float(weights[:, :2].max()) <= 2.0 + 1e-6
+
+
+def test_for_zero_and_one_it_is_the_bernoulli_probability() -> None:
+    logit = torch.tensor([[[0.7], [0.7]]])
+    found = BoundedReward().log_density(logit, torch.tensor([1.0, 0.0])).exp()
+    probability = float(torch.sigmoid(torch.tensor(0.7)))
+    assert found[0].tolist() == pytest.approx([probability, 1.0 - probability])

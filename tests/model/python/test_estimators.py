@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -454,3 +458,33 @@ def test_importing_the_package_imports_neither_torch_nor_scikit_learn() -> None:
     code = "import sys, murho; print([name for name in ('torch', 'sklearn', 'numpy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
+
+
+def test_other_frames_are_fitted_as_those_of_pandas(of_rent: BBBRegressor) -> None:
+    frame, y = frame_of(without="rent")
+    again = clone(of_rent).set_params(columns=None).fit(pl.from_pandas(frame), y)
+    assert again.posterior_.schema.features == of_rent.posterior_.schema.features
+    alike(again.predict(pa.Table.from_pandas(frame)), of_rent.predict(frame))
+
+
+def test_before_a_fit_there_is_no_answer(tmp_path: Path) -> None:
+    asks: list[Callable[[], object]] = [
+        lambda: number().predict_quantiles([[1.0]]),
+        lambda: classes().predict_proba([[1.0]]),
+        lambda: number().save(tmp_path, "line"),
+    ]
+    for ask in asks:
+        with pytest.raises(NotFittedError):
+            ask()
+
+
+def test_std_is_made_of_the_spread_of_functions_and_of_the_noise(flats: pd.DataFrame) -> None:
+    few = frame_of(45, without="rent")  # too few to calibrate
+    estimator = number(noise="fixed", noise_sigma=40.0).fit(*few)
+    mean, std = estimator.predict(flats, return_std=True)
+    functions = estimator.sample_functions(flats)
+    assert functions.shape == (30, 256)
+    np.testing.assert_allclose(functions.mean(axis=1), mean, rtol=1e-12)
+    alike(std**2, functions.var(axis=1) + 40.0**2)
+    alone = np.concatenate([estimator.sample_functions(flats.iloc[[row]], samples=8) for row in range(30)])
+    np.testing.assert_allclose(functions[:, :8], alone, rtol=1e-5)
