@@ -34,14 +34,7 @@ from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
-__all__ = [
-    "OF_OTHERS",
-    "Configuration",
-    "Settings",
-    "VersionPolicy",
-    "read_configuration",
-    "toml_value",
-]
+__all__ = ["OF_OTHERS", "Configuration", "Settings", "VersionPolicy", "read_configuration", "toml_value"]
 
 
 PREFIX = "MURHO_"
@@ -149,7 +142,7 @@ class Settings(BaseModel):
     """Names of the service besides those of this machine, such as murho.example or *.example; another Host is
     answered 421. Without them every name is answered, unless there are no API keys and `host` is a loopback
     address."""
-    root_path: str = Field(default="", pattern=r"^((/[A-Za-z0-9._~-]+)+)?$")
+    root_path: str = ""
     """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
     ssl_certfile: FilePath | None = None
     """Certificate chain, PEM: the service then speaks HTTPS, and only that."""
@@ -262,7 +255,7 @@ class Settings(BaseModel):
     everything."""
     api_keys_file: Path | None = None
     """A file with one API key a line, read again when it changes."""
-    open_paths: tuple[Annotated[str, Field(pattern="^/")], ...] = ()
+    open_paths: Words = ()
     """Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz never do, nor do
     /ping and /v2/health."""
     cors_origins: Words = ()
@@ -277,6 +270,20 @@ class Settings(BaseModel):
     """Row-draws a second of one caller, on average."""
     burst_seconds: Positive = 10.0
     """Seconds of both limits that a caller may take at once after a pause."""
+
+    @field_validator("open_paths")
+    @classmethod
+    def _check_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [path for path in value if not path.startswith("/")]:
+            raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
+        return value
+
+    @field_validator("root_path")
+    @classmethod
+    def _check_root(cls, value: str) -> str:
+        if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
+            raise ValueError("a path such as /murho, without a slash at its end")
+        return value
 
     @field_validator("hosts", "trusted_proxies", "cors_origins", "api_keys", "open_paths", mode="before")
     @classmethod

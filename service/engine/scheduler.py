@@ -433,13 +433,8 @@ class Admission:
     ) -> None:
         self.max_pending, self.max_pending_cost = max_pending, max_pending_cost
         self.pending, self.pending_cost, self.closed = 0, 0.0, False
-        self._rates, self._short, self._most_wait, self._clock, self._seconds = (
-            rates,
-            short,
-            max_standing_wait,
-            clock,
-            0.0,
-        )
+        self._rates, self._short, self._most_wait, self._clock = rates, short, max_standing_wait, clock
+        self._seconds = 0.0
 
     def admit(self, model: ModelLike, cost: float, rows: int) -> Admitted:
         """Counts a request, if there is room for it; returns what `done` and `end` take.

@@ -54,16 +54,7 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
-__all__ = [
-    "PARSED",
-    "AccessLog",
-    "FrontDoor",
-    "LoopPauses",
-    "Paths",
-    "RequestLog",
-    "behind_proxies",
-    "shared_with",
-]
+__all__ = ["PARSED", "AccessLog", "FrontDoor", "LoopPauses", "Paths", "RequestLog", "behind_proxies", "shared_with"]
 
 
 PAUSE_SECONDS = 0.004

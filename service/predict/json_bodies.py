@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions
+    from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions, Unit
     from murho.service.settings import Settings
 
 __all__ = ["MOST_CONTAINERS", "JSONCodec", "document_of", "encode_answer", "encode_document", "load_json"]
@@ -57,8 +57,16 @@ SEND_TABLES = "Send large tables as Arrow, Parquet or CSV, or as binary tensors 
 STRINGS_AND_NAN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|NaN', re.DOTALL)
 """A string that isn't closed goes on to the end, so that the search never begins again within it."""
 
-NO_JSON = re.compile("NaN|None|Infinity")
-"""What Python and others write where a parser stops."""
+MISSING = "JSON has no {word}: send null for a value that is missing."
+INFINITE = "JSON has no {word}, and inputs are finite: send a number, or null for a value that is missing."
+HINTS = {
+    **dict.fromkeys(("nan", "none", "undefined", "n/a"), MISSING),
+    **dict.fromkeys(("infinity", "inf"), INFINITE),
+    "true": "JSON writes true, not {word}.",
+    "false": "JSON writes false, not {word}.",
+    "'": 'JSON has double quotes: "…", not {word}…{word}.',
+}
+"""What stands where a parser stops, in lower case → what to do; longer words before those that they begin with."""
 
 OPTIONS = tuple(PredictRequest.model_fields)[1:]
 IDS = OPTIONS.index("ids")
@@ -107,13 +115,20 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
         if nan and error.doc.startswith("NaN", error.pos):
             text = STRINGS_AND_NAN.sub(lambda found: b"null" if found[0] == b"NaN" else found[0], body)
             return load_json(text, most + len(text) - len(body))
-        fault = foreign_form(body) or str(error)
-        if (word := NO_JSON.match(error.doc, error.pos)) is not None:
-            fault = f"JSON has no {word[0]}: send null for a value that is missing. ({error})"
+        fault = foreign_form(body) or _hint(error)
         raise wrong("", f"The body isn't valid JSON in UTF-8. {fault}") from None
     if not isinstance(document, dict):
         raise wrong("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")
     return document
+
+
+def _hint(error: orjson.JSONDecodeError) -> str:
+    """Returns what is wrong, and what to send instead of the word at which the parser stopped."""
+    found = error.doc[error.pos : error.pos + 9]
+    for word, hint in HINTS.items():
+        if found.lower().startswith(word):
+            return f"{hint.format(word=found[: len(word)])} ({error})"
+    return str(error)
 
 
 class JSONCodec(Codec):
@@ -257,7 +272,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
             elif field.numeric:
                 value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory
             else:
-                value = names_of_classes(value, field.unit, prediction.classes or ())
+                value = _ClassNames(value, field.unit, prediction.classes or ())
             if field.detail is not None:
                 value = {**detail, "values": value}
         document[field.name] = value
@@ -269,7 +284,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
         document["calibration"] = calibration_of(answered.adapted)
     document["warnings"] = answered.warnings
     if answered.values <= PIECE_VALUES:
-        return iter((orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY),))
+        return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
     return encode_document(document)
 
 
@@ -288,6 +303,32 @@ def _detail(detail: Detail, options: PredictOptions) -> Any:
     if detail.whole and detail.listed:
         return [int(number) if number.is_integer() else number for number in value]
     return value
+
+
+class _ClassNames:
+    """Stands for a list with a class a row, or with a list of classes a row; names are made where they are written.
+
+    Args:
+        values: Indices of classes `[B]`, or whether each class is in a set `[B, C]`.
+        unit: Which of the two.
+        classes: Names of the C classes.
+    """
+
+    def __init__(self, values: NDArray[Any], unit: Unit, classes: tuple[str, ...]) -> None:
+        self._values, self._unit, self._classes = values, unit, classes
+        self.size = values.size
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, rows: slice) -> list[Any]:
+        """The names of some rows."""
+        return names_of_classes(self._values[rows], self._unit, self._classes)
+
+
+def _listed(value: _ClassNames) -> list[Any]:
+    """Returns what the encoder has no text for as a list."""
+    return value[:]
 
 
 def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
@@ -313,15 +354,15 @@ def _object(document: Mapping[str, Any]) -> Iterator[bytes]:
         before = b","
         if isinstance(value, dict):
             yield from _object(value)
-        elif isinstance(value, np.ndarray | list):
+        elif isinstance(value, np.ndarray | _ClassNames):
             yield from _array(value)
         else:
             yield orjson.dumps(value)
     yield b"{}" if before == b"{" else b"}"
 
 
-def _array(values: NDArray[Any] | list[Any]) -> Iterator[bytes]:
-    rows = max(1, PIECE_VALUES // max(1, np.size(values[0]))) if len(values) else 1
+def _array(values: NDArray[Any] | _ClassNames) -> Iterator[bytes]:
+    rows = max(1, PIECE_VALUES * len(values) // max(1, values.size))
     before = b"["
     for start in range(0, len(values), rows):
         yield before + orjson.dumps(values[start : start + rows], option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.errors import Problem
@@ -146,6 +145,9 @@ OF_CLASSES = {
 LISTS = frozenset({"percentiles", "thresholds", "include"})
 WORDS = frozenset({"by", "ids"})
 """Lists of texts alone."""
+WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+TRUTH = {"true": True, "false": False}
 
 EXAMPLE: JSON = {
     "inputs": [
@@ -291,10 +293,11 @@ def value_of_text(text: str, *, listed: bool = False) -> Any:
     text = text.strip()
     if listed:
         return [value_of_text(part) for part in text.split(",")] if text else []
-    for kind in (orjson.loads, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
+    if text in TRUTH:
+        return TRUTH[text]
+    if WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if NUMBER.fullmatch(text) else text
 
 
 def predict_options(request: PredictRequest, settings: Settings, target: Target) -> PredictOptions:

@@ -22,10 +22,7 @@ from murho.service.predict.rows import parse_inputs, pointer, wrong_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = [
-    "INVOCATIONS",
-    "ScoringCodec",
-]
+__all__ = ["INVOCATIONS", "ScoringCodec"]
 
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
 
-__all__ = [
-    "INFER",
-    "router",
-]
+__all__ = ["INFER", "router"]
 
 
 MODEL = "/v2/models/{name}"

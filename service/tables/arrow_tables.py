@@ -55,15 +55,7 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
 
-__all__ = [
-    "FACTS",
-    "TEXT_BYTES",
-    "ArrowCodec",
-    "ParquetCodec",
-    "ParquetProcess",
-    "stream_size",
-    "text_bytes",
-]
+__all__ = ["FACTS", "TEXT_BYTES", "ArrowCodec", "ParquetCodec", "ParquetProcess", "stream_size", "text_bytes"]
 
 
 TEXT_BYTES = 2**23

@@ -108,7 +108,8 @@ def test_variables_of_others_are_passed_over() -> None:
         ("[limits]\nrows = 1", "'limits' is no setting"),
         ("port = ", "isn't TOML"),
         ("port = 99999", "port in"),
-        ('open_paths = ["metrics"]', "should match pattern"),
+        ('open_paths = ["metrics"]', "a path begins with /"),
+        ('root_path = "murho/"', "a path such as /murho"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -201,9 +201,11 @@ def test_only_a_text_that_is_good_up_to_a_nan_is_read_again(monkeypatch: pytest.
     ("body", "said"),
     [
         (b'{"inputs": [{"a": NaN}]}', "JSON has no NaN: send null for a value that is missing."),
-        ('{"é": "ü", "a": nan}'.encode(), "isn't valid JSON in UTF-8. invalid literal"),
+        ('{"é": "ü", "a": nan}'.encode(), "JSON has no nan: send null"),
         (b'{"a": None}', "JSON has no None: send null"),
-        (b'{"a": -Infinity}', "JSON has no Infinity: send null"),
+        (b'{"a": -Infinity}', "JSON has no Infinity, and inputs are finite"),
+        (b'{"a": True}', "JSON writes true, not True."),
+        (b"{'a': 1}", 'JSON has double quotes: "…"'),
         (b"[1]", "Expected a JSON object, not a list."),
         (b"", "The body is empty."),
     ],
