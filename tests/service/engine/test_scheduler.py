@@ -54,6 +54,21 @@ async def test_what_the_answers_of_a_pass_bring_joins_those_who_wait_in_the_next
     assert await bench.answers(waiting, again) == [[first], [waiting, again]]
 
 
+async def test_while_a_full_pass_waits_it_begins_before_the_answers_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "PASS_SECONDS", 30.0)
+    async with Bench(cost=1e12) as bench:
+        await bench.hold()
+        await bench.submit(*(job_of(cost=1e8) for _ in range(3)))  # of 20 s each
+        bench.release.set()
+        end = time.monotonic() + 10.0
+        while len(bench.passes) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(bench.passes) >= 2
+        await asyncio.gather(*bench.tasks)
+        for _ in range(10):  # of the loop, for which the thread waits after the last pass
+            await asyncio.sleep(0)
+
+
 async def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass(bench: Bench) -> None:
     blocker, seed = await bench.hold(job_of(model=FakeModel("blocker"))), FakeModel().spec.default_seed
     plain = [job_of(options=PredictOptions(4, levels, given)) for levels, given in (((50.0,), None), ((1.0,), seed))]

@@ -106,3 +106,10 @@ def test_an_option_of_another_kind_of_target_is_refused_with_advice(
     assert target.name in problem.message
     assert advice in problem.message
     assert read({"coverage": 0.75}, CLASS).coverage == 0.75
+
+
+@pytest.mark.parametrize("text", ["null", "1_0", "nan", "[5]", '"5"', "{}", "True"])
+def test_a_text_in_a_query_that_is_no_number_is_none(text: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        query_options({"seed": text}, Settings(), NUMBER)
+    assert [problem.pointer for problem in caught.value.problems] == ["/seed"]
