@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from murho.model.runtime import interrupts_held_back
 from murho.model.training.candidates import Attempt, Reporter, Stage
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class TerminalReporter(Reporter):
 
     def say(self, message: str) -> None:
         """Print a line."""
-        self._console.print(message, markup=False, soft_wrap=not self._console.is_terminal)
+        self._print(message, soft_wrap=not self._console.is_terminal)
 
     def stage(self, stage: Stage) -> None:
         """Show that a stage of a training begins."""
@@ -95,7 +96,13 @@ class TerminalReporter(Reporter):
         elif time.monotonic() - self._said_at >= self._seconds_between_lines:
             self._said_at = time.monotonic()
             parts = [self._where(), f"{100.0 * self._share:.0f} %", self._times(), self._epoch, self._best]
-            self._console.print(", ".join(filter(None, parts)), markup=False, soft_wrap=True)
+            self._print(", ".join(filter(None, parts)), soft_wrap=True)
+
+    def _print(self, text: str, *, soft_wrap: bool) -> None:
+        with interrupts_held_back() as held_back:  # a console that is interrupted in a line prints no other line
+            self._console.print(text, markup=False, soft_wrap=soft_wrap)
+        if held_back.came:
+            raise KeyboardInterrupt
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The display, of the width of the terminal."""

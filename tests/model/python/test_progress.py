@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import signal
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -56,3 +58,22 @@ def test_the_display_fits_80_columns_and_keeps_bar_time_and_scores() -> None:
     assert "ETA" in lines[1]
     assert lines[2] == "epoch 5/20  free energy 1.75 = nll 1.25 + KL 0.5  not validated yet"
     assert lines[3] == "best so far: CRPS 1.5, NLL 2.300 nats (fit 2)"
+
+
+@pytest.mark.usefixtures("heed_interrupts")
+def test_an_interrupted_line_is_whole_and_later_ones_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    reporter = TerminalReporter(console=console)
+    rendered = console.render
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return rendered(*arguments, **options)
+
+    monkeypatch.setattr(console, "render", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reporter.say("an epoch is done")
+    monkeypatch.undo()
+    reporter.say("interrupted")
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "an epoch is done\ninterrupted\n"
