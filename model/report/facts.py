@@ -127,7 +127,7 @@ def facts_of_data(
         judged: The rows, judged.
         source: Name of their file.
     """
-    made = {"source": source, "target": _target(posterior.spec, judged.targets), "scores": judged.report()}
+    made = {"source": source, "scores": judged.report()}
     return dict(stored) | _plain(made | _told_by(posterior, columns, judged))
 
 

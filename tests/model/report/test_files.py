@@ -187,5 +187,6 @@ def test_new_rows_are_judged_by_all_members(small_rooms: Trained, facts_of_rooms
     made, rows, _ = report_of_rows(small_rooms.posterior, facts_of_rooms, rooms_table(80, seed=4), "rooms.csv")
     assert made["held_out"]["n"] == 80
     assert made["scores"]["n"] == 80
+    assert made["target"] == facts_of_rooms["target"]  # as the features beside it: of the training
     assert len(rows["surprising"]) == 10
     assert "80 labelled rows of rooms.csv" in html_page("small_rooms", made, [], rows)

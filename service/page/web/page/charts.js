@@ -5,6 +5,9 @@ import { h } from './dom.js';
 /** The number of colours of classes in the style sheet, --c0 and so on. */
 export const COLOURS = 8;
 
+/** The labels of an axis that has these values: 2M for 2,000,000, but 0.2 as it is. */
+export const brief = (values) => (Math.max(...values.map(Math.abs)) < 10000 ? {} : { format: '~s' });
+
 const views = new WeakMap();
 
 function color(name) {

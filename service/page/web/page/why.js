@@ -1,7 +1,7 @@
 // Why: what each cell of the row adds to the answer and to its doubt, and which missing cell it would pay to know.
 
 import { $, h } from './dom.js';
-import { draw, palette } from './charts.js';
+import { brief, draw, palette } from './charts.js';
 import { percent, placed, short, titled } from './format.js';
 
 const MOST = 12; // features with a bar; the others are summed
@@ -27,7 +27,7 @@ export function showWhy({ target }, row, { why, worth_asking: [asking], mean, st
     const y = { field: 'feature', type: 'nominal', sort: null, title: null, axis: { labelLimit: $(`why-${at}`).clientWidth < 480 ? 120 : 260, grid: false } };
     const bars = listed.map((each) => ({ ...each, sign: each.share < 0 ? 'less' : 'more', text: short(each.share) }));
     draw($(`why-${at}`), { height: 16 + 24 * bars.length, data: { name: 'bars' }, mark: { type: 'bar', height: 14 }, encoding: {
-      y, x: { field: 'share', type: 'quantitative', stack: null, title: `adds to the ${title}`, axis: { tickCount: 6 } },
+      y, x: { field: 'share', type: 'quantitative', stack: null, title: `adds to the ${title}`, axis: { tickCount: 6, ...brief(bars.map(({ share }) => share)) } },
       color: { field: 'sign', type: 'nominal', scale: { domain: ['more', 'less'], range: [colors.accent, colors.second] }, legend: null },
       tooltip: [{ field: 'feature' }, { field: 'cell' }, { field: 'text', title: 'adds' }],
     } }, { bars }, `What each cell adds to the ${title}: ${bars.slice(0, 6).map((bar) => `${bar.feature} ${bar.text}`).join(', ')}`);

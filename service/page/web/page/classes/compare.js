@@ -16,8 +16,9 @@ export const compareOptions = (_, { target }) => ({
 
 /** The share of the draws in which the probability of a class is larger for A than for B; half of those where it is equal. */
 export function moreProbable([a, b], number) {
-  const larger = a.reduce((sum, draw, k) => sum + (draw[number] > b[k][number] ? 1 : draw[number] === b[k][number] ? 0.5 : 0), 0);
-  return larger / a.length;
+  // Two equal rows of a batch may differ in their last digits.
+  const more = (p, q) => (Math.abs(p - q) <= 1e-5 * Math.max(p, q) ? 0.5 : Number(p > q));
+  return a.reduce((sum, draw, k) => sum + more(draw[number], b[k][number]), 0) / a.length;
 }
 
 /** The probability that A and B are of different classes: their noise is independent, and their draws are shared. */

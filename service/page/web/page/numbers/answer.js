@@ -1,7 +1,7 @@
 // The answer for one row: the number, its density, the chance of more than a threshold, and where the spread comes from.
 
 import { $, h, key, showBar } from '../dom.js';
-import { draw, palette, roomy } from '../charts.js';
+import { brief, draw, palette, roomy } from '../charts.js';
 import { percent, placed, short, titled } from '../format.js';
 import { inWords, showSplit } from '../split.js';
 import { density, quantile } from './distribution.js';
@@ -63,8 +63,7 @@ function drawDensity(overview, shown, choices) {
   const most = Math.max(...points.map((point) => point.y));
   const curve = points.map(({ x, y }) => ({ x, y: y / most }));
   const above = choices.threshold === null ? [] : curve.filter((point) => point.x >= choices.threshold);
-  const x = { field: 'x', type: 'quantitative', scale: { domain, nice: false, zero: false }, title: titled(target), axis: { tickCount: 7, format: '~s' } };
-  if (Math.max(...domain.map(Math.abs)) < 10000) delete x.axis.format;
+  const x = { field: 'x', type: 'quantitative', scale: { domain, nice: false, zero: false }, title: titled(target), axis: { tickCount: 7, ...brief(domain) } };
   const y = { field: 'y', type: 'quantitative', axis: null, scale: { domain: [-0.22, 1.06] } };
   const spec = {
     height: 190,
