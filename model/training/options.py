@@ -254,8 +254,8 @@ class TrainOptions(BaseModel):
     )
     quick: bool = Field(
         default=False,
-        description="Whether to fit one network, and a linear one where rows are few, for seconds, instead of a "
-        "search: for a first look.",
+        description="Whether to fit one candidate, of 5 members by default, and a linear one where rows are few, for "
+        "seconds, instead of a search: for a first look.",
     )
     seed: Seed = Field(
         default=0,
