@@ -144,7 +144,7 @@ def _say(line: str) -> None:
 
 
 def key(
-    name: Annotated[str, typer.Argument(help="Whose key it is; the access log shows it.")],
+    caller: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; the access log shows it.")],
     admin: Annotated[bool, typer.Option("--admin", help="It may load and unload models, too.")] = False,
     requests: Annotated[
         float | None, typer.Option(min=1e-6, help="Requests a second; by default those of the service's settings.")
@@ -156,9 +156,9 @@ def key(
     """Make an API key, and the line that lets a service accept it."""
     from murho.service.security import Caller, check_name, digest_of, make_key
 
-    check_name(name)
+    check_name(caller)
     made = make_key()
-    stored = Caller(name, admin, requests, cost, digest_of(made.encode()))
+    stored = Caller(caller, admin, requests, cost, digest_of(made.encode()))
     typer.echo("The key, for the caller. It is shown this once and stored nowhere:", err=True)
     typer.echo(made)
     typer.echo(
