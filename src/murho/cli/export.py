@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from murho.cli.shared import CheckpointsOption, JsonOption, numbers_of, print_json, print_lines
+from murho.cli.shared import CheckpointsOption, JsonOption, prediction_options, print_json, print_lines
 
 __all__ = ["export"]
 
@@ -22,13 +22,14 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Export a model of a number to ONNX: mean, std and percentiles of rows like the training rows."""
+    levels = prediction_options(percentiles, None, raw=False).percentiles
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.stores import store_at
     from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
 
     folder = output or Path(f"{model}-onnx")
     posterior = Posterior.load(store_at(checkpoints).find(model, None), engine="torch")
-    export(posterior, folder, samples=samples, percentiles=numbers_of("--percentiles", percentiles, float, "5,50,95"))
+    export(posterior, folder, samples=samples, percentiles=levels)
     files = [str(folder / name) for name in (GRAPH_FILE, ENCODING_FILE)]
     if json:
         print_json({"files": files})
