@@ -132,7 +132,7 @@ def main() -> None:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # whoever reads stdout may have enough
             sys.stderr.write(f"error: {error.filename or 'stdout'}: {error.strerror or error}\n")
-        sys.stdout = None  # type: ignore[assignment]  # Python would write what is left once more at its end
+        sys.stdout = None  # Python would write what is left once more at its end
         sys.exit(1)
 
 

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from murho.cli.shared import CheckpointsOption, JsonOption, prediction_options, print_json, print_lines
+from murho.cli.shared import CheckpointsOption, JsonOption, find_version, prediction_options, print_json, print_lines
 
 __all__ = ["export"]
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="Name of the checkpoint.")],
+    model: Annotated[str | None, typer.Argument(help="Name of the checkpoint.")],
     to: Annotated[Literal["onnx"], typer.Option(help="What to write: onnx, a graph and the encoding of its rows.")],
     checkpoints: CheckpointsOption = "checkpoints",
     output: Annotated[Path | None, typer.Option(help="Folder to write.  [default: NAME-onnx]")] = None,
@@ -24,11 +24,11 @@ def export(
     """Export a model of a number to ONNX: mean, std and percentiles of rows like the training rows."""
     levels = prediction_options(percentiles, None, raw=False).percentiles
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.stores import store_at
     from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
 
-    folder = output or Path(f"{model}-onnx")
-    posterior = Posterior.load(store_at(checkpoints).find(model, None), engine="torch")
+    _store, directory = find_version(checkpoints, model, None)
+    posterior = Posterior.load(directory, engine="torch")
+    folder = output or Path(f"{posterior.name}-onnx")
     export(posterior, folder, samples=samples, percentiles=levels)
     files = [str(folder / name) for name in (GRAPH_FILE, ENCODING_FILE)]
     if json:
