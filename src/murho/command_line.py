@@ -131,7 +131,7 @@ def main() -> None:
         sys.exit(2 if isinstance(error, OptionError) else 1)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # whoever reads stdout may have enough
-            sys.stderr.write(f"error: {error.filename or 'stdout'}: {error.strerror or error}\n")
+            sys.stderr.write(f"error: {error.filename or 'output'}: {error.strerror or error}\n")
         sys.stdout = None  # Python would write what is left once more at its end
         sys.exit(1)
 

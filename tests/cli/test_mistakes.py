@@ -36,7 +36,7 @@ IN = ("--checkpoints", CHECKPOINTS)
             2,
             "--percentiles: expected numbers strictly",
         ),
-        (("export", "rents", "--to", "onnx", "--output", CARS, *IN), 1, "cars.csv: File exists"),
+        (("export", "rents", "--to", "onnx", "--output", CARS, *IN), 1, "cars.csv can't be written: File exists"),
         (("explain", "rents", "rows.csv", *IN), 1, "rows.csv: the table has no rows to explain"),
         (("update", "rents", CARS, *IN), 1, "cars.csv: the target 'rent' is not a column"),
     ],
@@ -57,4 +57,4 @@ def test_a_full_disk_behind_stdout_is_said_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "murho", "--version"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "error: stdout: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "error: output: No space left on device\n")

@@ -25,11 +25,13 @@ def export(
     levels = prediction_options(percentiles, None, raw=False).percentiles
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
+    from murho.model.tables.writers import naming_failures
 
     _store, directory = find_version(checkpoints, model, None)
     posterior = Posterior.load(directory, engine="torch")
     folder = output or Path(f"{posterior.name}-onnx")
-    export(posterior, folder, samples=samples, percentiles=levels)
+    with naming_failures(folder):
+        export(posterior, folder, samples=samples, percentiles=levels)
     files = [str(folder / name) for name in (GRAPH_FILE, ENCODING_FILE)]
     if json:
         print_json({"files": files})
