@@ -122,6 +122,7 @@ def _problem(kind: type[Strict], document: Mapping[str, Any], item: Any) -> Prob
 
 
 def shown(value: object) -> str:
+    """Returns what a value is, in words for a message."""
     if isinstance(value, str):
         return f"the string {shorten(value)!r}"
     if isinstance(value, int | float) and not isinstance(value, bool):
