@@ -160,7 +160,7 @@ async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONB
     return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
 
 
-@router.get("/models/{name}/decisions/{id}", summary="A recorded decision, and its outcome", name="decision")
+@router.get("/models/{name}/decisions/{id:path}", summary="A recorded decision, and its outcome", name="decision")
 async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - the path's word
     """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
     recorder = _recorder(parts)

@@ -328,7 +328,7 @@ class InFlight:
         """
         incomplete = 0 if columns is None else len(self.model.schema.incomplete(columns))
         cost = self.model.cost(rows + more, options, incomplete + more)
-        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows + more)
+        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
         wanted = self.parts.settings.request_timeout
         wanted = wanted if timeout is None else min(wanted, timeout)
