@@ -129,7 +129,7 @@ class RowWeights:
         """Standard errors of `mean`, by the spread of the units' parts in it (Huber 1967; Liang and Zeger 1986).
 
         With a unit a row and equal weights this is the standard deviation over ``sqrt(n)``. With one unit nothing is
-        known of the spread, and the error is not finite.
+        known of the spread, and the error is not finite; nor is it where a value is beyond 1e154.
 
         Args:
             values: ``[n, ...]``.
@@ -140,7 +140,8 @@ class RowWeights:
         deviations = (values - self.mean(values)) * self.shares.reshape(-1, *[1] * (values.ndim - 1))
         parts = np.zeros((count, *values.shape[1:]))
         np.add.at(parts, self.units, deviations)
-        errors: Doubles = np.sqrt(np.square(parts).sum(axis=0) * count / (count - 1))
+        with np.errstate(over="ignore"):
+            errors: Doubles = np.sqrt(np.square(parts).sum(axis=0) * count / (count - 1))
         return errors
 
 

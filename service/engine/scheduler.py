@@ -142,6 +142,11 @@ class Scheduler:
         since = self._busy_since
         return 0.0 if since is None else self.clock() - since
 
+    @property
+    def full_pass_waits(self) -> bool:
+        """Whether short jobs wait that fill a pass."""
+        return self._short.seconds >= PASS_SECONDS
+
     def require_alive(self, most: float) -> None:
         """Checks that the engine isn't silent for too long. A thread that waits for work, or loads, is never silent.
 
@@ -285,7 +290,7 @@ class Scheduler:
             self.rates.record(model, cost, seconds)
         sent = _settle(settled) if settled else None
         self.noticed(model, len(slices), rows, seconds)
-        if sent is not None and self._short.seconds < PASS_SECONDS:
+        if sent is not None and not self.full_pass_waits:
             # Both threads need the interpreter's lock, so to begin before the answers are sent would gain nothing;
             # and requests that arrive meanwhile share the next pass. While one waits that is full, nothing is gained.
             sent.wait(PASS_SECONDS)
@@ -299,7 +304,7 @@ class Scheduler:
 
     def _too_late(self, job: Job) -> DeadlineError:
         """Returns the error of a job whose deadline has passed."""
-        seconds = job.deadline - job.submitted
+        seconds = job.deadline - job.arrived
         said = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
         advice = "Send fewer rows, ask" if job.rows > 1 else "Ask"
         return DeadlineError(

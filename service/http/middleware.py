@@ -284,6 +284,8 @@ class Paths:
             await self.app(scope, receive, send)
             return
         state = scope["state"]
+        if self.parts.scheduler.full_pass_waits:
+            self._pauses.ask()
         try:
             if "caller" not in state:
                 client = scope.get("client")
@@ -304,7 +306,7 @@ class Paths:
         except MurhoError as error:
             response = problem_response(error, scope)
             if isinstance(error, QueueFullError):
-                self._pauses.refused()
+                self._pauses.ask()
             if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise  # `RequestLog` says why
         await response(scope, receive, send)
@@ -313,15 +315,15 @@ class Paths:
 class LoopPauses:
     """Pauses of the event loop, at most one in each of its rounds: the compute thread gets the interpreter's lock.
 
-    Each of PyTorch's and NumPy's functions gives that lock up. With hundreds of refusals a second the event loop takes
-    it nearly every time, and the compute thread waits until the loop has nothing left to do. After a pause the loop
-    finds several requests at once, so it asks for the lock less often.
+    Each of PyTorch's and NumPy's functions gives that lock up. Where requests keep coming while a full pass waits, or
+    are refused, the event loop takes it nearly every time, and the compute thread waits until the loop has nothing left
+    to do. After a pause the loop finds several requests at once, so it asks for the lock less often.
     """
 
     def __init__(self) -> None:
         self._due = False
 
-    def refused(self) -> None:
+    def ask(self) -> None:
         """Has the event loop pause once all callbacks that are ready by now have run."""
         if not self._due:
             self._due = True

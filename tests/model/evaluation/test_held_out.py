@@ -20,6 +20,7 @@ from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
+from murho.model.evaluation.rows import RowWeights, standard_errors
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.forward import DrawnRows, TorchEngine
 from murho.model.predictive.plans import TargetModel
@@ -190,6 +191,11 @@ def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
     _, wrong = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0])
     assert report["standard_errors"]["crps"] == pytest.approx(2.0 * wrong["standard_errors"]["crps"], rel=0.02)
     assert conformal.nominal[-1] == pytest.approx(once.nominal[-1])
+
+
+def test_scores_whose_squares_overflow_have_no_standard_error() -> None:
+    scores = {"nll": np.array([1.0, 3.0]), "rmse": np.array([1.0, 1e200])}
+    assert standard_errors(scores, RowWeights.of(2)) == {"nll": pytest.approx(1.0), "rmse": None}
 
 
 def test_an_earlier_map_is_pooled_with_the_rows() -> None:
