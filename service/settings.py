@@ -408,7 +408,8 @@ def read_configuration(
             name = str(item["loc"][0])
             shown = "not shown here" if name in SECRETS else repr(item["input"])
             said = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-            lines.append(f"{sources[name]} is {shown}: {said}.")
+            source = name if sources[name] == "default" else sources[name]
+            lines.append(f"{source} is {shown}: {said}.")
         raise OptionError(" ".join(lines)) from None
     return Configuration(settings, sources)
 

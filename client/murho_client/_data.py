@@ -65,6 +65,7 @@ class Batch:
     ) -> Problem:
         """What is wrong with a cell, in terms of the data as given, where this batch begins with the row `first`."""
         label = first + row if self.labels is None else self.labels[row]
+        label = label.item() if isinstance(label, np.number) else label  # whose repr names its type
         return Problem(message, first + row, label, feature, pointer)
 
 
@@ -142,7 +143,7 @@ def _table(data: Any) -> _Table:
 
 def _from_pandas(frame: Any) -> _Table:
     if not hasattr(frame, "iloc") or not hasattr(frame, "columns"):
-        raise TypeError(f"The data have the type {type(frame).__name__} of pandas. Give a data frame: x.to_frame().")
+        raise TypeError(f"The data are a {type(frame).__name__} of pandas. Give a data frame: of a row x.to_frame().T.")
     header = frame.columns
     if header.nlevels > 1:
         raise TypeError("The columns of the data frame have several levels. Give each column one name.")

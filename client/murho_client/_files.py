@@ -83,6 +83,8 @@ def predict_file(
                 for name, values in columns.items()
                 if kinds is None or name in kinds
             }
+            if not cells:
+                raise _unusable(source, f"no column is a feature of the model, which has {', '.join(kinds or ())}")
             try:
                 answer = yield from service.predict(cells, model, version, asked)
             except InvalidInput as error:

@@ -196,7 +196,9 @@ def _locate(item: Mapping[str, Any], batch: Batch | None, start: int) -> Problem
     pointer, message = str(item.get("pointer", "")), str(item.get("message", ""))
     place = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     if batch is None or place[:1] != ["inputs"]:
-        return Problem(message, feature="/".join(place).removeprefix("inputs") or None, pointer=pointer)
+        return Problem(
+            message, feature="/".join(place).removeprefix("inputs").removeprefix("/") or None, pointer=pointer
+        )
     # Columns go as /inputs/FEATURE/ROW, an unnamed matrix as /inputs/ROW/COLUMN.
     first, second = (*place[1:], "", "")[:2]
     number, feature = (first, second) if batch.names is None else (second, first)

@@ -137,6 +137,8 @@ class Service:
         self, method: str, path: str, document: Any, content: bytes | None, headers: Mapping[str, str] | None
     ) -> Dialogue[Response]:
         """Any request of the service's interface; see `Client.request`."""
+        if not path.startswith("/"):  # it might go on with the host
+            raise ValueError(f"path is {path!r}; it begins with '/', below the address of the service.")
         sent = dict(headers or {})
         if document is not None:
             content = _to_json(document)

@@ -201,6 +201,8 @@ class Attempt:
         if isinstance(error, TimeoutError | httpx2.TimeoutException) and not isinstance(error, httpx2.ConnectTimeout):
             seconds = self.deadline.seconds
             return DeadlineExceeded(f"There was no answer within {seconds:g} seconds. A longer timeout may help.")
+        if isinstance(error, httpx2.LocalProtocolError):  # its words have the header, which may be secret
+            return ValueError("The request can't be sent: a header has characters that HTTP does not allow there.")
         reason = str(error).rstrip(".") or type(error).__name__
         if answering:
             fault = f"{self.shown} closed the connection half-way through its answer: {reason}."

@@ -58,6 +58,7 @@ __all__ = [
     "find_checkpoint",
     "list_checkpoints",
     "name_and_version",
+    "read_facts",
     "read_file",
     "read_stored",
     "read_version",
@@ -325,9 +326,8 @@ def read_version(read: Read, address: str, name: str, version: str) -> StoredChe
     from murho.model.checkpoint.spec import ModelSpec
 
     path = f"{address}/{FACTS_FILE}"
-    facts = _parsed(read(FACTS_FILE, MOST_FACTS_BYTES, 0), path)
+    facts = read_facts(read(FACTS_FILE, MOST_FACTS_BYTES, 0), path)
     try:
-        check_seal(facts)
         spec = ModelSpec.from_json(facts)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
@@ -350,8 +350,8 @@ def read_file(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes
         raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
 
 
-def _parsed(content: bytes, path: str) -> dict[str, Any]:
-    """The content of ``model.json``, of which format and name are checked only."""
+def read_facts(content: bytes, path: str) -> dict[str, Any]:
+    """The content of ``model.json``, of which format, name and seal are checked; raises a `CheckpointError`."""
     try:
         facts = parse_json(content)
     except ValueError as error:
@@ -368,6 +368,10 @@ def _parsed(content: bytes, path: str) -> dict[str, Any]:
     name = facts.get("name")
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise CheckpointError(f"{path}: name {name!r} is not a valid checkpoint name")
+    try:
+        check_seal(facts)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     return facts
 
 

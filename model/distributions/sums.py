@@ -129,7 +129,7 @@ class SumMixture:
         means = means - means.mean(axis=0) + mean
         variances = variances * (noise / np.maximum(variances.mean(axis=0), LEAST))
         own = np.sqrt(np.maximum(means.var(axis=0) + noise, LEAST))
-        skewed = _Skewed.of(third / np.maximum(noise, LEAST) ** 1.5)
+        skewed = _Skewed.of(third / np.maximum(noise**1.5, LEAST))
         return cls(means, np.sqrt(np.maximum(variances, LEAST)), skewed, mean, own, np.maximum(std, LEAST) / own)
 
     def _below(self, values: Doubles) -> Doubles:
@@ -195,7 +195,7 @@ def exceeding(means: Doubles, variances: Doubles, third: Doubles, threshold: flo
         goal: The rows' probabilities, ``[B, 1]``.
     """
     deviations = np.sqrt(np.maximum(variances, LEAST))
-    skewed = _Skewed.of((third / np.maximum(variances.mean(axis=1), LEAST) ** 1.5)[:, None])
+    skewed = _Skewed.of((third / np.maximum(variances.mean(axis=1) ** 1.5, LEAST))[:, None])
     scores = -skewed.scores((threshold - means) / deviations)
     goal = np.clip(goal, 1e-12, 1.0 - 1e-12)
     shift = np.zeros_like(goal)

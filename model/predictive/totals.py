@@ -376,6 +376,9 @@ class Totals:
         groups, options, asked = list(self.groups.values()), self.options, self.options.of
         if not groups:
             raise OptionError("there are no rows to add up")
+        weightless = [label for label, group in self.groups.items() if not group.weight]
+        if options.statistic == "mean" and weightless:
+            raise OptionError(f"--weights: all of group {list(weightless[0])} are 0, so it has no mean")
         rows = np.array([group.rows for group in groups])
         scale = np.array([1.0 / max(group.weight, LEAST) if options.statistic == "mean" else 1.0 for group in groups])
         scale = scale[:, None]

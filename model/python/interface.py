@@ -28,6 +28,7 @@ from murho.model.python.answers import (
     require_whole,
 )
 from murho.model.python.progress import TerminalReporter
+from murho.model.python.table_scoring import check_options
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device
 from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
@@ -166,7 +167,7 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        options = PredictOptions(require_whole(samples, "samples", 0), seed=seed, calibrated=calibrated)
+        options = PredictOptions(require_whole(samples, "samples", 0), seed=_seed(seed), calibrated=calibrated)
         kind = NumberDistribution if self.classes is None else ClassDistribution
         with as_value_errors():
             return kind(self.posterior, table_of(data), options)
@@ -205,12 +206,13 @@ class TrainedModel:
         of = PredictOptions(
             require_whole(samples, "samples", 0),
             tuple(map(float, percentiles)),
-            seed,
+            _seed(seed),
             thresholds=tuple(map(float, thresholds)),
             calibrated=calibrated,
         )
         options = TotalsOptions(statistic or default_statistic(self.posterior.schema), threshold, of)
         with as_value_errors():
+            check_options(of)
             groups = (by,) if isinstance(by, str) else tuple(by)
             return answer_of(added_up(self.posterior, table_of(data), options, groups, weights), self.posterior)
 
@@ -252,7 +254,7 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        of = PredictOptions(require_whole(samples, "samples", 1), (), seed, calibrated=calibrated)
+        of = PredictOptions(require_whole(samples, "samples", 1), (), _seed(seed), calibrated=calibrated)
         options = DecideOptions(policy, goal, width, threshold, at_least, risk, of)
         with as_value_errors():
             return decide_about_table(
@@ -291,7 +293,8 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used, or the model was trained to refuse missing cells.
         """
-        options = PredictOptions(require_whole(samples, "samples", 0), percentiles=(), seed=seed, calibrated=calibrated)
+        samples = require_whole(samples, "samples", 0)
+        options = PredictOptions(samples, percentiles=(), seed=_seed(seed), calibrated=calibrated)
         with as_value_errors():
             columns = columns_from_table(table_of(data), self.posterior.schema)
             return explain(self.posterior, columns, options)
@@ -311,6 +314,13 @@ class TrainedModel:
         """
         root = default_root() if checkpoints is None else directory_at(checkpoints)
         return write_checkpoint(root, name, self.posterior.spec, self.posterior.tensors)
+
+
+def _seed(value: int | None) -> int | None:
+    seed = None if value is None else require_whole(value, "seed", 0)
+    if seed is not None and seed >= 2**63:
+        raise ParameterError(f"seed: at most 2^63 - 1, not {seed}")
+    return seed
 
 
 def load(

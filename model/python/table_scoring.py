@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from murho.model.errors import CheckpointError, OptionError, TableError
-from murho.model.files import parse_json, read_bounded
+from murho.model.checkpoint.checkpoint import FACTS_FILE, read_facts, read_file
+from murho.model.errors import OptionError, TableError
 from murho.model.predictive.answer_columns import answer_columns
 from murho.model.predictive.prediction import AnyPrediction, Place, PredictOptions, Question
 from murho.model.tables.columns import list_array
@@ -212,13 +212,10 @@ def stored_schema(directory: Path) -> Schema:
     """The schema of a version on disk; of its other facts and its tensors nothing is read. It takes no PyTorch.
 
     Raises:
-        CheckpointError: ``model.json`` can't be read.
+        CheckpointError: ``model.json`` can't be read, or is damaged.
     """
-    path = directory / "model.json"
-    try:
-        return Schema.from_json(parse_json(read_bounded(path))["schema"], "schema")
-    except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:
-        raise CheckpointError(f"{path} can't be read: {error}") from error
+    path = directory / FACTS_FILE
+    return Schema.from_json(read_facts(read_file(path), str(path)).get("schema"), f"{path}: schema")
 
 
 def check_first_rows(table: pa.Table, schema: Schema, *, labelled: bool = False) -> None:

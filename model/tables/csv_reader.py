@@ -184,8 +184,8 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
 
 def _diagnosis(where: str, text: pa.Buffer, header: Header, error: Exception, skipped: int) -> TableError:
     """Find the line on which the fast reader failed, with a slower reader that counts lines."""
-    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="\n")
-    reader = csv.reader(_short(lines), delimiter=header.separator, strict=True)
+    lines = _short(line.decode() for line in io.BytesIO(text))
+    reader = csv.reader(lines, delimiter=header.separator, strict=True)
     line, width = 1, len(header.names)
     try:
         for row in reader:
@@ -196,7 +196,7 @@ def _diagnosis(where: str, text: pa.Buffer, header: Header, error: Exception, sk
                 )
             line = reader.line_num + 1
     except UnicodeDecodeError as decoding:
-        return _not_utf8(where, line + skipped, decoding)
+        return _not_utf8(where, reader.line_num + 1 + skipped, decoding)
     except csv.Error as broken:
         said = "a quote opens a cell there and isn't closed" if "unexpected end" in str(broken) else str(broken)
         return TableError(f"{where}, line {line + skipped}: {said}: check the quotes from this line on")

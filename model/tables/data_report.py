@@ -86,16 +86,21 @@ def leak_suspects(columns: Columns, schema: Schema, targets: Doubles) -> list[Su
     """
     kinds = {feature.name: feature.kind for feature in schema.features}
     found: list[Suspect] = []
-    if len(targets) >= _FEWEST_ROWS and np.ptp(targets) > 0.0:
-        found += _exact({name: columns[name] for name in columns if kinds[name] is FeatureKind.NUMERIC}, targets)
-        found += _telling(columns, kinds, targets) if len(columns) > 1 else ()
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers whose squares are too large
+        if len(targets) >= _FEWEST_ROWS and _spreads(targets):
+            found += _exact({name: columns[name] for name in columns if kinds[name] is FeatureKind.NUMERIC}, targets)
+            found += _telling(columns, kinds, targets) if len(columns) > 1 else ()
     found += [Suspect(name, reason) for name in columns if (reason := _suspicious_name(name, schema.target.name))]
     return list({suspect.column: suspect for suspect in reversed(found)}.values())[::-1]
 
 
+def _spreads(column: Doubles) -> bool:
+    return bool(0.0 < column.std() < np.inf)  # NaN is not
+
+
 def _exact(numbers: Columns, targets: Doubles) -> Iterator[Suspect]:
     """Numbers that are the target, in whatever unit, or add up to it, with factors."""
-    complete = {name: column for name, column in numbers.items() if np.ptp(column) > 0.0}  # NaN is not
+    complete = {name: column for name, column in numbers.items() if _spreads(column)}
     if not 1 <= len(complete) <= _MOST_IN_A_SUM or len(targets) < 3 * len(complete):
         return
     matrix = np.stack([(column - column.mean()) / column.std() for column in complete.values()], axis=1)

@@ -242,7 +242,7 @@ class TrainingData:
         fitted = TRANSFORMS[transform].fit(targets)
         if fitted is None:
             return False
-        with np.errstate(invalid="ignore"):  # of constant targets, which are refused later
+        with np.errstate(all="ignore"):  # of constant and huge targets, which are refused later
             return bool(np.corrcoef(fitted.forward(targets).numpy(), targets.numpy())[0, 1] < A_LINE)
 
     def standardisation(self, transform: str) -> Standardisation:

@@ -35,8 +35,7 @@ from murho.model.errors import FitError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
 from murho.model.runtime import at_most_threads
-from murho.model.tables.cells import format_date
-from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
 from murho.model.training.candidates import SHARE_OF_SEARCH, Attempt, Candidate, Reporter, SearchResult, Stage
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
 from murho.model.training.idle_features import note_of_unread
@@ -399,6 +398,4 @@ def _cell(feature: Feature, value: Any, distribution: FeatureDistribution) -> An
     knots = distribution.numbers[feature.name].values
     whole = bool(np.all(knots == np.floor(knots)))
     shown = float(np.clip(round(value) if whole else float(f"{value:.3g}"), knots[0], knots[-1]))
-    if feature.kind is FeatureKind.DATE:
-        return format_date(shown)
-    return int(shown) if whole else shown
+    return json_cells(feature, np.array([shown]))[0]

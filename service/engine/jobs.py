@@ -110,6 +110,7 @@ class Job:
         future: Gets the answer or an error, in its own event loop.
         rows_of_pass: Rows in a pass of a job that shares none, as without draws or of a decision, so that its answer is
             the same to the bit; None: what its model's speed lets.
+        arrived: When its request began, on the scheduler's clock; the deadline counts from then.
         submitted: When it was submitted, on the scheduler's clock.
         timing: Seconds in the queue and in computation so far.
         begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
@@ -130,6 +131,7 @@ class Job:
     max_outside: int
     future: asyncio.Future[Answer]
     rows_of_pass: int | None = None
+    arrived: float = 0.0
     submitted: float = 0.0
     timing: Timing = field(default_factory=Timing)
     begun: float | None = None

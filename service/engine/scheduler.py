@@ -304,7 +304,7 @@ class Scheduler:
 
     def _too_late(self, job: Job) -> DeadlineError:
         """Returns the error of a job whose deadline has passed."""
-        seconds = job.deadline - job.submitted
+        seconds = job.deadline - job.arrived
         said = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
         advice = "Send fewer rows, ask" if job.rows > 1 else "Ask"
         return DeadlineError(

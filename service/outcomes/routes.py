@@ -20,7 +20,7 @@ from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.in_flight import read_body
 from murho.service.predict.json_bodies import load_json
 from murho.service.predict.memory import Share, decompressed
-from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed
+from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed, shown
 from murho.service.predict.routes import REFERENCE
 from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
 from murho.service.settings import Settings
@@ -41,6 +41,8 @@ COLUMNS = ("id", "value")
 MOST_OUTCOMES = 100_000
 """Of one request: they are in memory as Python objects."""
 MOST_HEADER_BYTES = 1000
+MOST = 1e38
+"""Of a value: answers are kept in single precision, and squares of errors are added up."""
 HOURS = {"h": 1, "d": 24, "w": 168}
 WINDOW = re.compile(r"[1-9][0-9]{0,5}[hdw]")
 COUNTED = "0.05, 0.1, … 0.95, 0.98 or 0.99"
@@ -158,7 +160,7 @@ async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONB
     return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
 
 
-@router.get("/models/{name}/decisions/{id}", summary="A recorded decision, and its outcome", name="decision")
+@router.get("/models/{name}/decisions/{id:path}", summary="A recorded decision, and its outcome", name="decision")
 async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - the path's word
     """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
     recorder = _recorder(parts)
@@ -182,15 +184,17 @@ def _recorder(parts: Parts) -> "Recorder":
 
 
 def _facts(parts: Parts, name: str) -> "dict[str, VersionFacts]":
-    """Returns what the store knows of a model's versions; nothing if it was never recorded, but is served.
+    """Returns what the store knows of a model's versions; if it was never recorded, what is served.
 
     Raises:
         UnknownModelError: There is no such model.
     """
-    facts = _recorder(parts).store.facts(name)
-    if not facts:
-        parts.registry.snapshot.find(name, None)
-    return facts
+    from murho.service.outcomes.records import VersionFacts
+
+    if facts := _recorder(parts).store.facts(name):
+        return facts
+    served = parts.registry.snapshot.find(name, None)
+    return {served.version: VersionFacts.of(served.spec)}
 
 
 def _add(parts: Parts, name: str, media_type: str, coding: str, body: bytes) -> dict[str, Any]:
@@ -288,7 +292,7 @@ def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) ->
         BadInputError: An id or a value can't be one.
     """
     problems, checked = Problems(), list["Value"]()
-    expected = "the name of a class" if classes else "a finite number"
+    expected = "the name of a class" if classes else "a number within ±1e38"
     for place, (key, value) in enumerate(zip(ids, values, strict=True)):
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST_ID or not key.isprintable():
             message = f"Expected a text of 1 to {LONGEST_ID} printable characters."
@@ -296,8 +300,8 @@ def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) ->
         try:
             checked.append(canonical_category(value) if classes else _number(value, texts=texts))
         except (ValueError, OverflowError):
-            found = shorten(repr(value), 80)
-            problems.add(place, 1, pointer("outcomes", place, "value"), f"Expected {expected}, not {found}.")
+            message = f"Expected {expected}, not {shown(value)}."
+            problems.add(place, 1, pointer("outcomes", place, "value"), message)
     problems.raise_any()
     return ids, checked
 
@@ -306,6 +310,6 @@ def _number(value: Any, *, texts: bool) -> float:
     number = parse_number(value) if texts and isinstance(value, str) else math.nan
     if type(value) in (int, float):
         number = float(value)
-    if not math.isfinite(number):
+    if not abs(number) < MOST:
         raise ValueError(value)
     return number

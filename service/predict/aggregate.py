@@ -42,7 +42,7 @@ def _one(value: object) -> object:
 
 
 Label = Annotated[Any, AfterValidator(_one)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=1e75, allow_inf_nan=False)]
 
 
 class AggregateRequest(PredictRequest):

@@ -65,7 +65,7 @@ class InFlight:
         model: The model that answers.
         counted: Counts what becomes of it.
         headers: The request's headers by name in lower case; of several with one name, the last.
-        query: Its query parameters.
+        query: Its query parameters; with commas between the values of several with one name.
         rows: How many rows are computed.
 
     Entering it raises:
@@ -81,7 +81,7 @@ class InFlight:
     ) -> None:
         self.parts, self._named = parts, (name, version)
         self.headers: Mapping[str, str] = scope["state"]["headers"]
-        self.query: Mapping[str, str] = QueryParams(query) if (query := scope["query_string"]) else {}
+        self.query = _query_of(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
         self._caller: Caller = scope["state"]["caller"]
         self._begin = parts.scheduler.clock()
@@ -328,7 +328,7 @@ class InFlight:
         """
         incomplete = 0 if columns is None else len(self.model.schema.incomplete(columns))
         cost = self.model.cost(rows + more, options, incomplete + more)
-        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows + more)
+        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
         wanted = self.parts.settings.request_timeout
         wanted = wanted if timeout is None else min(wanted, timeout)
@@ -390,6 +390,7 @@ class InFlight:
             most_outside,
             asyncio.get_running_loop().create_future(),
             rows_of_pass,
+            self._begin,
         )
         try:
             answer = await scheduler.answer(job, self._receive)
@@ -482,6 +483,13 @@ async def read_body(
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
     return bytes(waiting)
+
+
+def _query_of(text: bytes) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for name, value in QueryParams(text).multi_items():
+        found.setdefault(name, []).append(value)
+    return {name: ",".join(values) for name, values in found.items()}
 
 
 def _seconds_of(said: str) -> float:

@@ -38,6 +38,7 @@ __all__ = [
     "parsed",
     "predict_options",
     "query_options",
+    "shown",
     "value_of_text",
 ]
 
@@ -58,10 +59,12 @@ EXPECTED = {
     "greater_than_equal": "a number of {ge} or more",
     "less_than": "a number below {lt}",
     "less_than_equal": "a number of {le} or less",
+    "float_parsing": "a number",
     "too_long": "at most {max_length} entries",
     "literal_error": "{expected}",
 }
 """What is expected, by the type of pydantic's error; other errors say it themselves."""
+OTHERS = {"missing": "This is required", "too_short": "The list is empty"}
 
 
 class Strict(BaseModel):
@@ -106,19 +109,20 @@ def _problem(kind: type[Strict], document: Mapping[str, Any], item: Any) -> Prob
     place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] in EXPECTED:
         limits = {name: f"{limit}".removesuffix(".0") for name, limit in item.get("ctx", {}).items()}
-        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {_shown(value)}"
+        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {shown(value)}"
     elif item["type"] == "extra_forbidden":
         message = f"There is no key {shorten(place[-1])!r} here"
         message += f"; there are {', '.join(kind.model_fields)}" if len(place) == 1 else ""
-    elif item["type"] == "missing":
-        message = "This is required"
+    elif item["type"] in OTHERS:
+        message = OTHERS[item["type"]]
     if place[0] == "inputs" and len(place) > 2:  # a tensor goes by its name, as in all other messages
         name = document["inputs"][place[1]].get("name")
         place[1] = name if isinstance(name, str) else place[1]
     return Problem(pointer(*place), f"{message}.")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Returns what a value is, in words for a message."""
     if isinstance(value, str):
         return f"the string {shorten(value)!r}"
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -23,7 +23,8 @@ from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
 from murho.service.predict.decide import DecideRequest
-from murho.service.predict.in_flight import InFlight
+from murho.service.predict.in_flight import read_body
+from murho.service.predict.memory import Share
 from murho.service.predict.rows import MAX_LISTED
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ async def _asked(
     errors = [
         f"{each['pointer'].replace('/inputs', '/rows', 1)}: {each['message']}" for each in document.get("errors", ())
     ]
-    raise _RefusedError("\n".join([document.get("detail") or document["title"], *errors]))
+    raise _RefusedError("\n".join(errors) or document.get("detail") or document["title"])
 
 
 async def _called(client: httpx2.AsyncClient, name: str, arguments: JSON) -> JSON:
@@ -499,8 +500,10 @@ class AgentDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one message."""
         parts: Parts = scope["state"]["parts"]
-        with InFlight(parts, scope, receive) as call:
-            body = await call.body()
+        headers, settings, share = scope["state"]["headers"], parts.settings, Share(parts.request_room)
+        parts.lifecycle.in_flight += 1
+        try:
+            body = await read_body(receive, headers, settings.request_timeout, settings.max_body_bytes, share)
             self._wanted.set()
             await self._open.wait()
             told = False
@@ -514,3 +517,6 @@ class AgentDoor:
 
             ASKED_BY.set(scope)
             await self._manager.handle_request(scope, replay, send)
+        finally:
+            parts.lifecycle.in_flight -= 1
+            share.resize(0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from murho.model.tables.columns import number_array, text_array
+from murho.model.tables.columns import list_array, text_array
 from murho.model.tables.csv_reader import Header, csv_rows, read_header
 from murho.model.tables.files import PANDAS_INDEX, without_index
 from murho.model.tables.writers import as_csv
@@ -82,7 +82,7 @@ class CSVCodec(BlockCodec):
 def _column(values: NDArray[Any]) -> pa.Array:
     """Returns a column whose cells CSV has a text for."""
     if values.dtype != object:
-        return number_array(values)
+        return list_array(values)
     return text_array([json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in values])
 
 

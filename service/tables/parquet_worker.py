@@ -38,7 +38,7 @@ def answer_all(questions: IO[bytes], answers: IO[bytes]) -> None:
         except MemoryError:
             facts, table, count = {"wrong": None}, None, 0
         except Exception as error:  # whatever the library says of a hostile file
-            facts, table, count = {"wrong": f"{type(error).__name__}: {error}"[:1000]}, None, 0
+            facts, table, count = {"wrong": f"{error}"[:1000]}, None, 0
         answers.write(json.dumps({**facts, "bytes": count}).encode() + b"\n")
         if table is not None:
             write(table, answers)
@@ -54,7 +54,8 @@ def unpacked(
         facts = {"names": file.schema_arrow.names[: most_columns + 1], "rows": file.metadata.num_rows}
         leaves = [file.schema.column(index) for index in range(len(file.schema))]
         texts = [leaf.path for leaf in leaves if leaf.path in names and leaf.physical_type == "BYTE_ARRAY"]
-    if len(facts["names"]) > most_columns or facts["rows"] > most_rows or not set(names) <= set(facts["names"]):
+    there = set(facts["names"])
+    if not len(there) == len(facts["names"]) <= most_columns or facts["rows"] > most_rows or not there >= set(names):
         return facts, None
     try:
         # Texts stay in their dictionaries, where each is once: a small file can repeat a long one a million times.

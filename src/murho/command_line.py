@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from importlib import import_module, metadata
 from typing import Any
@@ -112,16 +113,27 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line; prints a `MurhoError` as one line, without a traceback."""
+    """Runs the command line; prints a `MurhoError`, or what the system refused, as one line, without a traceback."""
     let_threads_sleep()
+    if None in (sys.stdout, sys.stderr):  # what is closed
+        nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the end
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not know ±
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except MurhoError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2 if isinstance(error, OptionError) else 1)
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # whoever reads stdout may have enough
+            sys.stderr.write(f"error: {error.filename or 'output'}: {error.strerror or error}\n")
+        sys.stdout = None  # Python would write what is left once more at its end
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,15 +31,30 @@ IN = ("--checkpoints", CHECKPOINTS)
         (("prune", "rents", "--fraction", 1, *IN), 2, "--fraction must lie strictly between 0 and 1, not 1"),
         (("prune", "rents", "--fraction", 0.5, "--version", 99, *IN), 1, "no version '99'"),
         (("update", "rents", CARS, "--learning-rate", -1, *IN), 2, "--learning-rate: Input should be greater than 0"),
+        (
+            ("export", "rents", "--to", "onnx", "--percentiles", "101", *IN),
+            2,
+            "--percentiles: expected numbers strictly",
+        ),
+        (("export", "rents", "--to", "onnx", "--output", CARS, *IN), 1, "cars.csv can't be written: File exists"),
+        (("explain", "rents", "rows.csv", *IN), 1, "rows.csv: the table has no rows to explain"),
         (("update", "rents", CARS, *IN), 1, "cars.csv: the target 'rent' is not a column"),
     ],
 )
 def test_mistakes_get_one_line_that_says_what_is_wrong(
     tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
 ) -> None:
+    (tmp_path / "rows.csv").write_text("sqm,rooms,city,parking,listed\n")
     done = call_murho(*arguments, cwd=tmp_path, code=code)
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.glob("checkpoints/*/*"))
+
+
+def test_a_full_disk_behind_stdout_is_said_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "murho", "--version"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: output: No space left on device\n")

@@ -18,8 +18,9 @@ from murho_client import Client
 
 from murho.cli.predict import predict, require_fitting
 from murho.cli.service_scorer import ServiceScorer, connect
+from murho.model.checkpoint.checkpoint import FACTS_FILE
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python import table_scoring
 from murho.model.python.table_scoring import score_blocks, stored_schema
@@ -146,6 +147,12 @@ def test_a_table_without_rows_is_refused_and_columns_that_are_no_features_are_na
 def test_options_that_make_no_sense_are_refused(rents: Path, options: tuple[str, ...], said: str) -> None:
     done = call_murho("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, *options, code=2)
     assert said in done.stderr
+
+
+def test_a_schema_that_was_edited_is_the_fault_of_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / FACTS_FILE).write_text((RENTS / FACTS_FILE).read_text().replace('"city"', '"town"'))
+    with pytest.raises(CheckpointError, match=r"model.json: .*damaged or edited"):
+        stored_schema(tmp_path)
 
 
 def test_an_option_of_the_other_kind_of_target_is_refused_before_the_table_is_read() -> None:

@@ -142,6 +142,8 @@ def test_any_request_can_be_sent_and_its_response_read_as_it_came() -> None:
         assert service.requests[1].headers["content-type"] == "a/b"
         with pytest.raises(AuthenticationError):
             murho.request("GET", "/metrics")
+        with pytest.raises(ValueError, match="begins with '/'"):
+            murho.request("GET", "@elsewhere/metrics")
 
 
 def test_answers_errors_and_logs_have_the_ids_of_their_requests(caplog: pytest.LogCaptureFixture) -> None:

@@ -146,7 +146,7 @@ class TestRefusedTables:
             ([{"a": 1}, [1]], "row 1: Expected a dict"),
             ([[1], {"a": 1}], "row 1 has the type dict"),
             ({"a": [1], "b": 2}, "'a' is a column, but 'b' is a single value"),
-            (pd.Series([1]), "to_frame"),
+            (pd.Series([1]), r"x.to_frame\(\).T"),
             (pl.LazyFrame({"a": [1]}), "collect"),
             (pa.array([1]), "a table or a record batch"),
             (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "several levels"),
@@ -180,6 +180,8 @@ class TestRefusedTables:
 
         (problem,) = caught.value.problems
         assert (problem.row, problem.label, problem.feature) == (2, "z", "b")
+        with pytest.raises(InvalidInput, match=r"row 2 \(index 9\), b"):
+            to_batch(pd.DataFrame({"a": [1, 2, 3], "b": column}).set_axis([7, 8, 9], axis=0))
 
     @pytest.mark.parametrize("convert", [np.array, pl.Series, pa.array, pd.Series])
     def test_infinite_numbers_of_all_kinds_of_columns_are_found(self, convert: Any) -> None:

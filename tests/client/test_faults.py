@@ -201,3 +201,10 @@ def test_nobody_there_and_nobody_answering() -> None:
     with Client(url, retries=1) as murho, pytest.raises(Unreachable, match="Is the service running"):
         murho.predict(rows(0))
     assert not Client(url).ready()
+
+
+def test_a_header_that_can_not_be_sent_is_the_callers_mistake_and_is_not_shown() -> None:
+    wrong = pytest.raises(ValueError, match="a header has characters")
+    with faulty(21, "none") as server, Client(server.url, headers={"X-Key": "one\ntwo"}) as murho, wrong as caught:
+        murho.predict(rows(0))
+    assert "two" not in str(caught.value)

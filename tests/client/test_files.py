@@ -110,6 +110,7 @@ def test_a_wrong_cell_is_named_by_row_and_line_and_nothing_is_written(murho: Cli
     [
         (b"", "empty"),
         (b"x,code\n", "no rows"),
+        (b"weight\n1\n", "no column is a feature of the model, which has x, "),
         (b"x,x\n1,2\n", "two columns are named 'x'"),
         (b"x,\n1,2\n", "column 2 has no name"),
         (b"x,code\n1,a\n\n2\n", "line 4: 1 cells where the header has 2"),

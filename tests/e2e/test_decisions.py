@@ -130,7 +130,7 @@ def test_a_recorded_decision_is_repeated_to_the_bit_and_has_an_outcome(trained: 
     store = str(tmp_path / "murho.db")
     with serve(trained.parent.parent, tmp_path / "log", store=store, record_inputs="true") as service:
         with Client(service.address) as client:
-            made = client.decide(CONTEXTS * 20, ACTIONS, record=True)
+            made = client.decide(CONTEXTS * 20, ACTIONS, ids=[f"a/{number}" for number in range(40)])
             assert len(set(made.ids)) == 40
             record = client.request("GET", f"/models/cars/decisions/{made.ids[7]}").json()
             assert record["action"] == made.action[7]

@@ -73,6 +73,7 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
     ("environment", "message"),
     [
         ({"MURHO_PORTT": "1"}, "MURHO_PORTT in the environment is no setting. Did you mean MURHO_PORT?"),
+        ({"MURHO_VERSIONS": "pinned"}, "pinned is '': it takes both"),
         ({"MURHO_MAXROWS": "1"}, "Did you mean MURHO_MAX_ROWS?"),
         ({"MURHO_XYZ": "1"}, "MURHO_XYZ in the environment is no setting. `murho serve --show-settings`"),
         ({"MURHO_PORT": "many"}, "MURHO_PORT is 'many': it should be a valid integer"),

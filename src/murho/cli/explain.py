@@ -19,11 +19,13 @@ from murho.cli.shared import (
     VersionOption,
     find_version,
     load_posterior,
+    named,
     naming,
     open_rows,
     print_json,
     say,
 )
+from murho.model.errors import TableError
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, AnyPrediction, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
@@ -60,6 +62,8 @@ def explain(
     """Say what each cell adds to the mean and to the doubt of its row, or which labels would teach most."""
     _store, directory = find_version(checkpoints, model, version, device)
     table = open_rows(data, directory, form, labelled=False)
+    if table.num_rows == 0:
+        raise TableError(f"{named(data)}: the table has no rows to explain")
 
     import pyarrow as pa
 

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from murho.cli.shared import CheckpointsOption, JsonOption, numbers_of, print_json, print_lines
+from murho.cli.shared import CheckpointsOption, JsonOption, find_version, prediction_options, print_json, print_lines
 
 __all__ = ["export"]
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="Name of the checkpoint.")],
+    model: Annotated[str | None, typer.Argument(help="Name of the checkpoint.")],
     to: Annotated[Literal["onnx"], typer.Option(help="What to write: onnx, a graph and the encoding of its rows.")],
     checkpoints: CheckpointsOption = "checkpoints",
     output: Annotated[Path | None, typer.Option(help="Folder to write.  [default: NAME-onnx]")] = None,
@@ -22,13 +22,16 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Export a model of a number to ONNX: mean, std and percentiles of rows like the training rows."""
+    levels = prediction_options(percentiles, None, raw=False).percentiles
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.stores import store_at
     from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
+    from murho.model.tables.writers import naming_failures
 
-    folder = output or Path(f"{model}-onnx")
-    posterior = Posterior.load(store_at(checkpoints).find(model, None), engine="torch")
-    export(posterior, folder, samples=samples, percentiles=numbers_of("--percentiles", percentiles, float, "5,50,95"))
+    _store, directory = find_version(checkpoints, model, None)
+    posterior = Posterior.load(directory, engine="torch")
+    folder = output or Path(f"{posterior.name}-onnx")
+    with naming_failures(folder):
+        export(posterior, folder, samples=samples, percentiles=levels)
     files = [str(folder / name) for name in (GRAPH_FILE, ENCODING_FILE)]
     if json:
         print_json({"files": files})

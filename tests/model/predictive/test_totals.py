@@ -124,6 +124,15 @@ def test_a_total_has_the_variance_of_both_parts_and_a_mean_divides() -> None:
         np.testing.assert_allclose(getattr(mean, name), getattr(total, name) / weights.sum())
 
 
+def test_a_group_without_weight_sums_to_zero_and_has_no_mean() -> None:
+    rows, asked = Rows.made(3, 0.5), replace(OPTIONS, thresholds=(-1.0,))
+    answer = of(rows, TotalsOptions(of=asked), weights=np.zeros(3))
+    assert (*answer.mean, *answer.std, *answer.percentiles[0]) == pytest.approx((0.0,) * 5)
+    assert answer.exceedance[0] == 1.0
+    with pytest.raises(OptionError, match="--weights"):
+        of(rows, TotalsOptions("mean", of=OPTIONS), weights=np.zeros(3))
+
+
 @pytest.mark.parametrize(("statistic", "threshold"), [("sum", None), ("count_above", 4.5)])
 def test_partial_totals_give_the_same_answer_in_any_order(statistic: str, threshold: float | None) -> None:
     rows = Rows.made(90, 0.0)

@@ -123,6 +123,11 @@ def test_draws_and_calibration_are_options(model: TrainedModel) -> None:
     assert not np.array_equal(model.predict(rows, seed=4).mean, model.predict(rows).mean)
     few = model.predict(rows, samples=8)
     assert few.functions().shape == (4, 8)
+    with pytest.raises(ValueError, match=r"^percentiles: expected numbers strictly between 0 and 100, not 101"):
+        model.aggregate(rows, percentiles=(5, 101))
+    for seed in (-1, 2**63):
+        with pytest.raises(ValueError, match=r"^seed: "):
+            model.predict(rows, seed=seed)
     with pytest.raises(ValueError, match=r"^samples: a whole number, at least 0"):
         model.predict(rows, samples=-1)
     with pytest.raises(ValueError, match=r"not Series; one row of a data frame is frame\.iloc\[\[0\]\]"):

@@ -78,7 +78,7 @@ def test_own_ids_belong_to_the_rows_of_all_blocks_of_a_table(recording: AppClien
     [
         ({}, ["/outcomes"]),
         ({"outcomes": [{"id": "a", "value": 1.0}], "more": 1}, ["/more"]),
-        (told(("a", "3"), ("b", None), ("c", True), ("d", 1e999)), [f"/outcomes/{row}/value" for row in range(3)]),
+        (told(("a", "3"), ("b", None), ("c", True), ("d", -1e200)), [f"/outcomes/{row}/value" for row in range(4)]),
         (told(("", 1.0), (3, 1.0), ("x\n", 1.0), ("y" * 201, 1.0)), [f"/outcomes/{row}/id" for row in range(4)]),
         ({"outcomes": [{"id": "a"}, 3]}, ["/outcomes/0/value"]),
     ],
@@ -86,6 +86,7 @@ def test_own_ids_belong_to_the_rows_of_all_blocks_of_a_table(recording: AppClien
 def test_outcomes_that_cannot_be_used_are_refused_as_a_whole(
     recording: AppClient, outcomes: dict[str, Any], wrong: list[str]
 ) -> None:
+    assert recording.get(f"{QUALITY}?by=Year").json()["versions"] == []  # nothing is recorded yet
     recording.post("/predict", {"inputs": [ROW], "ids": ["a"]})
     answer = recording.post(OUTCOMES, content=orjson.dumps(outcomes), kind="application/json")
     assert answer.status_code == 422

@@ -110,6 +110,21 @@ def test_query_parameters_beside_a_json_body_are_refused_not_ignored(client: App
     assert pointers(response, 422) == ["/samples"]
 
 
+def test_a_parameter_that_is_there_twice_is_a_list(client: AppClient) -> None:
+    header = post(client, csv(TABLE), CSV, "?percentiles=5&percentiles=95").text.splitlines()[0]
+    assert header.endswith("aleatoric_std,p5,p95")
+    assert pointers(post(client, csv(TABLE), CSV, "?samples=4&samples=8"), 422) == ["/samples"]
+
+
+def test_without_draws_csv_has_empty_cells(client: AppClient) -> None:
+    assert post(client, csv(TABLE), CSV, "?samples=0").text.splitlines()[1] == "130,,,,,,"
+
+
+def test_columns_of_one_name_are_said_of_parquet_too(client: AppClient) -> None:
+    table = pa.Table.from_arrays([*TABLE.columns, TABLE.column(0)], names=[*TABLE.column_names, "Weight"])
+    assert pointers(post(client, WRITERS[PARQUET](table), PARQUET), 422) == ["/inputs/Weight"]
+
+
 def test_csv_has_no_place_for_draws(client: AppClient) -> None:
     assert pointers(post(client, csv(TABLE), CSV, "?include=draws")) == ["/include"]
     assert post(client, csv(TABLE), CSV, "?include=draws", accept="application/json").status_code == 200

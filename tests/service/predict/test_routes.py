@@ -99,6 +99,7 @@ def test_of_several_models_one_must_be_named() -> None:
         response = client.post("/predict", {"inputs": [ROW]})
         assert response.status_code == 404
         assert "/models/a/predict" in response.json()["detail"]
+        assert client.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}).json()["result"] == {}
         assert client.post("/models/b/predict", {"inputs": [ROW]}).json()["model"]["name"] == "b"
     with make_client(FakeModel("a"), FakeModel("b"), default_model="b") as client:
         assert client.post("/predict", {"inputs": [ROW]}).json()["model"]["name"] == "b"
@@ -147,6 +148,7 @@ def test_the_caller_may_shorten_the_time_to_wait(client: AppClient, model: FakeM
     model.before = lambda: assert_free(hold)
     asked: list[dict[str, Any]] = [
         {"json": {"inputs": [ROW], "timeout": 0.1}},
+        {"json": {"inputs": [ROW], "timeout": 1e-4}},
         {"json": {"inputs": [ROW]}, "headers": {"x-request-timeout": "0.1"}},
         {"json": {"inputs": [ROW], "timeout": 30}, "headers": {"x-request-timeout": "0.1"}},
     ]

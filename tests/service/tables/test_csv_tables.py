@@ -85,6 +85,11 @@ def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.total == 1000 + len(NAMES)
 
 
+def test_a_byte_that_is_not_utf8_is_said_with_its_line() -> None:
+    with pytest.raises(BadInputError, match="line 3: byte 0xff"):
+        columns_in_blocks(text_of([]) + b"1,,true,,a\n1,,true,,\xff")
+
+
 @pytest.mark.parametrize("rows", [2, 100_000])
 def test_a_quote_that_is_not_closed_is_bad_input(rows: int) -> None:
     row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
