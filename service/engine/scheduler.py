@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_SECONDS_PER_COST",
     "PASS_SECONDS",
+    "PAUSE_SECONDS",
     "Admission",
     "Admitted",
     "Receive",
@@ -59,6 +60,11 @@ PASS_SHARE, MOST_PASS_SECONDS = 0.25, 0.12
 less time than several short ones."""
 LEAST_ROWS = 16
 """Rows of a long job in a pass, however slow the model."""
+PAUSE_SECONDS = 0.004
+"""The event loop pauses for so long, at most once in each of its rounds, where requests come while a full pass waits,
+and where they are refused. Otherwise it takes the interpreter's lock, which each of PyTorch's and NumPy's functions
+gives up, nearly every time, and the compute thread waits until the loop has nothing left to do. After a pause, which is
+short beside the pass, the loop finds several requests at once."""
 WATCH_SECONDS = 0.05
 """How often the timer looks at those who wait, and how long a request may take before its client is watched."""
 CLOSING_SECONDS = 0.01
@@ -215,6 +221,8 @@ class Scheduler:
                 if not job.over:
                     self._enqueue(job)
             self._changed.notify()
+        if self.full_pass_waits:
+            time.sleep(PAUSE_SECONDS)
 
     def _enqueue(self, job: Job) -> None:
         """Puts a job, or what is left of it, into the queue. A job is short if one pass computes it."""

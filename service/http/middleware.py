@@ -32,6 +32,7 @@ from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from murho.model.errors import MurhoError
+from murho.service.engine.scheduler import PAUSE_SECONDS
 from murho.service.errors import (
     ForeignPageError,
     HeadersTooLargeError,
@@ -55,10 +56,6 @@ if TYPE_CHECKING:
     from murho.service.telemetry.metrics import Telemetry
 
 __all__ = ["PARSED", "AccessLog", "FrontDoor", "LoopPauses", "Paths", "RequestLog", "behind_proxies", "shared_with"]
-
-
-PAUSE_SECONDS = 0.004
-"""Several requests arrive in this time, and it is short beside that of an answer while the queue is full."""
 
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
@@ -284,8 +281,6 @@ class Paths:
             await self.app(scope, receive, send)
             return
         state = scope["state"]
-        if self.parts.scheduler.full_pass_waits:
-            self._pauses.ask()
         try:
             if "caller" not in state:
                 client = scope.get("client")
@@ -306,24 +301,19 @@ class Paths:
         except MurhoError as error:
             response = problem_response(error, scope)
             if isinstance(error, QueueFullError):
-                self._pauses.ask()
+                self._pauses.refused()
             if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise  # `RequestLog` says why
         await response(scope, receive, send)
 
 
 class LoopPauses:
-    """Pauses of the event loop, at most one in each of its rounds: the compute thread gets the interpreter's lock.
-
-    Each of PyTorch's and NumPy's functions gives that lock up. Where requests keep coming while a full pass waits, or
-    are refused, the event loop takes it nearly every time, and the compute thread waits until the loop has nothing left
-    to do. After a pause the loop finds several requests at once, so it asks for the lock less often.
-    """
+    """Pauses of the event loop after refusals, at most one in each of its rounds: see `scheduler.PAUSE_SECONDS`."""
 
     def __init__(self) -> None:
         self._due = False
 
-    def ask(self) -> None:
+    def refused(self) -> None:
         """Has the event loop pause once all callbacks that are ready by now have run."""
         if not self._due:
             self._due = True

@@ -69,6 +69,21 @@ async def test_while_a_full_pass_waits_it_begins_before_the_answers_are_sent(mon
             await asyncio.sleep(0)
 
 
+async def test_the_event_loop_pauses_where_requests_come_while_a_full_pass_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses = list[float]()
+    async with Bench(cost=1e12) as bench:
+        await bench.hold()
+        with monkeypatch.context() as patched:
+            patched.setattr(scheduling, "PASS_SECONDS", 30.0)
+            patched.setattr(time, "sleep", pauses.append)
+            await bench.submit(job_of(cost=1e8))  # of 20 s each
+            assert pauses == []
+            await bench.submit(job_of(cost=1e8), job_of(cost=1e8))
+            assert pauses == [scheduling.PAUSE_SECONDS]
+
+
 async def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass(bench: Bench) -> None:
     blocker, seed = await bench.hold(job_of(model=FakeModel("blocker"))), FakeModel().spec.default_seed
     plain = [job_of(options=PredictOptions(4, levels, given)) for levels, given in (((50.0,), None), ((1.0,), seed))]

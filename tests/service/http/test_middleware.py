@@ -11,22 +11,12 @@ from typing import Any
 import pytest
 
 import murho.service
-from murho.service.engine.scheduler import Admission, Scheduler
+from murho.service.engine.scheduler import Admission
 from murho.service.errors import QueueFullError
 from murho.service.http.middleware import PARSED, LoopPauses
 from tests.service.support import ROW, AppClient, FakeModel, failing, make_client, pointers
 from tests.service.test_security import ADMIN, KEY, stored
 from tests.service.wire import Served, served
-
-
-def test_a_full_pass_that_waits_makes_the_loop_pause(client: AppClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    paused = threading.Event()
-    monkeypatch.setattr(LoopPauses, "_pause", lambda _: paused.set())
-    assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
-    assert not paused.wait(0.05)
-    monkeypatch.setattr(Scheduler, "full_pass_waits", True)
-    assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
-    assert paused.wait(60.0)
 
 
 def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
