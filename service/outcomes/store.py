@@ -11,6 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ import numpy as np
 from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import LEVELS, class_pits, class_sums, number_pits, number_sums
 from murho.service.outcomes.records import Accepted, Batch, Follower, Pair, Recorded, Scored, State, Value, VersionFacts
 from murho.service.outcomes.schema import (
@@ -59,13 +61,16 @@ class Store:
     Args:
         address: A file of SQLite, or the address of a PostgreSQL database.
         followers: What is kept up to date with outcomes.
+        new: Whether a file that isn't there is made.
 
     Raises:
         OptionError: It can't be opened.
     """
 
-    def __init__(self, address: str, followers: Sequence[Follower] = ()) -> None:
+    def __init__(self, address: str, followers: Sequence[Follower] = (), *, new: bool = True) -> None:
         self.url = address_of(address)
+        if not new and self.url.drivername == "sqlite" and not Path(str(self.url.database)).exists():
+            raise OptionError(f"There is no store {self.url.database}: give the one of `murho serve --store`.")
         self.engine = open_engine(self.url)
         self._followers = followers
 

@@ -37,6 +37,9 @@ IN = ("--checkpoints", CHECKPOINTS)
             "--percentiles: expected numbers strictly",
         ),
         (("export", "rents", "--to", "onnx", "--output", CARS, *IN), 1, "cars.csv can't be written: File exists"),
+        (("quality", "rents", "--store", "typo.db"), 2, "no store typo.db"),
+        (("adaptation", "rents", "--store", "typo.db"), 2, "no store typo.db"),
+        (("learn", "rents", "--store", "typo.db", *IN), 2, "no store typo.db"),
         (("explain", "rents", "rows.csv", *IN), 1, "rows.csv: the table has no rows to explain"),
         (("update", "rents", CARS, *IN), 1, "cars.csv: the target 'rent' is not a column"),
     ],
@@ -50,7 +53,7 @@ def test_mistakes_get_one_line_that_says_what_is_wrong(
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
     assert done.stdout == ""
-    assert not list(tmp_path.glob("checkpoints/*/*"))
+    assert not [*tmp_path.glob("checkpoints/*/*"), *tmp_path.glob("*.db")]
 
 
 def test_a_full_disk_behind_stdout_is_said_in_one_line() -> None:

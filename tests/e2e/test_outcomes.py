@@ -64,7 +64,7 @@ def test_the_commands_tell_and_judge(tmp_path: Path) -> None:
     assert "100.0 %" in call_murho("quality", "rents", "--store", store).stdout
     (tmp_path / "wrong.csv").write_text("id,value\n4,1\n5,x\n")
     wrong = call_murho("outcomes", "rents", tmp_path / "wrong.csv", "--store", store, code=1)
-    assert "wrong.csv, row 2, value: Expected a finite number, not 'x'." in wrong.stderr
+    assert "wrong.csv, row 2, value: Expected a number within ±1e38, not the string 'x'." in wrong.stderr
 
 
 def _asked(service: Service, **more: Any) -> dict[str, Any]:

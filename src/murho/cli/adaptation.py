@@ -31,7 +31,7 @@ def adaptation(
     from murho.service.outcomes.adaptation import ADAPTATION, take_up
     from murho.service.outcomes.store import Store
 
-    name, opened = require_name(name), Store(store)
+    name, opened = require_name(name), Store(store, new=False)
     try:
         versions = list(opened.facts(name))
         if version is None and not versions:

@@ -59,7 +59,7 @@ def learn(
         raise OptionError(f"--every: expected a number of hours above 0, not {every:g}")
     from murho.service.outcomes.store import Store
 
-    name, opened = find_version(checkpoints, name, None, device)[1].parent.name, Store(store)
+    name, opened = find_version(checkpoints, name, None, device)[1].parent.name, Store(store, new=False)
     while True:
         begun = time.time()
         try:

@@ -132,7 +132,7 @@ def _opened(store: str) -> Store:
     from murho.service.outcomes.quality import AlarmFollower
     from murho.service.outcomes.store import Store
 
-    return Store(store, [AlarmFollower(), AdaptationFollower()])
+    return Store(store, [AlarmFollower(), AdaptationFollower()], new=False)
 
 
 def _facts(store: Store, name: str) -> JSON:
