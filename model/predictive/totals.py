@@ -378,7 +378,8 @@ class Totals:
             raise OptionError("there are no rows to add up")
         weightless = [label for label, group in self.groups.items() if not group.weight]
         if options.statistic == "mean" and weightless:
-            raise OptionError(f"--weights: all of group {list(weightless[0])} are 0, so it has no mean")
+            whose = f"all of group {list(weightless[0])}" if weightless[0] else "all"
+            raise OptionError(f"--weights: {whose} are 0, so there is no mean")
         rows = np.array([group.rows for group in groups])
         scale = np.array([1.0 / max(group.weight, LEAST) if options.statistic == "mean" else 1.0 for group in groups])
         scale = scale[:, None]

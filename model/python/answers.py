@@ -222,10 +222,10 @@ def require_whole(value: object, name: str, least: int) -> int:
     """A whole number, after a check.
 
     Raises:
-        ParameterError: It is none, or below the least.
+        ParameterError: It is none, below the least, or beyond 64 bits.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(f"{name}: a whole number, at least {least}, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
+        raise ParameterError(f"{name}: a whole number, at least {least} and below 2^63, not {value!r}")
     return int(value)
 
 

@@ -317,10 +317,7 @@ class TrainedModel:
 
 
 def _seed(value: int | None) -> int | None:
-    seed = None if value is None else require_whole(value, "seed", 0)
-    if seed is not None and seed >= 2**63:
-        raise ParameterError(f"seed: at most 2^63 - 1, not {seed}")
-    return seed
+    return None if value is None else require_whole(value, "seed", 0)
 
 
 def load(

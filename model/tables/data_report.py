@@ -95,7 +95,8 @@ def leak_suspects(columns: Columns, schema: Schema, targets: Doubles) -> list[Su
 
 
 def _spreads(column: Doubles) -> bool:
-    return bool(0.0 < column.std() < np.inf)  # NaN is not
+    """Whether a column varies, has no NaN, and its squares neither overflow nor vanish."""
+    return bool(np.ptp(column) > 0.0 and 0.0 < column.std() < np.inf)
 
 
 def _exact(numbers: Columns, targets: Doubles) -> Iterator[Suspect]:

@@ -47,6 +47,7 @@ __all__ = [
     "GROUPS",
     "IGNORED",
     "MOST_CLASSES",
+    "MOST_WEIGHT",
     "UNKNOWN",
     "ColumnPlan",
     "class_codes",
@@ -447,22 +448,27 @@ def row_weights(table: pa.Table, column: str, *, target: str) -> Doubles:
     return weights
 
 
+MOST_WEIGHT = 1e75
+"""Of a row: third powers of it are added up."""
+
+
 def weights_from_table(table: pa.Table, column: str) -> Doubles:
-    """The weights of all rows, ``[N]``: finite and not negative.
+    """The weights of all rows, ``[N]``, from 0 to `MOST_WEIGHT`.
 
     Raises:
-        TableError: The column does not exist, or a weight is missing, negative, infinite or no number; the message
+        TableError: The column does not exist, or a weight is missing, negative, too large or no number; the message
             names column and row (from 1).
     """
     require_column(table, column, "the weight")
     weights: Doubles = canonical_column(table.column(column), FeatureKind.NUMERIC, column)
-    wrong = ~(weights >= 0.0)
+    wrong = ~((weights >= 0.0) & (weights <= MOST_WEIGHT))
     if wrong.any():
         row = int(np.argmax(wrong))
-        problem = "is missing" if np.isnan(weights[row]) else f"({weights[row]:g}) is negative"
+        found = weights[row]
+        problem = "is missing" if np.isnan(found) else f"({found:g}) is {'negative' if found < 0.0 else 'too large'}"
         raise TableError(
-            f"column {column!r}, row {row + 1}: the weight {problem}: give a number from 0 on; a row of weight 0 is "
-            "left out",
+            f"column {column!r}, row {row + 1}: the weight {problem}: give a number from 0 to {MOST_WEIGHT:g}; a row "
+            "of weight 0 is left out",
             row=row + 1,
         )
     return weights

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_SECONDS_PER_COST",
     "PASS_SECONDS",
-    "PAUSE_SECONDS",
     "Admission",
     "Admitted",
     "Receive",
@@ -108,7 +107,7 @@ class Scheduler:
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(clock), Turns(clock)
         self.admission = Admission(max_pending, max_pending_cost, self.rates, self._short, max_standing_wait, clock)
-        self._long_is_next = False
+        self._long_is_next = self._pausing = False
         self._busy_since: float | None = None  # of the pass in computation
         self._arriving: list[Job] = []
         self._waiting: dict[Job, Receive | None] = {}
@@ -222,7 +221,17 @@ class Scheduler:
                     self._enqueue(job)
             self._changed.notify()
         if self.full_pass_waits:
-            time.sleep(PAUSE_SECONDS)
+            self.pause()
+
+    def pause(self) -> None:
+        """Has the event loop pause once all callbacks that are ready by now have run; see `PAUSE_SECONDS`."""
+        if not self._pausing:
+            self._pausing = True
+            asyncio.get_running_loop().call_soon(self._pause)
+
+    def _pause(self) -> None:
+        self._pausing = False
+        time.sleep(PAUSE_SECONDS)
 
     def _enqueue(self, job: Job) -> None:
         """Puts a job, or what is left of it, into the queue. A job is short if one pass computes it."""

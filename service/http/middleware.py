@@ -32,7 +32,6 @@ from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from murho.model.errors import MurhoError
-from murho.service.engine.scheduler import PAUSE_SECONDS
 from murho.service.errors import (
     ForeignPageError,
     HeadersTooLargeError,
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
-__all__ = ["PARSED", "AccessLog", "FrontDoor", "LoopPauses", "Paths", "RequestLog", "behind_proxies", "shared_with"]
+__all__ = ["PARSED", "AccessLog", "FrontDoor", "Paths", "RequestLog", "behind_proxies", "shared_with"]
 
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
@@ -265,7 +264,6 @@ class Paths:
     def __init__(self, app: ASGIApp, parts: Parts, routes: Iterable[BaseRoute]) -> None:
         self.app, self.parts = app, parts
         self.routes = [route for route in routes if isinstance(route, APIRoute)]
-        self._pauses = LoopPauses()
         self.find = lru_cache(1024)(self._find)
 
     def _find(self, method: str, path: str) -> tuple[APIRoute, dict[str, str]] | None:
@@ -301,27 +299,10 @@ class Paths:
         except MurhoError as error:
             response = problem_response(error, scope)
             if isinstance(error, QueueFullError):
-                self._pauses.refused()
+                self.parts.scheduler.pause()
             if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise  # `RequestLog` says why
         await response(scope, receive, send)
-
-
-class LoopPauses:
-    """Pauses of the event loop after refusals, at most one in each of its rounds: see `scheduler.PAUSE_SECONDS`."""
-
-    def __init__(self) -> None:
-        self._due = False
-
-    def refused(self) -> None:
-        """Has the event loop pause once all callbacks that are ready by now have run."""
-        if not self._due:
-            self._due = True
-            asyncio.get_running_loop().call_soon(self._pause)
-
-    def _pause(self) -> None:
-        self._due = False
-        time.sleep(PAUSE_SECONDS)
 
 
 PARSED = frozenset(

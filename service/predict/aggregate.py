@@ -13,6 +13,7 @@ from fastapi import Response
 from pydantic import AfterValidator, Field
 
 from murho.model.errors import OptionError
+from murho.model.tables.schema_inference import MOST_WEIGHT
 from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
@@ -42,7 +43,7 @@ def _one(value: object) -> object:
 
 
 Label = Annotated[Any, AfterValidator(_one)]
-Weight = Annotated[float, Field(ge=0, le=1e75, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=MOST_WEIGHT, allow_inf_nan=False)]
 
 
 class AggregateRequest(PredictRequest):

@@ -31,6 +31,5 @@ def test_help_names_each_argument() -> None:
     assert ["left out" in page for page in pages] == [False, True]  # a store knows no only model
 
 
-def test_what_is_needed_is_asked_for() -> None:
+def test_a_file_that_is_needed_is_asked_for() -> None:
     assert "name the file: DATA" in str(CliRunner().invoke(app, ["explain"]).exception)
-    assert "Missing argument 'NAME'" in CliRunner().invoke(app, ["key"]).output

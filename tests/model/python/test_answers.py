@@ -84,7 +84,7 @@ def test_without_draws_there_are_means_and_probabilities_alone(rent: Posterior, 
             r"'south' is none of the 3 classes \('east', 'north', 'west'\)",
         ),
         (lambda districts: districts.prediction_set(90), "^coverage: .*no per cent"),
-        (lambda districts: districts.sample(True), "^n: a whole number, at least 1, not True"),
+        (lambda districts: districts.sample(True), r"^n: a whole number, at least 1 and below 2\^63, not True"),
     ],
 )
 def test_what_can_not_be_asked_is_said(

@@ -205,6 +205,7 @@ def _table(weights: list[object]) -> pa.Table:
     ("weights", "message"),
     [
         ([1.0, -0.5, 1.0], "column 'w', row 2: the weight .-0.5. is negative"),
+        ([1.0, 1e80, 1.0], r"column 'w', row 2: the weight .1e\+80. is too large: give a number from 0 to 1e\+75"),
         ([1.0, 1.0, None], "column 'w', row 3: the weight is missing"),
         ([0.0, 0.0, 0.0], "all weights are zero"),
     ],

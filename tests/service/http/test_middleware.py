@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import murho.service
-from murho.service.engine.scheduler import Admission
+from murho.service.engine.scheduler import Admission, Scheduler
 from murho.service.errors import QueueFullError
-from murho.service.http.middleware import PARSED, LoopPauses
+from murho.service.http.middleware import PARSED
 from tests.service.support import ROW, AppClient, FakeModel, failing, make_client, pointers
 from tests.service.test_security import ADMIN, KEY, stored
 from tests.service.wire import Served, served
@@ -23,7 +23,7 @@ def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
     client: AppClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = threading.Event()
-    monkeypatch.setattr(LoopPauses, "_pause", lambda _: paused.set())
+    monkeypatch.setattr(Scheduler, "_pause", lambda _: paused.set())
     assert client.post("/predict", {"inputs": []}).status_code == 422
     assert not paused.wait(0.05)
 
