@@ -108,7 +108,7 @@ class Posterior(Generic[Answer]):
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
         self.target = spec.target_model(self.likelihood, self.device)
         training_range = torch.from_numpy(spec.encoder.training_range).to(self.device)
-        self._network = NetworkOutputs(self.likelihood, self.target, training_range, spec.function_limits())
+        self._network = NetworkOutputs(self.likelihood, self.target, training_range, not spec.encoder.textbook)
         self._reference = TorchEngine(self.target)
         self.engine: Engine = select_engine(self.target, self.device, engine)
         self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
@@ -336,6 +336,7 @@ class Posterior(Generic[Answer]):
             seed=seed,
             calibrated=plan.calibration is not None,
             unlike=encoded.unlike,
+            extrapolation=encoded.extrapolation,
             told=encoded.told,
         )
         if options.mc_error and options.samples > 1:

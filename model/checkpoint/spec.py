@@ -128,11 +128,6 @@ FILE_FIELDS = ("format", "name", "tensors", "proof", SEAL)
 """Fields of ``model.json`` that describe the two files, not the model. The writer of a checkpoint adds them."""
 
 
-FURTHEST_TARGET = 1.0
-"""How far a function value of a row beyond the training range may lie beyond the training targets, in widths of their
-range. Means then lie no further out either."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpec(Stored):
     """The meaning and the origin of a checkpoint's parameters.
@@ -146,8 +141,6 @@ class ModelSpec(Stored):
         target: Transform and standardisation of the target that the network learned.
         schema: Features and target.
         encoder: Maps the features to the network's D inputs.
-        target_range: Smallest and largest training target, in its unit: function values of rows beyond the training
-            range lie no further than `FURTHEST_TARGET` widths beyond. None: they have no limits, as logits have none.
         calibration: Map to calibrated bands, or of a classifier to calibrated probabilities; None: there is none.
         totals: What held-out totals say of predicted ones; None: nothing is known.
         default_seed: Seed of the draws where a request gives none.
@@ -164,7 +157,6 @@ class ModelSpec(Stored):
     target: Standardisation
     schema: Schema
     encoder: Encoder
-    target_range: tuple[float, float] | None = None
     calibration: Annotated[Calibration, Field(discriminator="method")] | None = None
     totals: TotalsCalibration | None = None
     default_seed: Count = 0
@@ -191,8 +183,6 @@ class ModelSpec(Stored):
             raise MisfitError("likelihood.shares", expected, None if shares is None else shares.values)
         if self.calibration is not None and isinstance(self.calibration, ClassCalibration) != (classes is not None):
             raise MisfitError("calibration.method", f"one of a {self.schema.target.task}", self.calibration.method)
-        if self.target_range is not None and self.target_range[0] >= self.target_range[1]:
-            raise MisfitError("target_range", "the least and the largest training target", self.target_range)
         update = self.records.get("update", {})
         learned = {"training.rows": self.training.get("rows"), "records.update.total_rows": update.get("total_rows")}
         for path, rows in learned.items():
@@ -214,15 +204,6 @@ class ModelSpec(Stored):
     def temperature(self) -> float:
         """Factor of the KL in training."""
         return float(self.training.get("temperature", 1.0))
-
-    def function_limits(self) -> tuple[float, float] | None:
-        """Least and largest function value of a row beyond the training range, standardised; None: no limits."""
-        if self.target_range is None:
-            return None
-        least, most = self.target_range
-        further = FURTHEST_TARGET * (most - least)
-        ends = self.target.forward(torch.tensor([least - further, most + further], dtype=torch.float64))
-        return float(ends[0]), float(ends[1])
 
     def target_model(self, likelihood: Likelihood, device: torch.device) -> AnyTargetModel:
         """What maps the network's outputs to the distribution of the target.

@@ -6,14 +6,13 @@ that of the combination (`model.encoding.unlike`).
 
 A network goes on beyond the range of its training rows along whatever slope it has at the edge, as far as it is asked.
 Some features deserve that (a year in a trend), others do not (the last bin of a price list). So beyond the range the
-network sees only a share of the excess, and no more than a certain excess. `model.training.extrapolation` finds
-both by extrapolating within the training rows.
+network sees only a share of the excess, and no more than a certain excess.
 
 A weight that no training row informs keeps its prior. So every number and date has an input that is zero among the
 training rows, and grows beyond their range. An unseen category has a level of its own for the same reason. Among
-training rows these inputs change no answer. Elsewhere the function values of different draws diverge in proportion to
-the distance, and epistemic_std grows with it. Where a function is not followed that must end: no single number leaves a
-function more uncertain than targets are apart. So that input has a limit.
+training rows these inputs change no prediction. Elsewhere the function values of different draws diverge with the
+input, and epistemic_std grows with it, without a limit: as the slope and the bend of the function at the edge say.
+`model.training.extrapolation` finds all this from the training rows.
 
 A new encoding needs a file with one class, a `model.encoding.transforms.FeatureEncoding`, and an entry in `ENCODINGS`.
 """
@@ -44,7 +43,7 @@ from murho.model.encoding.transforms import (
 from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
-from murho.model.json_validation import MisfitError, NotNegative, Share, Stored, null_for, one_of, read_as
+from murho.model.json_validation import MisfitError, NotNegative, Share, Stored, one_of, read_as
 from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing
 
 if TYPE_CHECKING:
@@ -70,52 +69,56 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Continuation(Stored):
-    """What the network sees of a number beyond its training range.
+    """How a function goes on beyond the training range of a number.
 
     Attributes:
-        share: Share of the excess over the range that the network sees, from 0 (the number is held at the edge) to 1.
-        below: Largest excess below the range that counts, in the feature's unit.
-        above: Largest excess above the range that counts, in the feature's unit.
-        furthest: Largest distance that is doubted, in standard deviations of the number. Infinite: no limit.
+        share: Share of the excess over the range that the network sees, from 0 (the number is clamped) to 1.
+        tested: Largest excess below and above the range that the network sees and along which a bend goes on, in the
+            feature's unit.
+        slopes: Standard deviation of the random slope below and above the range, in units of the input's weight.
+        bends: Standard deviation of the random curvature there, in these units for each standard deviation of the
+            number.
+        stops: Standard deviation of a further random slope beyond the tested excess, where the network sees no more.
     """
 
     share: Share
-    below: NotNegative
-    above: NotNegative
-    furthest: Annotated[float, null_for(math.inf, NotNegative)] = math.inf
+    tested: tuple[NotNegative, NotNegative]
+    slopes: tuple[NotNegative, NotNegative]
+    bends: tuple[NotNegative, NotNegative]
+    stops: tuple[NotNegative, NotNegative]
 
 
-_FOLLOWED = Continuation(1.0, math.inf, math.inf)
-"""A number without a continuation is seen as it is."""
+_FOLLOWED = Continuation(1.0, (math.inf, math.inf), (1.0, 1.0), (0.0, 0.0), (0.0, 0.0))
+"""A number without a continuation, such as a date, is seen as it is, with a random slope."""
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges of F numbers and dates; each of their inputs is ``(x - clip(x, minimum, maximum)) / std``.
+    """The training ranges of F numbers and dates: what the network sees beyond them, and the inputs that open the band.
 
-    This is where the range of a feature is decided, for the distance and for what the network sees beyond it. The range
-    of a column with outliers ends at `model.encoding.transforms.FURTHEST` standard deviations.
+    This is where the range of a feature is decided. The range of a column with outliers ends at
+    `model.encoding.transforms.FURTHEST` standard deviations.
 
     Attributes:
         features: The numbers and dates with a training range, without bounded ones (`Standard.bounded`).
         minima: Lower ends of their training ranges, ``[F]``.
         maxima: Upper ends, ``[F]``.
         stds: Standard deviations over the training rows, ``[F]``.
-        rules: What is seen beyond: share and largest excess below and above, ``[3, F]`` (`Continuation`).
-        furthest: Largest distances that are doubted, ``[F]``.
+        shares: Shares of the excess that are seen, ``[F]``.
+        sides: Of the sides below and above: tested excess, slope, bend and stop (`Continuation`), ``[4, 2, F]``.
     """
 
     features: tuple[str, ...]
     minima: Doubles
     maxima: Doubles
     stds: Doubles
-    rules: Doubles
-    furthest: Doubles
+    shares: Doubles
+    sides: Doubles
 
     @classmethod
     def of(cls, parts: Sequence[FeatureEncoding], continuations: Mapping[str, Continuation]) -> Self:
         """Build from the ranges of the features, the scales of their encodings, and continuations by name."""
-        names, rows = [], []
+        names, rows, sides = [], [], []
         for part in parts:
             feature = part.feature
             bounded = isinstance(part, Standard) and (part.bounded or feature.kind is FeatureKind.BOOLEAN)
@@ -125,18 +128,24 @@ class Ranges:
             half_width = scale.limit * scale.std
             ends = max(feature.minimum, scale.mean - half_width), min(feature.reach, scale.mean + half_width)
             names.append(feature.name)
-            rows.append((*ends, scale.std, rule.share, rule.below, rule.above, rule.furthest))
-        minima, maxima, stds, *rules, furthest = np.array(rows, dtype=np.float64).reshape(-1, 7).T
-        return cls(tuple(names), minima, maxima, stds, np.array(rules), furthest)
+            rows.append((*ends, scale.std, rule.share))
+            sides.append((rule.tested, rule.slopes, rule.bends, rule.stops))
+        minima, maxima, stds, shares = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+        of_sides = np.array(sides, dtype=np.float64).reshape(-1, 4, 2).transpose(1, 2, 0)
+        return cls(tuple(names), minima, maxima, stds, shares, of_sides)
 
     def measure(self, columns: Columns) -> tuple[Doubles, Columns]:
-        """Return the distances beyond the ranges, and the columns as the network sees them.
+        """Return the inputs for the distances beyond the ranges, and the columns as the network sees them.
+
+        At an excess of d standard deviations, t of them tested, the input is the standard deviation of a random slope,
+        a random curvature and, where the network sees no more, another slope, with the sign of the excess:
+        ``± sqrt((slope d)^2 + (bend t (d - t / 2))^2 + (stop (d - t))^2)``.
 
         Args:
             columns: Canonical columns, ``[B]`` each.
 
         Returns:
-            Distances, ``[B, F]``, 0 where a cell is missing. And the columns, in which numbers beyond their range
+            The inputs, ``[B, F]``, 0 where a cell is missing. And the columns, in which numbers beyond their range
             follow their continuation.
         """
         if not self.features:
@@ -147,9 +156,14 @@ class Ranges:
         excess[np.isnan(excess)] = 0.0
         if not excess.any():
             return excess, columns
-        share, below, above = self.rules
-        seen = inside + share * np.clip(excess, -below, above)
-        return excess / self.stds, {**columns, **dict(zip(self.features, seen.T, strict=True))}
+        most, slopes, bends, stops = np.where(excess < 0.0, self.sides[:, None, 0], self.sides[:, None, 1])
+        followed = np.minimum(np.abs(excess), most)
+        seen = inside + np.copysign(self.shares * followed, excess)
+        distances = np.minimum(np.abs(excess) / self.stds, LARGEST)
+        tested = np.minimum(followed / self.stds, LARGEST)
+        terms = slopes * distances, bends * tested * (distances - 0.5 * tested), stops * (distances - tested)
+        inputs = np.copysign(np.linalg.norm(terms, axis=0), excess)
+        return inputs, {**columns, **dict(zip(self.features, seen.T, strict=True))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +217,9 @@ class Encoded:
             ``[R, B]``.
         unlike: Whether each row is unlike the training rows, all its copies, or has a category unseen in training,
             ``[B]``. Without a distribution of the features these are the rows beyond.
-        told: Whether there is something to tell of each row (`Encoder.unlike_values`), ``[B]``: it is unlike, has
+        extrapolation: Whether each row is unlike the training rows, or a number or date of it lies far outside its
+            training range (`model.tables.schema.Feature.far_outside`), ``[B]``.
+        told: Whether there is something to tell of each row (`Encoder.unlike_values`), ``[B]``: it extrapolates, has
             imputed cells, or a category that is unseen though it counts as one of the rare ones of training.
         distances: Those of the rows to tell of, in order; None if there is none, without a distribution of the
             features, for copies, which are measured and not the row itself, and for some of the rows.
@@ -212,13 +228,14 @@ class Encoded:
     inputs: Floats
     beyond: Bools
     unlike: Bools
+    extrapolation: Bools
     told: Bools
     distances: Distances | None = None
 
     @classmethod
     def like(cls, inputs: Floats) -> Self:
         """Inputs ``[B, D]`` of rows that are like the training rows."""
-        return cls(inputs, *np.zeros((3, len(inputs)), dtype=np.bool_))
+        return cls(inputs, *np.zeros((4, len(inputs)), dtype=np.bool_))
 
     def __len__(self) -> int:
         """Number of rows, B."""
@@ -226,7 +243,8 @@ class Encoded:
 
     def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Encoded:
         """Some of the rows: views for a slice, copies for numbers of rows."""
-        return Encoded(self.inputs[..., rows, :], self.beyond[..., rows], self.unlike[rows], self.told[rows])
+        of_rows = self.unlike[rows], self.extrapolation[rows], self.told[rows]
+        return Encoded(self.inputs[..., rows, :], self.beyond[..., rows], *of_rows)
 
 
 # Rows encoded at a time, so that temporary arrays fit in the processor's cache.
@@ -252,6 +270,8 @@ class Encoder(Stored):
         distribution: Joint distribution of the features; None of very few training rows.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
             it is.
+        textbook: Whether the network reads the features only, and as they are: nothing is clipped, and no input
+            measures the distance from the training rows.
     """
 
     schema: Annotated[Schema, Field(exclude=True)]
@@ -260,6 +280,7 @@ class Encoder(Stored):
     whitening: Whitening | None = None
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
+    textbook: bool = False
 
     def __post_init__(self) -> None:
         """Check what other choices of features and options than a training's could break.
@@ -282,6 +303,7 @@ class Encoder(Stored):
         whitened: bool = False,
         distribution: FeatureDistribution | None = None,
         unread: Collection[str] = (),
+        textbook: bool = False,
     ) -> Self:
         """Fit the encoding to the training rows.
 
@@ -293,6 +315,7 @@ class Encoder(Stored):
             whitened: Whether to add hidden directions, if there are any.
             distribution: The distribution of the training rows, for their distance and for missing cells.
             unread: Names of features that become no inputs.
+            textbook: See `Encoder`.
 
         Returns:
             The encoder.
@@ -307,8 +330,10 @@ class Encoder(Stored):
             (Unread if feature.name in unread else classes[feature.kind]).fit(feature, columns[feature.name])
             for feature in schema.features
         )
+        if textbook:
+            parts = tuple(part.without_limit() if isinstance(part, Scaled) else part for part in parts)
         whitening = Whitening.fit(parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, distribution)
+        return cls(schema, encoding, parts, whitening, distribution, textbook=textbook)
 
     @cached_property
     def unread(self) -> tuple[str, ...]:
@@ -322,8 +347,8 @@ class Encoder(Stored):
         return (
             *(name for part in self.parts for name in part.names),
             *directions,
-            *(f"{name} beyond the training rows" for name in (*self._ranges.features, *directions)),
-            *(() if self.distribution is None else (COMBINATION,)),
+            *(f"{name} beyond the training rows" for name in (*self.ranges.features, *directions)),
+            *((COMBINATION,) if self._measures_combination else ()),
         )
 
     @cached_property
@@ -343,9 +368,15 @@ class Encoder(Stored):
         first = self.columns_of[self.parts[-1].feature.name].stop
         return range(first if self.whitening is None else first + len(self.whitening.minima), self.width)
 
+    @property
+    def _measures_combination(self) -> bool:
+        """Whether the last input is the distance of the combination."""
+        return self.distribution is not None and not self.textbook
+
     @cached_property
-    def _ranges(self) -> Ranges:
-        return Ranges.of(self.parts, self.continuations)
+    def ranges(self) -> Ranges:
+        """The training ranges of numbers and dates, and what lies beyond them."""
+        return Ranges.of(() if self.textbook else self.parts, self.continuations)
 
     @cached_property
     def bins(self) -> tuple[int, ...]:
@@ -372,11 +403,11 @@ class Encoder(Stored):
         """
         with np.errstate(over="ignore"):
             features = self.schema.features
-            ranges, _ = self._ranges.measure(
+            ranges, _ = self.ranges.measure(
                 {each.name: np.array([each.minimum, each.reach], dtype=np.float64) for each in features}
             )
             directions, beyond = np.empty((2, 2, 0)) if self.whitening is None else self.whitening.training_range()
-            combination = np.zeros((2, int(self.distribution is not None)))
+            combination = np.zeros((2, int(self._measures_combination)))
             parts = (part.training_range() for part in self.parts)
             return np.concatenate([*parts, directions, ranges, beyond, combination], axis=1).astype(np.float32)
 
@@ -389,8 +420,8 @@ class Encoder(Stored):
     def _doubted(self) -> Places:
         """Places of the numbers with an input for their distance, in the ranges and the distribution, ``[2, n]``."""
         numbers = () if self.distribution is None else tuple(self.distribution.numbers)
-        both = [name for name in self._ranges.features if name in numbers]
-        return np.array([[names.index(name) for name in both] for names in (self._ranges.features, numbers)], dtype=int)
+        both = [name for name in self.ranges.features if name in numbers]
+        return np.array([[names.index(name) for name in both] for names in (self.ranges.features, numbers)], dtype=int)
 
     def encode(self, columns: Columns) -> Encoded:
         """Encode rows.
@@ -400,7 +431,7 @@ class Encoder(Stored):
                 features that accept none; others are ignored.
         """
         rows = len(columns[self.schema.features[0].name])
-        encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((3, rows), dtype=np.bool_))
+        encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((4, rows), dtype=np.bool_))
         if rows <= _TILE:
             return replace(encoded, distances=self._encode(columns, encoded))
         found = []
@@ -416,7 +447,7 @@ class Encoder(Stored):
         out, beyond, unlike, told, measured = tile.inputs, tile.beyond, tile.unlike, tile.told, None
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
-            distances, seen = self._ranges.measure(cells)
+            distances, seen = self.ranges.measure(cells)
             for part, where in zip(self.parts, self.columns_of.values(), strict=True):
                 column = seen[part.feature.name]
                 part.write(column, out[:, where])
@@ -431,11 +462,12 @@ class Encoder(Stored):
             if self.distribution is not None:
                 measured = Distances.of(self.distribution, cells)
                 unlike |= measured.unlike
-                out[:, -1] = measured.combination
-                if (differences := measured.differences) is not None:
+                if self._measures_combination:
+                    out[:, -1] = measured.combination
+                if self._doubted.size and (differences := measured.differences) is not None:
                     places, numbers = self._doubted
                     distances[:, places] += differences[:, numbers]
-            out[:, further] = np.minimum(np.maximum(distances, -self._ranges.furthest), self._ranges.furthest)
+            out[:, further] = distances
             np.minimum(out, LARGEST, out=out)
             np.maximum(out, -LARGEST, out=out)
         least, most = self.training_range
@@ -449,7 +481,12 @@ class Encoder(Stored):
                 told[rows] = [cell not in known for cell in cells[categories.feature.name][rows]]
             else:
                 unlike[rows] = True
-        told |= unlike
+        tile.extrapolation[:] = unlike
+        if (rows := np.flatnonzero(beyond & ~unlike)).size:
+            for feature in self.schema.features:
+                if feature.kind is not FeatureKind.CATEGORICAL:
+                    tile.extrapolation[rows] |= feature.far_outside(cells[feature.name][rows])
+        told |= tile.extrapolation
         return None if measured is None or not told.any() else measured[told]
 
     def encode_copies(self, columns: Columns) -> Encoded:
@@ -462,8 +499,10 @@ class Encoder(Stored):
             raise AssertionError("without a distribution no feature accepts missing cells")
         every = self.encode(imputed_columns(self.distribution, self.schema, columns))
         shape = IMPUTATIONS, len(every) // IMPUTATIONS
-        unlike = np.asarray(every.unlike.reshape(shape).all(axis=0))
-        return Encoded(every.inputs.reshape(*shape, -1), every.beyond.reshape(shape), unlike, np.ones_like(unlike))
+        of_copies = every.unlike.reshape(shape), every.extrapolation.reshape(shape)
+        unlike, extrapolation = (np.logical_and.reduce(each) for each in of_copies)
+        inputs, beyond = every.inputs.reshape(*shape, -1), every.beyond.reshape(shape)
+        return Encoded(inputs, beyond, unlike, extrapolation, np.ones_like(unlike))
 
     def encode_pieces(self, columns: Columns) -> Iterator[tuple[Places, Encoded]]:
         """Encode the complete rows, and then pieces of those with cells to impute.

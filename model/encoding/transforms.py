@@ -172,6 +172,10 @@ class Scaled(FeatureEncoding):
     feature: FromSchema
     scale: Scale
 
+    def without_limit(self) -> Self:
+        """Copy that clips no number."""
+        return replace(self, scale=replace(self.scale, limit=math.inf))
+
 
 @dataclass(frozen=True)
 class Standard(Scaled):

@@ -349,10 +349,10 @@ def _largest(sizes: Doubles) -> list[list[int]]:
 def unlike_values(distances: Distances | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:
     """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 
-    Of an unlike row every number beyond its training range is listed. If the row would be unlike without these too, the
-    features are listed whose combination with the others makes it so. Where each combination is ordinary, but no
-    training row is near, the numbers are listed that differ most from the nearest ones. Without a distribution of
-    the features, all values outside the training range are listed.
+    Numbers far outside their training range are listed, and of an unlike row all that are outside. If the row would be
+    unlike without these too, the features are listed whose combination with the others makes it so. Where each
+    combination is ordinary, but no training row is near, the numbers are listed that differ most from the nearest ones.
+    Without a distribution of the features, all values outside the training range are listed.
 
     Args:
         distances: The distances of the rows; None without a distribution of the features.
@@ -365,9 +365,10 @@ def unlike_values(distances: Distances | None, schema: Schema, columns: Columns)
     features = {feature.name: feature for feature in schema.features}
     messages: dict[tuple[int, str], str] = {}
     for value in schema.outside(columns):
-        unlike = distances is None or distances.unlike[value.row]
-        if unlike or features[value.feature].kind is FeatureKind.CATEGORICAL:
-            messages[value.row, value.feature] = value.message
+        feature, row = features[value.feature], value.row
+        named = distances is None or distances.unlike[row] or feature.kind is FeatureKind.CATEGORICAL
+        if named or feature.far_outside(columns[feature.name][row : row + 1]).any():
+            messages[row, feature.name] = value.message
     for row in schema.incomplete(columns).tolist():
         for name, feature in features.items():
             if feature.imputed and is_missing(columns[name][row : row + 1]):

@@ -100,7 +100,7 @@ class Whitening(Stored):
         """Return the smallest and largest values of both outputs of `apply` over the training rows, ``[2, 2, K]``."""
         ends = np.stack([self.minima, self.maxima])
         clipped = self._clipped(ends)
-        return np.stack([clipped, ends - clipped])
+        return np.stack([clipped, _shortened(ends - clipped)])
 
     def apply(self, columns: Columns) -> tuple[Doubles, Doubles]:
         """Whiten rows, each independently of the others.
@@ -110,15 +110,21 @@ class Whitening(Stored):
 
         Returns:
             The directions, clipped to the range of the training rows and to ± `model.encoding.transforms.FURTHEST`
-            standard deviations, ``[B, K]``; and their distances beyond, ``[B, K]``.
+            standard deviations, ``[B, K]``; and ``log(1 + d)`` of their distances d beyond, with signs, ``[B, K]``: a
+            small move of one number is a long way along such a direction.
         """
         directions = _directions(_standardised(self.scales, columns), self.axes)
         clipped = self._clipped(directions)
-        return clipped, directions - clipped
+        return clipped, _shortened(directions - clipped)
 
     def _clipped(self, directions: Doubles) -> Doubles:
         """Return the directions clipped to their range."""
         return np.clip(directions, np.maximum(self.minima, -FURTHEST), np.minimum(self.maxima, FURTHEST))
+
+
+def _shortened(distances: Doubles) -> Doubles:
+    """Return ``log(1 + d)`` of the sizes of distances of any shape, with their signs."""
+    return np.copysign(np.log1p(np.abs(distances)), distances)
 
 
 def _standardised(scales: Mapping[str, Scale], columns: Columns) -> Doubles:

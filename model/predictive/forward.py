@@ -299,13 +299,13 @@ class NetworkOutputs:
         likelihood: The observation model, which tells the outputs for means from those for noise.
         target: Maps the outputs to the distribution of the target.
         training_range: Smallest and largest value of each encoded column over the training rows, ``[2, D]``.
-        limits: Least and largest function value of a row beyond it, standardised; None: there are no limits.
+        edge_noise: Whether the noise of a row beyond this range is that at its nearest edge.
     """
 
     likelihood: Likelihood
     target: AnyTargetModel
     training_range: Tensor
-    limits: tuple[float, float] | None
+    edge_noise: bool = True
 
     def drawn(
         self,
@@ -366,15 +366,14 @@ class NetworkOutputs:
         """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise of the rows ``beyond``; members.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
-        Function values stay within `ModelSpec.function_limits`; further than `FAR` they are computed in double
-        precision. The edges go through the network with the rows, which takes little longer than the rows alone, or
-        ``apart``.
+        Further than `FAR` function values are computed in double precision. The edges go through the network with the
+        rows, which takes little longer than the rows alone, or ``apart``.
         """
         if len(beyond) == 0:
             return engine.forward(draws, rows), draws.members
         means, batch = self.likelihood.means, len(rows)
         nearest, edge = rows[beyond].clamp(*self.training_range), None
-        if self.likelihood.outputs == means:  # the noise is the same for all rows
+        if self.likelihood.outputs == means or not self.edge_noise:  # or the noise is the same for all rows
             outputs = engine.forward(draws, rows)
         elif apart:
             outputs, edge = engine.forward(draws, rows), engine.forward(draws, nearest)
@@ -388,7 +387,5 @@ class NetworkOutputs:
                 far[:, furthest] = forward_in_double(draws, rows[beyond[furthest]])
             if edge is not None:
                 far = self.likelihood.with_scatter_of(far, edge)
-            if self.limits is not None:
-                far[..., :means] = far[..., :means].clamp(*self.limits)
             outputs[:, beyond] = far
         return outputs, draws.members

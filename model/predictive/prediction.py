@@ -325,6 +325,7 @@ class Predicted:
         mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
+        extrapolation: Whether it is, or has a value far outside its training range, ``[B]``, likewise.
         told: Whether there is something to tell of each row, ``[B]``, likewise.
         grid: Percentiles at the levels of `PredictOptions.grid`, ``[B, G]``, besides all that was asked for.
     """
@@ -337,6 +338,7 @@ class Predicted:
     draws: Doubles | None = None
     mc_error: MonteCarloError | None = None
     unlike: Bools | None = None
+    extrapolation: Bools | None = None
     told: Bools | None = None
     grid: Doubles | None = None
 

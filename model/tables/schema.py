@@ -51,6 +51,9 @@ MOST_CATEGORIES = 200
 """Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
 FEWEST_OF_A_CATEGORY = 5
 """A category of fewer training rows shares that level, too, unless the user has rare ones named (docs/privacy.md)."""
+NEAR = 0.04
+"""Share of the width of a training range within which a value outside still counts as near: where rows are few, many
+fresh rows lie a little outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,14 @@ class Feature(Stored):
     def words(self) -> frozenset[str]:
         """All texts, and numbers as text, that mean a missing cell: a word that is a category does not."""
         return frozenset({*MISSING_WORDS, *self.missing_words}.difference(self.categories))
+
+    def far_outside(self, column: Doubles) -> Bools:
+        """Whether each number or date of ``[B]`` lies outside the training range by more than `NEAR` of its width."""
+        if self.minimum is None or self.maximum is None or self.reach is None:
+            return ~np.isnan(column)
+        near = NEAR * (self.maximum - self.minimum)
+        with np.errstate(over="ignore"):  # comparisons with NaN are false, so a missing cell is never outside
+            return np.asarray((column < self.minimum - near) | (column > self.reach + near))
 
     def category(self, cell: object) -> str | None:
         """The canonical text of a cell of categories; None where it is missing."""

@@ -1,24 +1,34 @@
-"""How far to follow a number beyond its training range, and how much to doubt there: a trial within the training rows.
+"""How a function may go on beyond the training range: a trial within the training rows.
 
-No row tells what a function does beyond the training rows. Rows near the edge tell what it does there. So the trial
-pretends that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there
-along its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share
-of the excess that the network will see beyond the true range (`model.encoding.encoder.Ranges`): about 1 for a trend, 0
-where a function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
+No row tells what a function does beyond the training rows. Rows near the edge tell what it does there: its value, slope
+and curvature. So beyond the range each draw goes on from the edge by a Taylor expansion of its own. At a distance of d
+standard deviations of a number, the function value of a draw is
 
-The doubt beyond the range is a random slope. Its standard deviation is the size of the slopes that the function has
-learned across the range of this number. An unimportant number hardly changes an answer, however far out it lies; one
-that matters has a slope of its own size. What the function follows is in its mean: a number followed in full is doubted
-half as much as one that is held.
+    f(what the network sees) + k (A d z + B d^2 / 2 z'),   z, z' ~ N(0, 1)
 
-Doubt has a limit where a function does not go on (`Continuation.furthest`): a number that is held at its edge leaves
-the function as uncertain as targets are apart, and no more (as a stationary Gaussian process returns to its prior).
-With share s the limit is ``1 / (1 - s)`` standard deviations of the target; a trend that is followed in full has none.
+with the root mean square slope A and curvature B of the fitted function at this edge. A linear function has no
+curvature, and little more is random; a function that bends is as uncertain as it bends. Both terms together are one
+normal number for each draw and number (`model.encoding.encoder.Ranges`).
 
-These slopes are the posterior of weights from inputs that are zero for every training row
+How much of this is needed, the factor k, is tried within the training rows. The trial pretends that the range of a
+number ends at the edge of its inner third, and extrapolates the fitted function from there to the rows in the outer
+thirds. There the function is known. The *share* of the extrapolated change that it really makes is the share of the
+excess that the network will see beyond the true range: about 1 for a trend, 0 where a function bends back or only
+wiggles. What is then left over, compared with slope and curvature at the pretended edge, gives k. One number says
+little, so half of the evidence is the mean of all numbers.
+
+Numbers that are correlated leave their ranges together, and the fit hardly knows the slope along one of them alone:
+such slopes are large and opposed. So their variances are divided by how many they are, the sum of the squared
+correlations.
+
+The random terms are the posterior of weights from inputs that are zero for every training row
 (`model.encoding.encoder.Encoder.zero_in_training`): the distance of a number beyond its range, a category never seen.
 The rows carry no information about such weights, so their posterior is their prior, and it is set in closed form. A fit
-would not get there: early stopping leaves these weights near their random start.
+would not get there: early stopping leaves these weights near their random start. Dates, hidden directions and odd
+combinations have a random slope of the size of the slopes that the function has learned across the range.
+
+All this is ours, measured by `benchmarks.beyond`. A Gaussian process with a squared exponential kernel returns to its
+prior within a length scale or two, and deep ensembles go on along the slopes of their members.
 """
 
 from __future__ import annotations
@@ -37,11 +47,11 @@ from murho.model.encoding.unlike import COMBINATION
 from murho.model.tables.schema import Columns, FeatureKind, select_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Doubles, Places
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
 
@@ -97,20 +107,23 @@ ROWS, DRAWS = 256, 40
 """Training rows of the trial, and draws of the function."""
 INNER = (1 / 3, 2 / 3)
 """Quantiles of a number between which the trial pretends its range to lie."""
-STEP = 0.25
-"""Length over which the slope at the edge is measured, in standard deviations of the number."""
+STEP = 0.5
+"""Length over which slope and curvature are measured, in standard deviations of the number: where rows are few, a fit
+wiggles on a smaller scale."""
+LEAST_FACTOR = 0.25
+"""Least factor k, also of a straight line."""
 ACROSS = (0.05, 0.95)
 """Quantiles of a number between which its slopes across the range are measured."""
-LEAST_SHARE = 0.25
-"""Least slope, as a share of ``1 / sqrt(features)``: the slope of each feature in a linear function that all features
-explain alike. Where no row has been, a function may depend on what does not matter elsewhere."""
+LEAST_SLOPE = 0.25
+"""Least random slope, as a share of ``1 / sqrt(features)``: the slope of each feature in a linear function that all
+features explain alike. Where no row has been, a function may depend on what does not matter elsewhere."""
 MOST_LEVELS = 20
 """Most categories of a feature that are compared, the most frequent ones."""
 FOLLOWED = 0.5
-"""By which share the doubt is smaller of a number that the function follows in full."""
-MOST_DOUBT = 1.0
-"""Largest doubt along a number that is held at its edge, in standard deviations of the target or, where these are more
-as the logits of classes are, of the function over the training rows."""
+"""By which share the slope across the range counts less of a number that the function follows in full."""
+MOST_OF_A_COMBINATION = 1.0
+"""Largest random slope of an odd combination, in standard deviations of the target. Where columns nearly determine each
+other, the gradient across them is long and hardly known."""
 SEED = 0
 
 
@@ -119,8 +132,7 @@ class Extrapolation:
     """What the trial found.
 
     Attributes:
-        continuations: Number → what the network sees of it beyond its training range, and how far it is doubted. Dates
-            have none: time goes on.
+        continuations: Number → how the function goes on beyond its training range. Dates have none: time goes on.
         slopes: Number of each encoded column that is zero in training → standard deviation of its random slope, in
             standard deviations of the target (behind a transform: of the transformed target).
     """
@@ -129,48 +141,104 @@ class Extrapolation:
     slopes: dict[int, float]
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The trial of a number: extrapolation from the edges of its inner third to the rows in its outer thirds.
+
+    Attributes:
+        share: Share of the excess that the function follows.
+        tested: Widths of the outer thirds below and above, in the number's unit.
+        sums: Sum over draws and rows of the squared errors of what is followed, and of the squares that slope and
+            curvature at the pretended edge let expect, ``[2]``.
+        slopes: Root mean square slope of the function at the true edges below and above, ``[2]``, for a standard
+            deviation of the number.
+        bends: Root mean square curvature there, ``[2]``.
+    """
+
+    share: float
+    tested: tuple[float, float]
+    sums: Doubles
+    slopes: Doubles
+    bends: Doubles
+
+    def continuation(self, others: Doubles, alike: float, least: float, unit: float) -> Continuation:
+        """How the function goes on.
+
+        Args:
+            others: Mean of `sums` over all numbers.
+            alike: How many numbers leave their range together with this one, itself included.
+            least: Least standard deviation of the random slope, in standard deviations of the target.
+            unit: Standard deviation of the weight that makes the slope random.
+        """
+        error, expected = self.sums + others
+        factor = math.hypot(math.sqrt(error / expected) if expected > 0.0 else 0.0, LEAST_FACTOR)
+        slopes, bends = self.slopes / math.sqrt(alike), self.bends / math.sqrt(alike)
+        sides = np.array([np.hypot(factor * slopes, least), factor * bends, self.share * slopes]) / unit
+        return Continuation(self.share, self.tested, *(tuple(pair) for pair in sides.tolist()))
+
+
 def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation:
     """Extrapolate a fit within its training rows.
 
     Args:
-        posterior: The fit; its encoder has no continuations yet.
+        posterior: The fit. Its encoder has no continuations yet, and inputs that are zero for every training row do not
+            change its function.
         columns: Canonical columns of the training rows, ``[N]`` each.
     """
     encoder, count = posterior.encoder, len(next(iter(columns.values())))
     rows = select_rows(columns, np.sort(np.random.default_rng(SEED).permutation(count)[:ROWS]))
 
-    def values_of(encoded: Encoded) -> NDArray[np.float64]:
+    def values_of(encoded: Encoded) -> Doubles:
         """Function values, ``[S, B]``, in standard deviations of the target."""
         with torch.inference_mode():
             drawn = posterior.drawn(encoded, DRAWS, SEED)
             value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
         return np.asarray(value.double().cpu().numpy())
 
-    def values(changed: dict[str, Any], among: Any = slice(None)) -> NDArray[np.float64]:
+    def values(changed: dict[str, Any], among: Any = slice(None)) -> Doubles:
         """Function values of the rows, or some of them, with changed cells."""
         return values_of(encoder.encode({name: column[among] for name, column in rows.items()} | changed))
 
     function = values({})
 
-    def continuation(name: str, std: float) -> Continuation:
-        """Extrapolate from the inner third of a number to the rows in its outer thirds."""
+    def expand(name: str, edges: Doubles, outwards: Doubles, std: float, among: Places) -> Doubles:
+        """Value, slope and curvature at the edges of some rows, ``[3, S, n]``, by one-sided differences.
+
+        Args:
+            name: The number.
+            edges: Where, ``[n]``.
+            outwards: 1 where the range ends above, -1 where it ends below, ``[n]``; slopes are outwards.
+            std: Standard deviation of the number.
+            among: The rows, ``[n]``.
+        """
+        at, before, earlier = (values({name: edges - back * STEP * std * outwards}, among) for back in range(3))
+        slope = (3.0 * at - 4.0 * before + earlier) / (2.0 * STEP)
+        return np.array([at, slope, (at - 2.0 * before + earlier) / STEP**2])
+
+    def trial(name: str, std: float, ends: tuple[float, float]) -> _Trial:
+        """Extrapolate from the inner third of a number, and expand the function at the ends of its range."""
         present, cells = columns[name][~np.isnan(columns[name])], rows[name]
         low, high = (float(end) for end in np.quantile(present, INNER))
-        edge = np.minimum(np.maximum(cells, low), high)
-        outer = np.flatnonzero(np.abs(cells - edge) > 0.0)
-        below, above = max(0.0, low - float(present.min())), max(0.0, float(present.max()) - high)
+        tested = max(0.0, low - float(present.min())), max(0.0, float(present.max()) - high)
+        excess = cells - np.minimum(np.maximum(cells, low), high)
+        outer, known = np.flatnonzero(np.abs(excess) > 0.0), np.flatnonzero(~np.isnan(cells))
         if outer.size == 0:
-            return Continuation(0.0, below, above)
-        edge, cells = edge[outer], cells[outer]
-        at_edge = values({name: edge}, outer)
-        before_edge = values({name: edge - np.sign(cells - edge) * STEP * std}, outer)
-        extrapolated = (at_edge - before_edge) / STEP * np.abs(cells - edge) / std
-        change = function[:, outer] - at_edge
-        squares = float(np.square(extrapolated).sum())
-        share = float((extrapolated * change).sum()) / squares if squares > 0.0 else 0.0
-        return Continuation(min(1.0, max(0.0, share)), below, above)
+            return _Trial(0.0, tested, *np.zeros((3, 2)))
+        excess = excess[outer]
+        at_edge, slope, curvature = expand(name, cells[outer] - excess, np.sign(excess), std, outer)
+        distances = np.abs(excess) / std
+        linear, quadratic, change = slope * distances, 0.5 * curvature * distances**2, function[:, outer] - at_edge
+        squares = float(np.square(linear).sum())
+        share = min(1.0, max(0.0, float((linear * change).sum()) / squares)) if squares > 0.0 else 0.0
+        sums = np.array([np.square(change - share * linear).sum(), squares + np.square(quadratic).sum()])
+        expansions = [
+            expand(name, np.full(known.size, end), np.full(known.size, side), std, known)[1:]
+            for end, side in zip(ends, (-1.0, 1.0), strict=True)
+        ]
+        slopes, bends = np.sqrt(np.square(expansions).mean(axis=(2, 3))).T
+        return _Trial(share, tested, sums, slopes, bends)
 
-    def slope_of(name: str, std: float) -> float:
+    def slope_across(name: str, std: float) -> float:
         """Root mean square, over rows and draws, of the function's slope across the range of a number or date."""
         present, known = columns[name][~np.isnan(columns[name])], ~np.isnan(rows[name])
         low, high = (float(end) for end in np.quantile(present, ACROSS))
@@ -188,41 +256,55 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
         effects = [values({name: np.full(len(rows[name]), level, object)}) for level in levels]
         return math.sqrt(float(np.var(np.stack(effects), axis=0, ddof=1).mean()))
 
-    slopes, continuations = dict[str, float](), dict[str, Continuation]()
+    slopes, trials = dict[str, float](), dict[str, _Trial]()
+    ranges = encoder.ranges
+    ends = dict(zip(ranges.features, zip(ranges.minima.tolist(), ranges.maxima.tolist(), strict=True), strict=True))
     for feature, part in zip(encoder.schema.features, encoder.parts, strict=True):
         if isinstance(part, Scaled) and feature.minimum is not None:
-            slope = slope_of(feature.name, part.scale.std)
-            if feature.kind is FeatureKind.NUMERIC:
-                followed = continuation(feature.name, part.scale.std)
-                continuations[feature.name] = followed
-                slope *= 1.0 - FOLLOWED * followed.share
+            slope = slope_across(feature.name, part.scale.std)
+            if feature.kind is FeatureKind.NUMERIC and feature.name in ends:
+                tried = trials[feature.name] = trial(feature.name, part.scale.std, ends[feature.name])
+                slope *= 1.0 - FOLLOWED * tried.share
             slopes[_beyond(feature.name)] = slope
         elif isinstance(part, OneHot):
             slopes[f"{feature.name} is unseen"] = spread(feature.name, feature.categories[:MOST_LEVELS])
     encoded = encoder.encode(rows)
     for name in () if encoder.whitening is None else encoder.whitening.names:
         column = encoded.inputs[:, encoder.names.index(name)]
-        ends = []
-        for end in np.quantile(column, ACROSS):
+        low, high = np.quantile(column, ACROSS)
+        of_ends = []
+        for end in (low, high):
             changed = encoded.inputs.copy()
             changed[:, encoder.names.index(name)] = end
-            ends.append(values_of(replace(encoded, inputs=changed)))
-        low, high = np.quantile(column, ACROSS)
+            of_ends.append(values_of(replace(encoded, inputs=changed)))
         if low < high:
-            slopes[_beyond(name)] = _difference(*ends) / float(high - low)
+            slopes[_beyond(name)] = _difference(*of_ends) / float(high - low)
     squares = sum(slope**2 for slope in slopes.values())
     usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
     # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
-    slopes[COMBINATION] = math.sqrt(squares)
-    least = LEAST_SHARE / math.sqrt(len(encoder.schema.features))
-    doubts = {number: max(slopes.get(encoder.names[number], usual), least) for number in encoder.zero_in_training}
-    # The median, because the values of a few draws may be wild at a wild row.
-    most = MOST_DOUBT * max(1.0, float(np.median(function.std(axis=1))))
-    for name, followed in continuations.items():
-        doubt = next((doubts[number] for number in doubts if encoder.names[number] == _beyond(name)), None)
-        if doubt is not None and followed.share < 1.0:
-            continuations[name] = replace(followed, furthest=most / ((1.0 - followed.share) * doubt))
-    return Extrapolation(continuations, doubts)
+    slopes[COMBINATION] = min(MOST_OF_A_COMBINATION, math.sqrt(squares))
+    least = LEAST_SLOPE / math.sqrt(len(encoder.schema.features))
+    scales = {number: max(slopes.get(encoder.names[number], usual), least) for number in encoder.zero_in_training}
+    units = {encoder.names[number]: scale for number, scale in scales.items()}
+    others = np.mean([tried.sums for tried in trials.values()] or np.zeros((1, 2)), axis=0)
+    alike = np.square(_correlations([columns[name] for name in trials])).sum(axis=0)
+    continuations = {
+        name: tried.continuation(others, float(of_name), least, units.get(_beyond(name), least))
+        for (name, tried), of_name in zip(trials.items(), alike, strict=True)
+    }
+    return Extrapolation(continuations, scales)
+
+
+def _correlations(columns: Sequence[Doubles]) -> Doubles:
+    """Correlations of F columns ``[N]``, ``[F, F]``; a missing cell counts as the mean."""
+    if not columns:
+        return np.empty((0, 0))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of columns that do not vary
+        centred = np.nan_to_num(np.array(columns) - np.nanmean(columns, axis=1, keepdims=True))
+        scaled = np.nan_to_num(centred / np.linalg.norm(centred, axis=1, keepdims=True))
+    correlations: Doubles = scaled @ scaled.T
+    np.fill_diagonal(correlations, 1.0)
+    return correlations
 
 
 def _beyond(name: str) -> str:
@@ -230,6 +312,6 @@ def _beyond(name: str) -> str:
     return f"{name} beyond the training rows"
 
 
-def _difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+def _difference(first: Doubles, second: Doubles) -> float:
     """The root mean square difference of function values."""
     return float(np.sqrt(np.square(second - first).mean()))

@@ -263,6 +263,14 @@ class TrainOptions(BaseModel):
         "same fit, however busy the machine is, on the same kind of processor and without --budget.",
     )
 
+    @property
+    def textbook(self) -> bool:
+        """Whether the fit is that of the textbook (Blundell et al. 2015): one network, and the exact free energy.
+
+        Nothing then clips, limits or moves a draw: the network alone says what lies beyond the training rows.
+        """
+        return self.members == 1 and self.temperature == 1.0 and self.encoding == "standard"
+
     def make_prior(self) -> StoredPrior:
         """The prior that the options describe."""
         # Imported here: priors need torch, and ``--help`` must not wait for it.

@@ -86,7 +86,10 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
     if weights is not None:
         weights = weights[rows] / weights[rows][split.learned].mean()
     numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
-    return TrainingData(schema, columns, prepared.targets[rows], split, weights, limits, numbers, every - len(rows))
+    left_out = every - len(rows)
+    return TrainingData(
+        schema, columns, prepared.targets[rows], split, weights, limits, numbers, left_out, options.textbook
+    )
 
 
 FEW_GROUPS = 10
@@ -169,6 +172,7 @@ class TrainingData:
         limits: Limits of the target; None: there are none.
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         left_out: How many rows of the table are none of these.
+        textbook: Whether networks read the features as they are (`model.encoding.encoder.Encoder`).
     """
 
     schema: Schema
@@ -179,6 +183,7 @@ class TrainingData:
     limits: Limits | None = None
     row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     left_out: int = 0
+    textbook: bool = False
     _encoders: dict[InputChoice, Encoder] = field(default_factory=dict, init=False)
     _encoded: dict[InputChoice, Encoded] = field(default_factory=dict, init=False)
 
@@ -193,6 +198,7 @@ class TrainingData:
                 whitened=inputs.whitened,
                 distribution=self.distribution,
                 unread=inputs.unread_by_all,
+                textbook=self.textbook,
             )
         return self._encoders[inputs]
 

@@ -45,7 +45,7 @@ from murho.model.training.search import fit_options, search, trial
 from murho.model.training.tasks import likelihood_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -240,16 +240,23 @@ def _finished(
         target=target,
         schema=data.schema,
         encoder=encoder,
-        target_range=None if classes else (float(learned_targets.min()), float(learned_targets.max())),
         default_seed=options.seed,
     )
     learned = learned_tensors(chosen.network, chosen.likelihood)
-    extrapolation = extrapolation_trial(Posterior(spec, learned, engine="torch"), data.learned_columns)
+    slopes: Mapping[int, float] = dict.fromkeys(encoder.zero_in_training, 0.0)
 
     def beyond_range(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return with_extrapolation_prior(tensors, architecture, extrapolation.slopes, means=chosen.likelihood.means)
+        return with_extrapolation_prior(tensors, architecture, slopes, means=chosen.likelihood.means)
 
-    spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
+    if encoder.textbook:
+        slopes = {}
+    else:
+        # The fit leaves such weights near their random start: the trial does without them.
+        extrapolation = extrapolation_trial(
+            Posterior(spec, beyond_range(learned), engine="torch"), data.learned_columns
+        )
+        slopes = extrapolation.slopes
+        spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = _at_most(most_rows, split.held_out(architecture.members))
     units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
     # Compiled code, which the fits have loaded: a report asks for more answers than the calibration.

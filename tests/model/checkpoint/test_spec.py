@@ -73,8 +73,8 @@ FACTS: dict[str, Any] = {
         "whitening": None,
         "distribution": None,
         "continuations": {},
+        "textbook": False,
     },
-    "target_range": [100.0, 2000.0],
     "calibration": {
         "nominal": [-2.0, -1.0, 0.0, 1.0, 2.0],
         "observed": [-2.5, -1.1, 0.0, 1.1, 2.5],
@@ -116,7 +116,13 @@ def test_a_specification_tells_its_tensors_and_the_rows_that_were_learned() -> N
 KEPT = [
     _with("target", "transform", value={"kind": "log", "shift": 0.5, "top": 7.0}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
-    _with("encoder", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0, "furthest": None}}),
+    _with(
+        "encoder",
+        "continuations",
+        value={
+            "size": {"share": 0.5, "tested": [10.0, 0.0], "slopes": [1.0, 2.0], "bends": [0.0, 0.5], "stops": [0.0] * 2}
+        },
+    ),
     _with("prior", value=None),
     _with("target", "limits", value={"minimum": None, "maximum": 2000.0}),
     _with("records", "update", value={"total_rows": 250, "before": {"nll": 1.0}}),
@@ -178,7 +184,6 @@ SCALE_MIXTURE = {"kind": "scale-mixture", "pi": 1.0, "sigma1": 1.5, "sigma2": 0.
         (_with("target", "limits", value={"minimum": 2.0, "maximum": 1.0}), "target.limits: the target's minimum"),
         (_with("encoder", "parts", 0, "feature", value="area"), "encoder.parts[0].feature: expected an object"),
         (_with("encoder", "parts", 0, value={"feature": "size", "kind": "unread"}), "encoder.parts: expected at least"),
-        (_with("target_range", value=[2.0, 1.0]), "target_range: expected the least and the largest"),
         (_with("calibration", "method", value="isotonic"), "calibration: "),
         (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected rising"),
         (_with("calibration", "nominal", value=[1.0, 2.0, 3.0, 4.0, 5.0]), "calibration.nominal: "),

@@ -67,7 +67,7 @@ def test_a_bounded_number_has_no_distance_and_is_bounded_after_a_round_trip() ->
 
 
 VALUES = np.linspace(0.0, 4.0, 81)
-HALF = Continuation(0.5, 1.0, 2.0)
+HALF = Continuation(0.5, (1.0, 2.0), (1.0, 3.0), (0.0, 2.0), (0.0, 4.0))
 
 
 def encoder_of(encoding: str = "standard") -> Encoder:
@@ -88,19 +88,21 @@ def test_a_share_of_the_excess_is_seen_up_to_the_depth_of_each_side() -> None:
 @given(st.floats(0.0, 4.0), st.floats(0.0, 1.0))
 def test_within_the_range_every_value_is_seen_as_it_is_to_the_last_bit(value: float, share: float) -> None:
     values = np.array([value, 9.0])
-    assert seen(values, Continuation(share, 1.0, 1.0))[0] == value
+    assert seen(values, replace(HALF, share=share))[0] == value
 
 
-def test_the_distance_of_a_number_counts_up_to_its_limit_on_both_sides() -> None:
+def test_the_input_of_the_distance_grows_by_slope_bend_and_stop_of_its_side_without_a_limit() -> None:
     plain = encoder_of()
-    encoder = replace(plain, continuations={"x": replace(HALF, furthest=1.5)})
+    encoder = replace(plain, continuations={"x": HALF})
     assert Encoder.from_json(with_schema(encoder.to_json(), encoder.schema.to_json())) == encoder
-    (distance,) = encoder.range_distance_columns
+    (place,) = encoder.range_distance_columns
     std = float(VALUES.std())
-    rows = {"x": np.array([-9.0, -0.5, 2.0, 4.0 + 1.4 * std, 4.0 + 1.6 * std, 1e9, np.inf])}
-    expected = [-1.5, -0.5 / std, 0.0, 1.4, 1.5, 1.5, 1.5]
-    np.testing.assert_allclose(encoder.encode(rows).inputs[:, distance], expected, rtol=1e-6)
-    inputs = [column for column in range(encoder.width) if column != distance]
-    unlimited = replace(plain, continuations={"x": HALF})
-    np.testing.assert_array_equal(encoder.encode(rows).inputs[:, inputs], unlimited.encode(rows).inputs[:, inputs])
+    rows = {"x": np.array([-9.0, 2.0, 4.0 + 1.0, 4.0 + 3.0, 1e9])}
+    inputs = encoder.encode(rows).inputs[:, place]
+    d, t = 3.0 / std, 2.0 / std  # of the row at 7: the distance, and how much of it is tested
+    at_7 = np.sqrt((3.0 * d) ** 2 + (2.0 * t * (d - t / 2.0)) ** 2 + (4.0 * (d - t)) ** 2)
+    at_5 = np.hypot(3.0 / std, 2.0 * 0.5 / std**2)
+    np.testing.assert_allclose(inputs[:4], [-9.0 / std, 0.0, at_5, at_7], rtol=1e-6)
+    assert inputs[4] > 1e5
+    assert np.isfinite(encoder.encode({"x": np.array([np.inf, -np.inf, 1e300])}).inputs).all()
     np.testing.assert_array_equal(encoder.encode({"x": VALUES}).inputs, plain.encode({"x": VALUES}).inputs)

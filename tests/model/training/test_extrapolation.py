@@ -19,8 +19,8 @@ from murho.model.predictive.forward import forward
 from murho.model.training.extrapolation import (
     FOLLOWED,
     INNER,
-    LEAST_SHARE,
-    MOST_DOUBT,
+    LEAST_FACTOR,
+    LEAST_SLOPE,
     extrapolation_trial,
     with_extrapolation_prior,
 )
@@ -98,24 +98,63 @@ def posterior_of(
     return Posterior(spec, tensors, engine="torch")
 
 
-def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_doubted_by_its_own_slope() -> None:
+def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_has_a_random_slope_of_a_quarter_of_its_own() -> None:
     posterior = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8, "day": -0.4, "place=A": 0.6}, COLUMNS)
     found = extrapolation_trial(posterior, COLUMNS)
-    followed = found.continuations["x"]
-    assert followed.share == pytest.approx(1.0, abs=1e-4)
-    assert (followed.below, followed.above) == pytest.approx((10.0 * INNER[0], 10.0 * (1 - INNER[1])))
-    assert set(found.continuations) == {"x", "idle"}  # dates go on
     names = posterior.encoder.names
     slopes = {names[number]: slope for number, slope in found.slopes.items()}
+    least = LEAST_SLOPE / 4**0.5
     assert slopes == pytest.approx(
         {
             "x beyond the training rows": 0.8 * (1.0 - FOLLOWED),
-            "idle beyond the training rows": LEAST_SHARE / 4**0.5,
+            "idle beyond the training rows": least,
             "day beyond the training rows": 0.4,
             "place is unseen": 0.6 / 2**0.5,
         },
         rel=1e-3,
     )
+    assert set(found.continuations) == {"x", "idle"}  # dates go on
+    followed, unit = found.continuations["x"], slopes["x beyond the training rows"]
+    assert followed.share == pytest.approx(1.0, abs=1e-4)
+    assert followed.tested == pytest.approx((10.0 * INNER[0], 10.0 * (1 - INNER[1])))
+    slope = np.hypot(0.8 * LEAST_FACTOR, least)
+    np.testing.assert_allclose(
+        np.multiply(unit, [followed.slopes, followed.bends, followed.stops]),
+        [[slope] * 2, [0.0] * 2, [0.8] * 2],
+        atol=0.01,
+    )
+
+
+def test_a_parabola_is_uncertain_as_it_bends_at_each_edge() -> None:
+    """``x^2`` of relu units at many places: slope and curvature at the ends, and what a line leaves over at the thirds.
+
+    From the edge of the inner third, at 1/sqrt(3) std, a parabola ``z^2`` changes by twice that slope times the
+    distance d, which is followed, and by d^2.
+    """
+    columns = {"x": COLUMNS["x"]}
+    knots = np.linspace(-1.75, 1.75, 71)
+    units = [("x", sign, -sign * knot) for knot in knots for sign in (1.0, -1.0) if sign * knot >= 0.0]
+    posterior = posterior_of(
+        [(name, s, b) for name, s, b in units], [0.1 if b else 0.05 for *_, b in units], {}, columns
+    )
+    found = extrapolation_trial(posterior, columns).continuations["x"]
+    (unit,) = extrapolation_trial(posterior, columns).slopes.values()
+    end = 3**0.5
+    distances = np.abs(np.linspace(-end, end, 2001))
+    distances = distances[distances > end / 3] - end / 3
+    linear, bend = 2.0 * end / 3 * distances, distances**2
+    assert found.share == 1.0
+    factor = np.hypot(np.sqrt(np.square(bend).sum() / (np.square(linear).sum() + np.square(bend).sum())), LEAST_FACTOR)
+    np.testing.assert_allclose(np.multiply(unit, found.slopes), factor * 2.0 * end, rtol=0.05)
+    np.testing.assert_allclose(np.multiply(unit, found.bends), factor * 2.0, rtol=0.1)
+
+
+def test_the_variances_of_numbers_that_leave_their_ranges_together_are_divided_by_their_number() -> None:
+    both = {"x": COLUMNS["x"], "again": 3.0 * COLUMNS["x"] + 1.0}
+    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 4.0, "again": 4.0}, both), both)
+    expected = np.hypot(LEAST_FACTOR * 4.0, LEAST_SLOPE) / 2**0.5
+    for unit, continuation in zip(found.slopes.values(), found.continuations.values(), strict=True):
+        np.testing.assert_allclose(np.multiply(unit, continuation.slopes), expected, rtol=1e-3)
 
 
 def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
@@ -136,17 +175,3 @@ def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
     found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {}, columns), columns)
     assert all(each.share == 0.0 for each in found.continuations.values())
     assert all(slope > 0.0 for slope in found.slopes.values())
-
-
-def test_doubt_has_a_limit_where_a_number_is_held_and_none_where_it_is_followed() -> None:
-    """A function that rises and falls back leaves a row far out as uncertain as targets are apart; a trend does not."""
-    columns = {"x": COLUMNS["x"]}
-    turning = posterior_of([("x", 1.0, -0.6), ("x", -1.0, -0.6)], [-3.0, 3.0], {"x": 1.0}, columns)
-    bent = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
-    for posterior in (turning, bent):
-        found = extrapolation_trial(posterior, columns)
-        (slope,) = (found.slopes[column] for column in posterior.encoder.range_distance_columns)
-        doubt = found.continuations["x"].furthest * slope
-        assert doubt == pytest.approx(MOST_DOUBT / (1.0 - found.continuations["x"].share))
-    straight = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8}, columns)
-    assert extrapolation_trial(straight, columns).continuations["x"].furthest > 1e3
