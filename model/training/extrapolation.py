@@ -14,8 +14,8 @@ How much of this is needed, the factor k, is tried within the training rows. The
 number ends at the edge of its inner third, and extrapolates the fitted function from there to the rows in the outer
 thirds. There the function is known. The *share* of the extrapolated change that it really makes is the share of the
 excess that the network will see beyond the true range: about 1 for a trend, 0 where a function bends back or only
-wiggles. What is then left over, compared with slope and curvature at the pretended edge, gives k. One number says
-little, so half of the evidence is the mean of all numbers.
+wiggles. What is then left over, in the target's own unit, compared with what slope and curvature at the pretended edge
+let expect, gives k. One number says little, so half of the evidence is the mean of all numbers.
 
 Numbers that are correlated leave their ranges together, and the fit hardly knows the slope along one of them alone:
 such slopes are large and opposed. So their variances are divided by how many they are, the sum of the squared
@@ -110,8 +110,13 @@ INNER = (1 / 3, 2 / 3)
 STEP = 0.5
 """Length over which slope and curvature are measured, in standard deviations of the number: where rows are few, a fit
 wiggles on a smaller scale."""
-LEAST_FACTOR = 0.25
-"""Least factor k, also of a straight line."""
+LEAST_FACTOR = 0.1
+"""Factor k of a straight line; the squares of both add up."""
+FACTORS = np.geomspace(0.01, 30.0, 48)
+"""Factors k that the trial compares, G of them."""
+NODE = math.sqrt(3.0)
+"""Quadrature of a standard normal number with three nodes, exact up to the fifth power: ± this one with a weight of 1/6
+each, and 0."""
 ACROSS = (0.05, 0.95)
 """Quantiles of a number between which its slopes across the range are measured."""
 LEAST_SLOPE = 0.25
@@ -148,8 +153,9 @@ class _Trial:
     Attributes:
         share: Share of the excess that the function follows.
         tested: Widths of the outer thirds below and above, in the number's unit.
-        sums: Sum over draws and rows of the squared errors of what is followed, and of the squares that slope and
-            curvature at the pretended edge let expect, ``[2]``.
+        error: Sum over draws and rows of the squared errors of what is followed, in the target's own unit.
+        expected: The same sum as slope and curvature at the pretended edge let expect it, for each of `FACTORS`,
+            ``[G]``.
         slopes: Root mean square slope of the function at the true edges below and above, ``[2]``, for a standard
             deviation of the number.
         bends: Root mean square curvature there, ``[2]``.
@@ -157,21 +163,24 @@ class _Trial:
 
     share: float
     tested: tuple[float, float]
-    sums: Doubles
+    error: float
+    expected: Doubles
     slopes: Doubles
     bends: Doubles
 
-    def continuation(self, others: Doubles, alike: float, least: float, unit: float) -> Continuation:
+    def continuation(self, others: Sequence[_Trial], alike: float, least: float, unit: float) -> Continuation:
         """How the function goes on.
 
         Args:
-            others: Mean of `sums` over all numbers.
+            others: The trials of all numbers.
             alike: How many numbers leave their range together with this one, itself included.
             least: Least standard deviation of the random slope, in standard deviations of the target.
             unit: Standard deviation of the weight that makes the slope random.
         """
-        error, expected = self.sums + others
-        factor = math.hypot(math.sqrt(error / expected) if expected > 0.0 else 0.0, LEAST_FACTOR)
+        error = self.error + np.mean([other.error for other in others])
+        expected = self.expected + np.mean([other.expected for other in others], axis=0)
+        tried = np.interp(error, expected, FACTORS) if expected[-1] > 0.0 else 0.0
+        factor = math.hypot(float(tried), LEAST_FACTOR)
         slopes, bends = self.slopes / math.sqrt(alike), self.bends / math.sqrt(alike)
         sides = np.array([np.hypot(factor * slopes, least), factor * bends, self.share * slopes]) / unit
         return Continuation(self.share, self.tested, *(tuple(pair) for pair in sides.tolist()))
@@ -199,6 +208,13 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
         """Function values of the rows, or some of them, with changed cells."""
         return values_of(encoder.encode({name: column[among] for name, column in rows.items()} | changed))
 
+    def in_unit(standardised: Doubles) -> Doubles:
+        """Function values in the target's own unit, or a classifier's as they are; any shape."""
+        if encoder.schema.target.classes is not None:
+            return standardised
+        target = posterior.spec.target
+        return np.asarray(target.transform.inverse(torch.from_numpy(target.location + target.scale * standardised)))
+
     function = values({})
 
     def expand(name: str, edges: Doubles, outwards: Doubles, std: float, among: Places) -> Doubles:
@@ -223,20 +239,24 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
         excess = cells - np.minimum(np.maximum(cells, low), high)
         outer, known = np.flatnonzero(np.abs(excess) > 0.0), np.flatnonzero(~np.isnan(cells))
         if outer.size == 0:
-            return _Trial(0.0, tested, *np.zeros((3, 2)))
+            return _Trial(0.0, tested, 0.0, np.zeros_like(FACTORS), np.zeros(2), np.zeros(2))
         excess = excess[outer]
         at_edge, slope, curvature = expand(name, cells[outer] - excess, np.sign(excess), std, outer)
         distances = np.abs(excess) / std
         linear, quadratic, change = slope * distances, 0.5 * curvature * distances**2, function[:, outer] - at_edge
         squares = float(np.square(linear).sum())
         share = min(1.0, max(0.0, float((linear * change).sum()) / squares)) if squares > 0.0 else 0.0
-        sums = np.array([np.square(change - share * linear).sum(), squares + np.square(quadratic).sum()])
+        followed, spread = at_edge + share * linear, np.hypot(linear, quadratic)
+        middle = in_unit(followed)
+        error = float(np.square(in_unit(function[:, outer]) - middle).sum())
+        ends_of = (in_unit(followed + side * factor * spread) for factor in FACTORS for side in (-NODE, NODE))
+        expected = np.array([np.square(end - middle).sum() / 6.0 for end in ends_of]).reshape(-1, 2).sum(axis=1)
         expansions = [
             expand(name, np.full(known.size, end), np.full(known.size, side), std, known)[1:]
             for end, side in zip(ends, (-1.0, 1.0), strict=True)
         ]
         slopes, bends = np.sqrt(np.square(expansions).mean(axis=(2, 3))).T
-        return _Trial(share, tested, sums, slopes, bends)
+        return _Trial(share, tested, error, expected, slopes, bends)
 
     def slope_across(name: str, std: float) -> float:
         """Root mean square, over rows and draws, of the function's slope across the range of a number or date."""
@@ -286,10 +306,9 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
     least = LEAST_SLOPE / math.sqrt(len(encoder.schema.features))
     scales = {number: max(slopes.get(encoder.names[number], usual), least) for number in encoder.zero_in_training}
     units = {encoder.names[number]: scale for number, scale in scales.items()}
-    others = np.mean([tried.sums for tried in trials.values()] or np.zeros((1, 2)), axis=0)
     alike = np.square(_correlations([columns[name] for name in trials])).sum(axis=0)
     continuations = {
-        name: tried.continuation(others, float(of_name), least, units.get(_beyond(name), least))
+        name: tried.continuation([*trials.values()], float(of_name), least, units.get(_beyond(name), least))
         for (name, tried), of_name in zip(trials.items(), alike, strict=True)
     }
     return Extrapolation(continuations, scales)

@@ -43,6 +43,15 @@ def test_a_script_prints_what_its_page_says_and_draws_its_figure(script: str, tm
     assert missing == []
 
 
+def test_the_textbooks_bands_open_where_there_are_no_points() -> None:
+    """Blundell et al. 2015: nothing clips, limits or moves a draw of the network, however far out it is asked."""
+    factors = {
+        name: float(times) for name, times in re.findall(r"^(\w+): .* ([\d.]+) times$", run("textbook.py"), re.M)
+    }
+    assert factors["sinusoid"] >= 3.0
+    assert factors["quartic"] >= 10.0
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # those of Jupyter are not ours
 def test_the_notebook_runs_from_its_first_cell_to_its_last() -> None:

@@ -98,7 +98,7 @@ def posterior_of(
     return Posterior(spec, tensors, engine="torch")
 
 
-def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_has_a_random_slope_of_a_quarter_of_its_own() -> None:
+def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_has_a_random_slope_of_a_tenth_of_its_own() -> None:
     posterior = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8, "day": -0.4, "place=A": 0.6}, COLUMNS)
     found = extrapolation_trial(posterior, COLUMNS)
     names = posterior.encoder.names
@@ -154,7 +154,7 @@ def test_the_variances_of_numbers_that_leave_their_ranges_together_are_divided_b
     found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 4.0, "again": 4.0}, both), both)
     expected = np.hypot(LEAST_FACTOR * 4.0, LEAST_SLOPE) / 2**0.5
     for unit, continuation in zip(found.slopes.values(), found.continuations.values(), strict=True):
-        np.testing.assert_allclose(np.multiply(unit, continuation.slopes), expected, rtol=1e-3)
+        np.testing.assert_allclose(np.multiply(unit, continuation.slopes), expected, rtol=0.01)
 
 
 def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
