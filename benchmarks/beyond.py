@@ -61,7 +61,7 @@ def function_of(kind: str, generator: Generator) -> Function:
     if kind.startswith("degree"):
         weights = generator.normal(size=int(kind[-1]) + 1)
         weights[-1] = sign * (1.0 + abs(weights[-1]))
-        return lambda x: np.polynomial.polynomial.polyval(x[:, 0], weights)
+        return lambda x: np.asarray(np.polynomial.polynomial.polyval(x[:, 0], weights), dtype=np.float64)
     rate, phase, place = generator.uniform(0.5, 2.5), generator.uniform(0.0, 2.0 * np.pi), generator.uniform(-0.6, 0.6)
     functions: dict[str, Function] = {
         "exponential": lambda x: np.exp(sign * rate * x[:, 0]),
