@@ -23,6 +23,7 @@ import torch
 
 from murho.model.bbb.network import load_tensors, noise_tensors
 from murho.model.checkpoint.checkpoint import FACTS_FILE, StoredCheckpoint, read_stored
+from murho.model.distributions.classes import ClassPredictive, draws_with_mean
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
@@ -30,7 +31,16 @@ from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache, Draws
 from murho.model.predictive.forward import DrawnRows, NetworkOutputs, TorchEngine
 from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, Engine
-from murho.model.predictive.prediction import Answer, MonteCarloError, PredictOptions, Question, in_one, rows_of
+from murho.model.predictive.prediction import (
+    Answer,
+    AnyPrediction,
+    ClassPrediction,
+    MonteCarloError,
+    PredictOptions,
+    Question,
+    in_one,
+    rows_of,
+)
 from murho.model.runtime import threads_for
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue, select_rows
 
@@ -339,6 +349,11 @@ class Posterior(Generic[Answer]):
             extrapolation=encoded.extrapolation,
             told=encoded.told,
         )
+        if options.noise_moments:
+            functions = prediction.draws
+            if encoded.inputs.ndim == 3:
+                functions = self._averaged_over_copies(encoded, options.samples, seed, prediction)
+            prediction = replace(prediction, functions=functions)
         if options.mc_error and options.samples > 1:
             # Batch means: blocks of draws are independent, each with the coupling of all. Parts of one block are not,
             # and the errors of fewer draws than two blocks are rather too large.
@@ -351,6 +366,20 @@ class Posterior(Generic[Answer]):
             errors = MonteCarloError(**{name: share * spread for name, spread in spreads.items()})
             prediction = replace(prediction, mc_error=errors)
         return cast("Answer", prediction)  # plans are of the target's kind
+
+    def _averaged_over_copies(self, encoded: Encoded, samples: int, seed: int, prediction: AnyPrediction) -> Doubles:
+        """`Predicted.functions` of rows with imputed cells, whose prediction is known: each draw uses all copies."""
+        total: Tensor | float = 0.0
+        for inputs, beyond in zip(encoded.inputs, encoded.beyond, strict=True):
+            copy_of_rows = replace(encoded, inputs=inputs, beyond=beyond)
+            drawn = self._drawn(copy_of_rows, samples, seed, calibrated=False)
+            predictive = self.target.predictive(drawn.outputs, drawn.members, widened=False)
+            total = total + (predictive.draws if isinstance(predictive, ClassPredictive) else predictive.means)
+        mean = torch.as_tensor(total) / len(encoded.inputs)
+        if isinstance(prediction, ClassPrediction):
+            goal = torch.from_numpy(prediction.probabilities.T).to(mean)
+            return np.ascontiguousarray(draws_with_mean(mean, goal).permute(2, 0, 1).cpu().numpy())
+        return np.ascontiguousarray(mean.T.cpu().numpy())
 
     def _rows_per_tile(self, samples: int) -> int:
         most = max(1, self.tile_values // max(1, samples))
@@ -393,6 +422,9 @@ class Posterior(Generic[Answer]):
             further = FURTHER * (max(0, levels - PLAIN_LEVELS) + len(options.thresholds))
             answer = (1 + options.mc_error) * self._components * (COMPONENT + further)
             answer += LISTED * (options.draws or not options.noise)
+            copies += (
+                options.noise_moments * IMPUTATIONS * draws * (WEIGHT * self._weights + COMPONENT * self._components)
+            )
         else:
             copies += (IMPUTATIONS - 1) * draws * WEIGHT * self._weights
         time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies

@@ -84,7 +84,7 @@ def calibrate_totals(
         features = [inputs[:, own] for own in posterior.encoder.columns_of.values()]
         for weight, index in _blocks(features, alike, of_units, in_time, rng):
             count = int(index.max()) + 1
-            (values, _), (_, own, noise, _, noise_sum) = moments.added(index, np.ones(len(rows)), count)
+            (values, _), (_, own, noise, _, noise_sum, imputed) = moments.added(index, np.ones(len(rows)), count)
             of_judges = np.stack([values[judge == member].mean(axis=0) for member in members])
             between = share * of_judges.var(axis=0, ddof=1) if len(members) > 1 else np.zeros((count, classes))
             found.append(
@@ -95,7 +95,7 @@ def calibrate_totals(
                     noise=noise,
                     noise_sum=noise_sum,
                     same_unit=0.0 if of_units is None else _pairs(moments.aleatoric, of_units, index),
-                    drawn=values.var(axis=0) + between,
+                    drawn=values.var(axis=0) + imputed + between,
                     weight=weight * max(1, classes - 1) / classes,  # the counts of C classes have C - 1 free ones
                 )
             )

@@ -195,7 +195,8 @@ class PredictOptions:
             calibration and the answer describes a new observation.
         mc_error: Whether to add Monte Carlo standard errors.
         coverage: Coverage of prediction sets, strictly between 0 and 1; for classes alone.
-        noise_moments: Whether to add the moments of the noise of a number, of which totals are made; with draws.
+        noise_moments: Whether to add what totals are made of: `functions` and, of a number, the moments of the noise;
+            with draws.
         adapted: How outcomes move calibrated answers of numbers; None: the checkpoint's calibration holds.
         why: Whether to say what the known cells of each row add to its answer (`model.evaluation.why`).
         worth_asking: Whether to say which missing cells are worth asking for (`model.evaluation.why`).
@@ -322,6 +323,7 @@ class Predicted:
         calibrated: Whether all that describes the distribution is calibrated, or all raw.
         percentiles: ``[B, K]``, or of a class's probability over draws ``[B, C, K]``; None if S is 0.
         draws: Function values, ``[B, S]``, or probabilities under each draw, ``[B, S, C]``; None unless requested.
+        functions: As draws, but averaged over what missing cells may be; None unless ``noise_moments`` are requested.
         mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
@@ -336,6 +338,7 @@ class Predicted:
     _: KW_ONLY
     percentiles: Doubles | None = None
     draws: Doubles | None = None
+    functions: Doubles | None = None
     mc_error: MonteCarloError | None = None
     unlike: Bools | None = None
     extrapolation: Bools | None = None

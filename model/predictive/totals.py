@@ -6,11 +6,14 @@ the total of new observations has mean and variance
     F_s = sum_i w_i m_s(x_i),        V_s = sum_i w_i^2 var_s(y_i),
 
 because the noise of rows is independent given the draw. The total is the mixture over draws, and its two parts follow
-from the law of total variance: ``Var_s[F_s] + E_s[V_s]``. Where noise is skewed, the sum of few rows is, too: each
-draw's total is a shifted lognormal distribution with the third cumulant that the rows add up to (it is Gaussian without
-skewness). A count is a sum of Bernoulli variables, so under a draw it is Poisson-binomial: exact for up to 200 rows,
-and beyond them by the same three moments with a correction for whole numbers (Volkova 1996, "A refinement of the
-central limit theorem for sums of independent random indicators").
+from the law of total variance: ``Var_s[F_s] + E_s[V_s]``. What the missing cells of different rows may be is
+independent, too, given the cells that are known. So ``m_s(x_i)`` is the average over all completed copies of a row, and
+the variance between copies, which the answer for the row counts as epistemic, adds up like noise.
+
+Where noise is skewed, the sum of few rows is, too: each draw's total is a shifted lognormal distribution with the third
+cumulant that the rows add up to (it is Gaussian without skewness). A count is a sum of Bernoulli variables, so under a
+draw it is Poisson-binomial: exact for up to 200 rows, and beyond them by the same three moments with a correction for
+whole numbers (Volkova 1996, "A refinement of the central limit theorem for sums of independent random indicators").
 
 All that is kept of rows are sums, so memory does not grow with rows, and partial totals of blocks add up in any order
 (`Totals.merge`). A group of one row has the answer for that row.
@@ -189,7 +192,8 @@ class _Group:
 
     Attributes:
         drawn: ``F_s`` and ``sum_s V_s`` of each draw, ``[2, S, C]``.
-        sums: Of mean, own epistemic variance, noise variance, third central moment and noise std, weighted, ``[5, C]``.
+        sums: Of mean, own epistemic variance, noise variance, third central moment, noise std and the variance of
+            imputed cells, weighted, ``[6, C]``.
         rows: Number of rows.
         unlike: How many of them are unlike the training rows.
         weight: Sum of the weights.
@@ -401,12 +405,13 @@ class Totals:
         if options.statistic == "count_above":  # sums told of the target's noise, not of that of an indicator
             learned = TotalsCalibration(shared=learned.shared)
         drawn = np.stack([group.drawn for group in groups], axis=2)  # [2, S, G, C]
-        _, own, noise, third, noise_sum = sums
+        _, own, noise, third, noise_sum, imputed = sums
         same_unit = np.array([_pairs(group.units, own[0]) for group in groups])
-        parts = learned.variances(rows[:, None], own, noise, noise_sum, same_unit, drawn[0].var(axis=0))
+        together = drawn[0].var(axis=0) + imputed
+        parts = learned.variances(rows[:, None], own, noise, noise_sum, same_unit, together)
         epistemic, aleatoric = map(np.sqrt, parts)
         std = np.hypot(epistemic, aleatoric)
-        mixture = SumMixture.of(drawn, sums[0], noise, third, std)
+        mixture = SumMixture.of(drawn, sums[0], noise + imputed, third, std)
         percentiles = mixture.quantiles(np.array(asked.percentiles) / 100.0, rows if self._whole else None)
         exceedance = mixture.exceedance(np.array(asked.thresholds) / scale, whole=self._whole)
         for number, group in enumerate(groups):
@@ -444,7 +449,8 @@ class RowMoments:
         epistemic: Epistemic standard deviation.
         aleatoric: Standard deviation of the noise.
         third: Third central moment of the noise, ``[B, C]``.
-        values: Means under each draw, ``[B, S, C]``, up to a constant of the row.
+        imputed: Variance of what the missing cells of a row may be, a part of ``epistemic^2``, ``[B, C]``.
+        values: Means under each draw, averaged over these, ``[B, S, C]``, up to a constant of the row.
         variances: Variances of the noise under each draw, likewise.
         stretch: Factors of values and variances that make them those of the answer, ``[2, B]``.
         unlike: Whether each row is unlike the training rows, ``[B]``.
@@ -454,6 +460,7 @@ class RowMoments:
     epistemic: Doubles
     aleatoric: Doubles
     third: Doubles
+    imputed: Doubles
     values: Doubles
     variances: Doubles
     stretch: Doubles
@@ -473,20 +480,23 @@ class RowMoments:
         if answer.samples == 0:
             if threshold is not None:
                 raise OptionError("--samples: count_above needs draws; use 1 or more")
-            none = np.zeros((rows, 0, mean.shape[1]))
-            return cls(mean, 0.0 * mean, 0.0 * mean, 0.0 * mean, none, none, np.ones((2, rows)), unlike)
+            zero, none = 0.0 * mean, np.zeros((rows, 0, mean.shape[1]))
+            return cls(mean, zero, zero, zero, zero, none, none, np.ones((2, rows)), unlike)
         draws = answer.draws
         assert draws is not None  # noqa: S101 - asked for
+        functions = draws if answer.functions is None else answer.functions
         if number is None or threshold is not None:
             if number is not None and threshold is not None:
                 mean = np.asarray(number.exceedance)
-                moments = draws, np.asarray(number.variances), np.asarray(number.third)
-                draws = exceeding(*moments, threshold, mean)[..., None]
-            variances = draws * (1.0 - draws)
-            third = (variances * (1.0 - 2.0 * draws)).mean(axis=1)
+                imputed = np.maximum(draws.var(axis=1) - functions.var(axis=1), 0.0)
+                moments = functions, np.asarray(number.variances) + imputed[:, None], np.asarray(number.third)
+                draws = functions = exceeding(*moments, threshold, mean)[..., None]
+            variances = functions * (1.0 - functions)
+            third = (variances * (1.0 - 2.0 * functions)).mean(axis=1)
             epistemic = draws.std(axis=1)
             aleatoric = np.sqrt(np.maximum(mean * (1.0 - mean) - epistemic**2, 0.0))
-            return cls(mean, epistemic, aleatoric, third, draws, variances, np.ones((2, rows)), unlike)
+            imputed = np.maximum(epistemic**2 - functions.var(axis=1), 0.0)
+            return cls(mean, epistemic, aleatoric, third, imputed, functions, variances, np.ones((2, rows)), unlike)
         variances, third = np.asarray(number.variances), np.asarray(number.third)
         epistemic, aleatoric = np.asarray(number.epistemic_std), np.asarray(number.aleatoric_std)
         raw = np.maximum(variances.mean(axis=1), LEAST)
@@ -497,14 +507,15 @@ class RowMoments:
             epistemic[:, None],
             aleatoric[:, None],
             third[:, None],
-            draws[..., None],
+            np.maximum(epistemic**2 - stretch[0] ** 2 * functions.var(axis=1), 0.0)[:, None],
+            functions[..., None],
             variances[..., None],
             stretch,
             unlike,
         )
 
     def added(self, index: NDArray[np.int64], weight: Doubles, groups: int) -> tuple[Doubles, Doubles]:
-        """The sums of G groups: ``[2, S, G, C]`` of draws, and ``[5, G, C]`` of `_Group.sums`.
+        """The sums of G groups: ``[2, S, G, C]`` of draws, and ``[6, G, C]`` of `_Group.sums`.
 
         Args:
             index: Number of each row's group, ``[B]``.
@@ -524,7 +535,7 @@ class RowMoments:
         of_rows = (w * self.mean, (w * self.epistemic) ** 2, (w * self.aleatoric) ** 2, w**3 * self.third)
         added = [
             np.stack([np.bincount(index, each, groups) for each in part.T], axis=1)
-            for part in (*of_rows, w * self.aleatoric)
+            for part in (*of_rows, w * self.aleatoric, w**2 * self.imputed)
         ]
         return np.stack(sums), np.stack(added)
 

@@ -24,6 +24,7 @@ from murho.model.predictive.draw_room import DrawRoom
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions, Question
+from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic
 from murho.model.tables.schema import Columns, FeatureKind, UnfamiliarValue
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
@@ -106,6 +107,40 @@ def test_a_draw_is_that_of_its_copy(rent: Posterior) -> None:
         else:
             of_copies = [alone[draw % IMPUTATIONS].draws[0, draw] for draw in range(options.samples)]
             np.testing.assert_allclose(answer.draws[0], of_copies, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["rent", "rooms"])
+def test_missing_cells_of_many_rows_average_out_in_totals(name: str, request: pytest.FixtureRequest) -> None:
+    posterior: Posterior = request.getfixturevalue(name)
+    features = [feature.name for feature in posterior.schema.features]
+    numbers = np.full(1, np.nan)
+    row = {each: np.full(1, None, dtype=object) if each == "district" else numbers for each in features}
+    alone = posterior.encoder.encode_copies(row)
+    options = TotalsOptions(default_statistic(posterior.schema), of=PredictOptions(samples=256))
+    found = []
+    for count in (1, 100):
+        columns = {each: np.repeat(cell, count) for each, cell in row.items()}
+        totals = Totals.of(options, posterior.schema)
+        answer = posterior.predict(columns, totals.asked)
+        totals.add(answer, columns, [()] * count)
+        found.append(totals.answer())
+    of_row = posterior.predict(row, PredictOptions(samples=256, draws=True))
+    np.testing.assert_allclose(present(found[0].epistemic_std).ravel(), of_row.epistemic_std.ravel(), rtol=1e-5)
+    draws, functions = of_row.draws[0], present(answer.functions)[0]
+    if name == "rent":
+        of_copies = [
+            posterior.predict_encoded(replace(alone, inputs=inputs, beyond=beyond), IMPUTED).draws[0]
+            for inputs, beyond in zip(alone.inputs, alone.beyond, strict=True)
+        ]
+        np.testing.assert_allclose(functions[: IMPUTED.samples], np.mean(of_copies, axis=0), rtol=1e-4)
+    else:  # their mean is the probability of the answer
+        np.testing.assert_allclose(functions.mean(axis=0), of_row.probabilities[0], atol=1e-6)
+    together = functions.var(axis=0) / draws.var(axis=0)  # the part that the same draw brings into all rows
+    assert together.max() < 0.7
+    variance = 100.0 * (1.0 - together) + 100.0**2 * together
+    np.testing.assert_allclose(
+        present(found[1].epistemic_std).ravel(), of_row.epistemic_std.ravel() * variance**0.5, rtol=1e-4
+    )
 
 
 def test_the_answer_widens_by_what_the_cell_would_have_told(rent: Posterior) -> None:
