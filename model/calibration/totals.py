@@ -111,18 +111,20 @@ class HeldOutTotals:
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
-SHARED = np.concatenate([[0.0], np.exp2(np.linspace(-4.0, 4.0, 17))])
+SHARED = np.exp2(np.linspace(-6.0, 6.0, 25))
+"""Factors of the shared covariance that are tried, in units of the expected one."""
 INDEPENDENT = np.exp2(np.linspace(-1.0, 1.0, 9))
 CORRELATIONS = np.append(np.linspace(0.0, 0.9, 19), 1.0 - np.exp2(-np.arange(3.5, 8.0, 0.5)))
-PRIOR_SHARED, PRIOR_INDEPENDENT = 1.0, 0.3
-"""Standard deviations of the logarithms before anything is known: little evidence leaves factors near 1."""
+PRIOR_SHARED, PRIOR_OF_DEPENDENT, PRIOR_INDEPENDENT = 0.7, 1.0, 0.3
+"""Standard deviations of the logarithms before anything is known: little evidence leaves factors near the expected.
+Where noise is correlated, less is known of the shared covariance."""
 MOST_ERROR = 25.0
 """Most squared error of a total that counts, in variances: one odd block must not decide."""
 ONE_ERROR = 1.0
 """A value is within one standard error of the likeliest if twice the log likelihood falls by no more."""
 
 
-def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCalibration:
+def fit_totals(totals: HeldOutTotals, expected: float = 1.0, *, units: bool, in_time: bool) -> TotalsCalibration:
     """Fit the calibration by the Gaussian likelihood of the errors of totals, over a grid, with priors about 1.
 
     A correlation in time leaves few independent blocks, which tell it badly, and one that is too small makes bands too
@@ -130,6 +132,7 @@ def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCa
 
     Args:
         totals: Held-out totals.
+        expected: The factor of the shared covariance about which its prior lies.
         units: Whether noise may be correlated within units.
         in_time: Whether it may be correlated between neighbours in time.
     """
@@ -142,7 +145,7 @@ def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCa
         best, least = TotalsCalibration(), np.inf
         for independent, shared in product(INDEPENDENT, SHARED):
             guess = TotalsCalibration(
-                shared=float(shared),
+                shared=float(shared * expected),
                 independent=float(independent),
                 within=float(correlation) if units else 0.0,
                 neighbours=0.0 if units else float(correlation),
@@ -150,7 +153,7 @@ def fit_totals(totals: HeldOutTotals, *, units: bool, in_time: bool) -> TotalsCa
             )
             variance = np.maximum(np.add(*guess.variances(*predicted)), LEAST)
             loss = float(totals.weight @ (np.log(variance) + error / variance))
-            loss += (np.log(max(shared, SHARED[1] / 2.0)) / PRIOR_SHARED) ** 2
+            loss += (np.log(shared) / (PRIOR_OF_DEPENDENT if units or in_time else PRIOR_SHARED)) ** 2
             loss += (np.log(independent) / PRIOR_INDEPENDENT) ** 2
             if loss < least:
                 best, least = guess, loss

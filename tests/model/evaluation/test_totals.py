@@ -1,8 +1,9 @@
-"""Counts of classes in regions whose truth is known: what held-out counts tell makes the bands of new ones right."""
+"""Totals whose truth is known: what held-out ones tell makes the bands of new ones right."""
 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -13,12 +14,15 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.evaluation.totals import calibrate_totals
+from murho.model.evaluation.totals import calibrate_totals, determined_share
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.totals import Totals, TotalsOptions
+from murho.model.predictive.totals import RowMoments, Totals, TotalsOptions
+from murho.model.python.table_totals import added_up, answer_of
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.splits import HeldOut
-from tests.model.conftest import present
+from murho.model.training.options import make_options
+from murho.model.training.train import train
+from tests.model.conftest import Notes, present
 
 CLASSES = ("a", "b", "c")
 REGIONS = np.array([f"region {number:02}" for number in range(80)], dtype=object)
@@ -80,3 +84,48 @@ def test_bands_of_counts_of_new_rows_hold_the_truth(factor: float) -> None:
         held.append(((lower <= counts) & (counts <= upper)).mean())
     assert 0.86 <= held[0] <= 0.96  # of whole numbers, 90 % or a little more
     assert factor == 1.0 or held[1] < 0.8
+
+
+def smooth(rng: np.random.Generator, count: int) -> pa.Table:
+    x = rng.random((count, 4))
+    value = 4.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 8.0 * (x[:, 2] - 0.5) ** 2 + 4.0 * x[:, 3]
+    columns = {f"x{number}": column for number, column in enumerate(x.T)}
+    return pa.table({**columns, "y": value + 0.5 * rng.normal(size=count)})
+
+
+def test_totals_of_a_smooth_function_are_as_uncertain_as_they_are_wrong() -> None:
+    wrong, variances = (909.0, 1_873.0), []  # mean squared errors of 16 fits: random rows, rows alike in x0
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        trained = train(smooth(rng, 500), "y", make_options({"quick": True, "seed": seed}), reporter=Notes())
+        rows = smooth(rng, 2_000)
+        for block in (np.arange(1_000), np.argsort(rows["x0"].to_numpy())[:1_000]):
+            totals = added_up(trained.posterior, rows.take(block), TotalsOptions(of=PredictOptions(samples=100)))
+            variances.append(present(answer_of(totals, trained.posterior).std)[0] ** 2)
+    assert 0.7 < (np.mean(variances) / np.mean(wrong)) ** 0.5 < 1.5
+
+
+@pytest.mark.parametrize("mean_field", [False, True])
+def test_weights_that_are_drawn_alone_move_rows_together_more_than_data_allow(mean_field: bool) -> None:
+    rng, count, samples = np.random.default_rng(0), 400, 300
+    inputs = np.column_stack([np.ones(count), 1.0 + 0.7 * rng.normal(size=(count, 3))])
+    exact = np.linalg.inv(inputs.T @ inputs + 1e-3 * np.eye(4))
+    drawn = np.diag(np.diag(exact)) if mean_field else exact
+    values = inputs @ np.linalg.cholesky(drawn) @ rng.normal(size=(4, samples))
+    ones = np.ones((count, 1))
+    moments = RowMoments(
+        0.0 * ones,
+        values.std(axis=1, keepdims=True),
+        ones,
+        0.0 * ones,
+        0.0 * ones,
+        values[..., None],
+        np.ones((count, samples, 1)),
+        np.ones((2, count)),
+        np.zeros(count),
+    )
+    share = determined_share(moments, [np.zeros(count, dtype=np.intp)], count)
+    total = inputs.sum(axis=0)
+    known = (total @ exact @ total) / (total @ drawn @ total)
+    assert known < 0.15 or not mean_field
+    assert 0.7 * known < share < 1.5 * known
