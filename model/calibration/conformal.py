@@ -121,6 +121,17 @@ class ConformalMap(Stored):
         """Calibrated score of the median."""
         return float(np.interp(0.0, self.nominal, self.observed))
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether it is the symmetric map, of few rows or units."""
+        return self.observed == tuple(-score for score in reversed(self.observed))
+
+    @property
+    def units(self) -> float:
+        """u, the number of exchangeable units behind the map: the outermost knot is at ``u / (u + 1)``."""
+        beyond = float(torch.special.ndtr(torch.tensor(-self.nominal[-1], dtype=torch.float64)))
+        return 1.0 / (2.0 * beyond if self.is_symmetric else beyond) - 1.0
+
     @cached_property
     def _polygon(self) -> tuple[Doubles, Doubles]:
         """The knots, with one far beyond them on either side."""
@@ -157,7 +168,7 @@ class ConformalMap(Stored):
     def representative_scores(self) -> Doubles:
         """``rows`` scores that stand for the held-out ones: the map of these is this map."""
         levels = np.arange(1, self.rows + 1) / (self.rows + 1)
-        if self.rows >= SIGNED_FROM:
+        if not self.is_symmetric:
             return self.calibrated(torch.from_numpy(_normal_quantile(levels))).numpy()
         sizes = self.calibrated(torch.from_numpy(_normal_quantile(0.5 + 0.5 * levels))).numpy()
         sizes[::2] *= -1.0

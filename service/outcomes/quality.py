@@ -191,7 +191,9 @@ class AlarmFollower:
     def follow(self, document: str | None, scored: Scored, _earlier: Earlier) -> str | None:
         """Returns the next state; see `store.Follower`."""
         state = None if document is None else msgspec.json.decode(document, type=_AlarmState)
-        test = PitMartingale(scored.facts.rows) if state is None else PitMartingale.from_json(state.test)
+        facts = scored.facts
+        test = PitMartingale.of(facts.rows, central=facts.central)
+        test = test if state is None else PitMartingale.from_json(state.test)
         if test.alarm is not None:  # it stays, until another version
             self._noticed(scored, True)
             return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 import msgspec
 import numpy as np
 
+from murho.model.calibration.conformal import ConformalMap
 from murho.model.tables.cells import parse_date
 from murho.model.tables.schema import Feature, FeatureKind, written
 
@@ -95,20 +96,24 @@ class VersionFacts(msgspec.Struct, frozen=True):
         target: The target's name.
         classes: Its classes; None: it predicts a number.
         features: Its features.
-        rows: Held-out rows behind its calibration; None: it has none.
+        rows: Held-out rows (or groups of them) behind its conformal map; None: it has none.
+        central: Whether that map is the symmetric one.
     """
 
     target: str
     classes: tuple[str, ...] | None
     features: tuple[FeatureFacts, ...]
     rows: int | None = None
+    central: bool = False
 
     @classmethod
     def of(cls, spec: ModelSpec) -> Self:
         """Returns the facts of a version's specification."""
-        schema, calibration = spec.schema, spec.calibration
-        rows = None if calibration is None else calibration.rows
-        return cls(schema.target.name, schema.target.classes, tuple(map(FeatureFacts.of, schema.features)), rows)
+        target, features = spec.schema.target, tuple(map(FeatureFacts.of, spec.schema.features))
+        if not isinstance(spec.calibration, ConformalMap):
+            return cls(target.name, target.classes, features)
+        rows, central = round(spec.calibration.units), spec.calibration.is_symmetric
+        return cls(target.name, target.classes, features, rows, central)
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
