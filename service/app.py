@@ -230,7 +230,7 @@ def _recorder(
 
     def noticed(scored: Scored, raised: bool) -> None:
         inside = int(scored.inside.sum())
-        telemetry.versions[scored.model, scored.version].count_outcomes(len(scored.pits), inside, alarm=raised)
+        telemetry.versions[scored.model, scored.version].count_outcomes(len(scored.inside), inside, alarm=raised)
 
     followers: list[Follower] = [AlarmFollower(noticed)]
     if settings.adapt != "off":

@@ -98,18 +98,22 @@ class Adaptation(Stored):
                 None: PITs are those of the answers themselves.
         """
         scores = torch.special.ndtri(torch.from_numpy(pits)).clamp(-FURTHEST, FURTHEST)
-        tails = np.array(self.tails)
+        tails = self.tails
         if then is not None and (moved := then.moved) is not None:
             if kept is not None:
                 reached = moved.calibrated(torch.from_numpy(kept))
                 moved = ConformalMap(tuple(kept.tolist()), tuple(reached.tolist()), moved.rows)
             scores = moved.calibrated(scores).clamp(-FURTHEST, FURTHEST)
-            rate = min(RATE, DELAYED / max(1, self.outcomes - then.outcomes))
-            misses = np.array([np.count_nonzero(pits < TAIL), np.count_nonzero(pits > 1.0 - TAIL)])
-            tails = (tails + rate * (len(pits) * TAIL - misses)).clip(*LEVELS)
+            # One by one: how outcomes are told, alone or many at a time, changes nothing.
+            for late, pit in enumerate(pits.tolist(), start=self.outcomes - then.outcomes):
+                rate = min(RATE, DELAYED / max(1, late))
+                lower, upper = (
+                    level + rate * (TAIL - missed)
+                    for level, missed in zip(tails, (pit < TAIL, pit > 1.0 - TAIL), strict=True)
+                )
+                tails = (min(max(lower, LEVELS[0]), LEVELS[1]), min(max(upper, LEVELS[0]), LEVELS[1]))
         newest = (*self.scores, *np.round(scores.numpy(), DIGITS).tolist())[-KEPT:]
-        lower, upper = tails.tolist()
-        return replace(self, outcomes=self.outcomes + len(pits), scores=newest, tails=(lower, upper))
+        return replace(self, outcomes=self.outcomes + len(pits), scores=newest, tails=tails)
 
     @cached_property
     def moved(self) -> ConformalMap | None:

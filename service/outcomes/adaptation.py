@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from murho.service.engine.jobs import ModelLike
-    from murho.service.outcomes.records import Earlier, Scored, State
+    from murho.service.outcomes.records import Earlier, Scored, State, VersionFacts
     from murho.service.outcomes.store import Store
 
 __all__ = ["ADAPTATION", "AdaptationFollower", "Bands", "state_of", "take_up"]
@@ -59,6 +59,10 @@ class AdaptationFollower:
 
     def __init__(self, method: AdaptationMethod | None = None) -> None:
         self._method = method
+
+    def begin(self, document: str, _facts: VersionFacts) -> str:
+        """Returns the state before all outcomes; see `store.Follower`."""
+        return _start(document)
 
     def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
         """Returns the next state; None for classes, whose sets stay as they are; see `store.Follower`."""
@@ -153,5 +157,10 @@ def take_up(store: Store, model: str, version: str, number: int) -> int:
     if not states or (document is None and number != 0):
         kept = f"there are {states[-1].number} to {states[0].number}" if states else "there is none"
         raise OptionError(f"{model}/{version} has no state {number} of its bands in the store: {kept}.")
-    document = document or json.dumps(Adaptation("adaptive").to_json())
-    return store.put_state(model, version, ADAPTATION, document, KEEPS)
+    return store.put_state(model, version, ADAPTATION, document or _start(states[0].document), KEEPS)
+
+
+def _start(document: str) -> str:
+    """Returns the state before all outcomes, by the method of a later one."""
+    later = state_of(document)
+    return json.dumps(Adaptation("adaptive" if later is None else later.method).to_json())

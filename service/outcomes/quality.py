@@ -36,6 +36,8 @@ MOST_STEPS = 60
 """Of coverage over time."""
 NORMAL_95 = 1.959963984540054
 MOST_MARKS = 128
+KEEPS = 65_536
+"""How far back states are kept, for outcomes that are revised: 4 MB at most."""
 
 
 def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], asked: QualityQuery) -> JSON:
@@ -70,8 +72,7 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     wanted.append(found.version.in_([version for version in facts if asked.version in (None, version)]))
     query = select(*key, slot, *(func.sum(found[name]) for name in SUMS)).where(*wanted).group_by(*key, slot)
     with reading(store.engine) as connection:
-        # Outcomes that were revised away leave nothing but rounding.
-        rows = sorted(tuple(row) for row in connection.execute(query.having(func.sum(found[SUMS[0]]) > 0.5)))
+        rows = sorted(tuple(row) for row in connection.execute(query))
     versions: dict[str, JSON] = {}
     for (version, feature, group), part in groupby(rows, key=lambda row: row[:3]):
         told = _number_quality if facts[version].classes is None else _class_quality
@@ -182,22 +183,23 @@ class AlarmFollower:
         noticed: Called with the outcomes, and whether the alarm is raised.
     """
 
-    kind = ALARM
-    keeps = 1
+    kind, keeps = ALARM, KEEPS
 
     def __init__(self, noticed: Callable[[Scored, bool], object] = lambda *_: None) -> None:
         self._noticed = noticed
 
+    def begin(self, _document: str, facts: VersionFacts) -> str:
+        """Returns the state before all outcomes; see `store.Follower`."""
+        test = PitMartingale.of(facts.rows, central=facts.central)
+        return msgspec.json.encode(_AlarmState(test.to_json(), [])).decode()
+
     def follow(self, document: str | None, scored: Scored, _earlier: Earlier) -> str | None:
         """Returns the next state; see `store.Follower`."""
-        state = None if document is None else msgspec.json.decode(document, type=_AlarmState)
-        facts = scored.facts
-        test = PitMartingale.of(facts.rows, central=facts.central)
-        test = test if state is None else PitMartingale.from_json(state.test)
+        state = msgspec.json.decode(document or self.begin("", scored.facts), type=_AlarmState)
+        test, marks = PitMartingale.from_json(state.test), state.marks
         if test.alarm is not None:  # it stays, until another version
             self._noticed(scored, True)
             return None
-        marks = [] if state is None else state.marks
         marks = [*(marks if len(marks) < MOST_MARKS else marks[::2]), (test.outcomes, scored.predicted[0])]
         before = test.outcomes
         test.update(scored.pits)

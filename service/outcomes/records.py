@@ -212,8 +212,9 @@ class Scored:
         predicted: When they were predicted, in seconds since 1970, `[B]`.
         states: The state of adaptation behind each prediction, `[B]`.
         pits: See `model.evaluation.recorded`, `[B]`.
-        inside: Whether each is in the central band of 90 %, or in the prediction set, `[B]`.
-        sums: See `schema.SUMS`, `[B, …]`.
+        inside: Whether each is in the central band of 90 %, or in the prediction set, `[B]`; `[0]` where outcomes that
+            were counted before are followed again.
+        sums: See `schema.SUMS`, `[B, …]`; `[0, 0]` likewise.
     """
 
     model: str
@@ -237,12 +238,15 @@ class Follower(Protocol):
     kind: str
     keeps: int
 
+    def begin(self, document: str, facts: VersionFacts) -> str:
+        """Returns the state before all outcomes, as JSON, that leads to states like a later one."""
+
     def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
         """Returns the next state as JSON; None: it stays.
 
         Args:
             document: The latest state; None: there is none.
-            scored: Outcomes that came since. One that revises an earlier one isn't among them.
+            scored: Outcomes that came since. Of one that was revised the last value alone is ever in a latest state.
             earlier: Gives an earlier state of this kind.
         """
 

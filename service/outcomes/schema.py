@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "BASE",
     "PREDICTIONS",
     "REVISIONS",
     "ROLLUPS",
@@ -121,8 +122,11 @@ STATES = Table(
     Column("version", String, primary_key=True),
     Column("kind", String, primary_key=True),
     Column("number", Integer, primary_key=True),
+    # When it was made: the outcomes that came until then are in it.
     Column("at", Double, nullable=False),
     Column("document", String, nullable=False),
+    # It is as if no outcome that came later had been; none: one that is in it has been revised or deleted.
+    Column("until", Double),
 )
 
 
@@ -134,7 +138,7 @@ ROLLUPS = Table(
     Column("model", String, primary_key=True),
     # Empty: all predictions, in one group.
     Column("feature", String, primary_key=True),
-    # Hours that a row sums up, and the first of them since 1970, by the time of predictions.
+    # Hours that a row sums up (or `BASE`), and the first of them since 1970, by the time of predictions.
     Column("span", Integer, primary_key=True),
     Column("hour", Integer, primary_key=True),
     Column("version", String, primary_key=True),
@@ -143,6 +147,8 @@ ROLLUPS = Table(
 )
 SPANS = (1, 24)
 """Hours of a row; each outcome is in one of each."""
+BASE = 0
+"""Span of a row for the outcomes of an hour whose predictions are deleted, as long as the hour has others."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = ()
 """Statements that lead from format 1 to 2, from 2 to 3, …; a new store has the tables above at once."""

@@ -7,6 +7,7 @@ is one transaction or a few that can be repeated: what is there already is not c
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
@@ -16,13 +17,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, or_, select, text, update
+from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import LEVELS, class_pits, class_sums, number_pits, number_sums
-from murho.service.outcomes.records import Accepted, Batch, Follower, Pair, Recorded, Scored, State, Value, VersionFacts
+from murho.service.outcomes.records import (
+    Accepted,
+    Batch,
+    Earlier,
+    Follower,
+    Pair,
+    Recorded,
+    Scored,
+    State,
+    Value,
+    VersionFacts,
+)
 from murho.service.outcomes.schema import (
+    BASE,
     PREDICTIONS,
     REVISIONS,
     ROLLUPS,
@@ -49,6 +62,8 @@ __all__ = ["HOUR", "Store"]
 AT_A_TIME = 2000
 """Rows of one statement and, of outcomes, of one transaction."""
 HOUR = 3600
+STEP = 1e-6
+"""Seconds between two moments that are told apart."""
 THINNED = ((256, 16), (4096, 256))
 """How far back only each so-many-th state is kept."""
 SHRINK = 0.05
@@ -126,19 +141,17 @@ class Store:
             last = rows[-1]
             after = (found.came > last.came) | ((found.came == last.came) & (found.id > last.id))
 
-    def add(self, model: str, ids: Sequence[str], values: Sequence[Value], at: float | None = None) -> Accepted:
+    def add(self, model: str, ids: Sequence[str], values: Sequence[Value]) -> Accepted:
         """Keeps outcomes: late ones, in any order, any number. Of equal ids the last holds.
 
-        The same value again changes nothing; another one revises, and the earlier one is kept beside it. If the store
-        ceases to answer, some may be kept; adding all again is right.
+        The same value again changes nothing. Another one revises: all is then as if the earlier one had never come, but
+        that it is kept among revisions. If the store ceases to answer, some may be kept; adding all again is right.
 
         Args:
             model: The model's name.
             ids: Of its predictions.
             values: A number or the name of a class each, as the model predicts.
-            at: When they came; None: now.
         """
-        at = time.time() if at is None else at
         given = dict(zip(ids, values, strict=True))
         revised, unknown = 0, dict[str, str]()
         for part in _parts(tuple(given)):
@@ -146,70 +159,96 @@ class Store:
                 serialised(connection, model)
                 facts = _facts(connection, model)
                 rows = {row.id: row for row in _predicted(connection, model, part)}
-                new, before, after = list[_Told](), list[_Told](), list[_Told]()
+                new, earlier = list[_Told](), list[Row[Any]]()
                 for key in part:
                     row, value = rows.get(key), given[key]
                     why = _misfit(model, row, value, facts)
                     if row is None or why is not None:
                         unknown[key] = str(why)
-                    elif row.came is None:
+                    elif row.came is None or _value(row) != value:
                         new.append((row, value))
-                    elif _value(row) != value:
-                        before.append((row, _value(row)))
-                        after.append((row, value))
-                if before:
+                        earlier += [] if row.came is None else [row]
+                at = _moment(connection, model)
+                if earlier:
                     names = ("model", "id", "came", "value", "label")
-                    earlier = [{name: getattr(row, name) for name in names} for row, _ in before]
-                    connection.execute(REVISIONS.insert(), earlier)
-                    self._take(connection, model, facts, before, at, sign=-1.0)
-                    self._take(connection, model, facts, after, at)
-                for scored in self._take(connection, model, facts, new, at):
-                    self._follow(connection, scored, at)
-                revised += len(after)
+                    connection.execute(
+                        REVISIONS.insert(), [{name: getattr(row, name) for name in names} for row in earlier]
+                    )
+                    gone = PREDICTIONS.c.model == model, PREDICTIONS.c.id.in_([row.id for row in earlier])
+                    connection.execute(update(PREDICTIONS).where(*gone).values(came=None))
+                    self._leave_out(connection, model, facts, earlier, at)
+                self._take(connection, model, facts, new, at + STEP)
+                revised += len(earlier)
         return Accepted(len(given) - len(unknown), revised, unknown)
 
     def _take(
-        self,
-        connection: Connection,
-        model: str,
-        facts: dict[str, VersionFacts],
-        told: list[_Told],
-        at: float,
-        sign: float = 1.0,
-    ) -> list[Scored]:
-        """Scores outcomes by version, and keeps them and adds them to the sums; or takes them off, with the sign -1."""
+        self, connection: Connection, model: str, facts: dict[str, VersionFacts], told: list[_Told], at: float
+    ) -> None:
+        """Scores outcomes by version, keeps them, adds them to the sums, and lets followers learn from them."""
         told.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
-        found = []
         for version, part in groupby(told, key=lambda each: each[0].version):
             pairs = list(part)
-            found.append(scored := _scored(model, version, facts[version], pairs))
-            _roll(connection, scored, [row.inputs for row, _ in pairs], sign)
-            if sign > 0.0:
-                changes = [
-                    {
-                        "of": row.id,
-                        "came": at,
-                        "value": None if isinstance(value, str) else value,
-                        "label": value if isinstance(value, str) else None,
-                        "pit": pit,
-                    }
-                    for (row, value), pit in zip(pairs, scored.pits.tolist(), strict=True)
-                ]
-                own = PREDICTIONS.c.model == model, PREDICTIONS.c.id == bindparam("of")
-                connection.execute(update(PREDICTIONS).where(*own), changes)
-        return found
+            scored = _scored(model, version, facts[version], pairs)
+            _roll(connection, scored, [row.inputs for row, _ in pairs], SPANS)
+            changes = [
+                {
+                    "of": row.id,
+                    "came": at,
+                    "value": None if isinstance(value, str) else value,
+                    "label": value if isinstance(value, str) else None,
+                    "pit": pit,
+                }
+                for (row, value), pit in zip(pairs, scored.pits.tolist(), strict=True)
+            ]
+            own = PREDICTIONS.c.model == model, PREDICTIONS.c.id == bindparam("of")
+            connection.execute(update(PREDICTIONS).where(*own), changes)
+            self._follow(connection, scored, at)
+
+    def _leave_out(
+        self, connection: Connection, model: str, facts: dict[str, VersionFacts], rows: list[Row[Any]], at: float
+    ) -> None:
+        """Makes sums and states as if outcomes had never come, which are no longer among the predictions."""
+        rows.sort(key=lambda row: str(row.version))
+        for version, part in groupby(rows, key=lambda row: str(row.version)):
+            gone = list(part)
+            if version in facts:
+                _recount(connection, model, version, facts, {int(row.at // HOUR) for row in gone})
+                self._replay(connection, model, version, facts[version], min(row.came for row in gone), at)
+
+    def _replay(
+        self, connection: Connection, model: str, version: str, facts: VersionFacts, since: float, at: float
+    ) -> None:
+        """Lets followers learn again from the outcomes that have come since, from the latest state before."""
+        found, kept = PREDICTIONS.c, STATES.c
+        names = (found.at, found.state, found.pit)
+        query = select(*names).where(found.model == model, found.version == version)
+        for follower in self._followers:
+            key = model, version, follower.kind
+            latest = _state(connection, key)
+            if latest is None:
+                continue
+            begin = connection.execute(_states(key).where(kept.until < since).limit(1)).first()
+            number, after, document = (0, 0.0, follower.begin(latest.document, facts)) if begin is None else begin
+            connection.execute(update(STATES).where(*_of(key), kept.number > number).values(until=None))
+            later = query.where(found.came > after).order_by(found.came, found.at, found.id)
+            earlier = _earlier(connection, key)
+            for rows in connection.execute(later, execution_options={"yield_per": AT_A_TIME}).partitions():
+                times, states, pits = (list(column) for column in zip(*rows, strict=True))
+                none = np.zeros(0, dtype=np.bool_), np.zeros((0, 0))
+                again = Scored(model, version, facts, times, states, np.array(pits, float), *none)
+                document = follower.follow(document, again, earlier) or document
+            if document != latest.document:
+                _put(connection, key, document, at, follower.keeps)
 
     def _follow(self, connection: Connection, scored: Scored, at: float) -> None:
         for follower in self._followers:
             key = scored.model, scored.version, follower.kind
             latest = _state(connection, key)
-
-            def earlier(number: int, key: _Key = key) -> str | None:
-                found = _state(connection, key, number)
-                return None if found is None else found.document
-
-            document = follower.follow(None if latest is None else latest.document, scored, earlier)
+            before = None if latest is None else latest.document
+            document = follower.follow(before, scored, _earlier(connection, key))
             if document is not None:
+                if latest is None:  # outcomes from before, if there are any, are in none of its states
+                    _insert_state(connection, key, State(0, at - STEP, follower.begin(document, scored.facts)), 0.0)
                 _put(connection, key, document, at, follower.keeps)
 
     def state(self, model: str, version: str, kind: str) -> State | None:
@@ -220,19 +259,38 @@ class Store:
     def states(self, model: str, version: str, kind: str) -> list[State]:
         """Returns the states of a kind that are kept, the latest first."""
         with reading(self.engine) as connection:
-            return [State(*row) for row in connection.execute(_states((model, version, kind)))]
+            query = _states((model, version, kind)).where(STATES.c.number > 0)
+            return [State(*row) for row in connection.execute(query)]
 
     def put_state(self, model: str, version: str, kind: str, document: str, keeps: int = 1) -> int:
-        """Makes a document, JSON, the latest state of a kind; returns its number. For `keeps` see `Follower`."""
+        """Makes a document, JSON, the latest state of a kind, whatever comes of outcomes that have come until now.
+
+        Returns its number. For `keeps` see `Follower`.
+        """
         with writing(self.engine) as connection:
             serialised(connection, model)
-            return _put(connection, (model, version, kind), document, time.time(), keeps)
+            return _put(connection, (model, version, kind), document, _moment(connection, model), keeps, until=0.0)
 
     def forget(self, model: str, ids: Sequence[str]) -> int:
-        """Deletes predictions with all that belongs to them; sums of outcomes stay. Returns how many there were."""
+        """Deletes predictions as if they and their outcomes had never been. Returns how many there were."""
         with writing(self.engine) as connection:
             serialised(connection, model)
-            return sum(_delete(connection, model, part) for part in _parts(ids))
+            rows = [row for part in _parts(ids) for row in _predicted(connection, model, part) if row.came is not None]
+            gone = sum(_delete(connection, model, part) for part in _parts(ids))
+            self._leave_out(connection, model, _facts(connection, model), rows, _moment(connection, model))
+            return gone
+
+    def recount(self, model: str) -> int:
+        """Counts sums and states again from all outcomes that are in the store; returns how many these are."""
+        found = PREDICTIONS.c
+        query = select(found.version, found.at).where(found.model == model, found.came.is_not(None))
+        with writing(self.engine) as connection:
+            serialised(connection, model)
+            rows = [(str(row.version), int(row.at // HOUR)) for row in connection.execute(query)]
+            for version, facts in (known := _facts(connection, model)).items():
+                _recount(connection, model, version, known, {hour for each, hour in rows if each == version})
+                self._replay(connection, model, version, facts, -1.0, _moment(connection, model))
+        return len(rows)
 
     def clean(self, before: float | None = None, most_bytes: int | None = None) -> int:
         """Deletes old predictions with their outcomes; sums of outcomes stay. Returns how many.
@@ -254,14 +312,21 @@ class Store:
 
     def _clean(self, before: float) -> int:
         """Deletes what was predicted before, some at a time, so that others may write meanwhile."""
-        gone, found = 0, PREDICTIONS.c
+        gone, found, hour = 0, PREDICTIONS.c, int(before // HOUR)
         oldest = select(found.model, found.id).where(found.at < before).limit(AT_A_TIME)
         while True:
             with writing(self.engine) as connection:
                 rows = sorted((row.model, row.id) for row in connection.execute(oldest))
                 for model, part in groupby(rows, key=lambda row: row[0]):
                     serialised(connection, model)
-                    gone += _delete(connection, model, [key for _, key in part], found.at < before)
+                    ids, facts = [key for _, key in part], _facts(connection, model)
+                    # An hour that keeps some of its predictions may be counted again.
+                    last = found.model == model, found.id.in_(ids), found.at < before, found.at >= hour * HOUR
+                    _roll_rows(
+                        connection, model, facts, connection.execute(select(PREDICTIONS).where(*last)).all(), (BASE,)
+                    )
+                    gone += _delete(connection, model, ids, found.at < before)
+                connection.execute(delete(ROLLUPS).where(ROLLUPS.c.span == BASE, ROLLUPS.c.hour < hour))
             if len(rows) < AT_A_TIME:
                 return gone
 
@@ -291,6 +356,12 @@ _Key: TypeAlias = tuple[str, str, str]
 def _facts(connection: Connection, model: str) -> dict[str, VersionFacts]:
     found = connection.execute(select(VERSIONS.c.version, VERSIONS.c.facts).where(VERSIONS.c.model == model))
     return {version: msgspec.json.decode(said, type=VersionFacts) for version, said in found}
+
+
+def _moment(connection: Connection, model: str) -> float:
+    """Returns the time of a transaction: later than all outcomes before, whatever the clocks of several workers say."""
+    last = connection.scalar(select(func.max(PREDICTIONS.c.came)).where(PREDICTIONS.c.model == model))
+    return max(time.time(), (last or 0.0) + STEP)
 
 
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -333,8 +404,50 @@ def _scored(model: str, version: str, facts: VersionFacts, told: Sequence[_Told]
     return Scored(model, version, facts, [row.at for row in rows], [row.state for row in rows], pits, inside, sums)
 
 
-def _roll(connection: Connection, scored: Scored, inputs: Sequence[str | None], sign: float) -> None:
-    """Adds outcomes to the sums, of all and of each group of the rows whose inputs are known, JSON."""
+def _recount(connection: Connection, model: str, version: str, facts: dict[str, VersionFacts], hours: set[int]) -> None:
+    """Counts the sums of hours, and of their days, again from the outcomes of a version."""
+    found = PREDICTIONS.c
+    for hour in hours:
+        _sum_up(connection, model, version, SPANS[0], hour, BASE)
+        within = found.at >= hour * HOUR, found.at < (hour + 1) * HOUR, found.came.is_not(None)
+        query = select(PREDICTIONS).where(found.model == model, found.version == version, *within)
+        for rows in connection.execute(query, execution_options={"yield_per": AT_A_TIME}).partitions():
+            _roll_rows(connection, model, facts, rows, SPANS[:1])
+    for day in {hour - hour % SPANS[1] for hour in hours}:
+        _sum_up(connection, model, version, SPANS[1], day, SPANS[0])
+
+
+def _sum_up(connection: Connection, model: str, version: str, span: int, hour: int, of: int) -> None:
+    """Makes the sums of a span those of its parts, which have the span `of`."""
+    found = ROLLUPS.c
+    own = found.model == model, found.version == version
+    connection.execute(delete(ROLLUPS).where(*own, found.span == span, found.hour == hour))
+    keys, sums = (found.model, found.version, found.feature, found.group), [func.sum(found[name]) for name in SUMS]
+    parts = (*own, found.span == of, found.hour >= hour, found.hour < hour + span)
+    query = select(*keys, literal(span), literal(hour), *sums).where(*parts).group_by(*keys)
+    names = [*(key.name for key in keys), "span", "hour", *SUMS]
+    connection.execute(ROLLUPS.insert().from_select(names, query))
+
+
+def _roll_rows(
+    connection: Connection,
+    model: str,
+    facts: dict[str, VersionFacts],
+    rows: Sequence[Row[Any]],
+    spans: tuple[int, ...],
+) -> None:
+    """Adds those predictions of a model that have outcomes to the sums of some spans."""
+    told = [(row, _value(row)) for row in rows if row.came is not None]
+    fitting = sorted(
+        (each for each in told if _misfit(model, *each, facts) is None), key=lambda each: str(each[0].version)
+    )
+    for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
+        pairs = list(part)
+        _roll(connection, _scored(model, version, facts[version], pairs), [row.inputs for row, _ in pairs], spans)
+
+
+def _roll(connection: Connection, scored: Scored, inputs: Sequence[str | None], spans: tuple[int, ...]) -> None:
+    """Adds outcomes to the sums of some spans, of all and of each group of the rows whose inputs are known, JSON."""
     hours = [int(at // HOUR) for at in scored.predicted]
     keys = [("", hour, "") for hour in hours]
     places = list(range(len(hours)))
@@ -348,18 +461,18 @@ def _roll(connection: Connection, scored: Scored, inputs: Sequence[str | None], 
     known: dict[tuple[str, int, str], int] = {}
     numbers = [known.setdefault(key, len(known)) for key in keys]
     totals = np.zeros((len(known), len(SUMS)))
-    np.add.at(totals[:, : scored.sums.shape[1]], numbers, sign * scored.sums[places])
+    np.add.at(totals[:, : scored.sums.shape[1]], numbers, scored.sums[places])
     own = {"model": scored.model, "version": scored.version}
     lines = [
         {
             **own,
             "feature": feature,
             "span": span,
-            "hour": hour - hour % span,
+            "hour": hour - hour % max(1, span),
             "group": group,
             **dict(zip(SUMS, line, strict=True)),
         }
-        for span in SPANS
+        for span in spans
         for (feature, hour, group), line in zip(known, totals.tolist(), strict=True)
     ]
     statement = _insert(connection.dialect, ROLLUPS)
@@ -411,10 +524,21 @@ def _upserting(dialect: Dialect, table: Table, names: tuple[str, ...]) -> SQLCom
     return statement.compile(dialect=dialect, column_keys=names)
 
 
+def _of(key: _Key) -> tuple[ColumnElement[bool], ...]:
+    return STATES.c.model == key[0], STATES.c.version == key[1], STATES.c.kind == key[2]
+
+
 def _states(key: _Key) -> Any:
     found = STATES.c
-    wanted = (column == part for column, part in zip((found.model, found.version, found.kind), key, strict=True))
-    return select(found.number, found.at, found.document).where(*wanted).order_by(found.number.desc())
+    return select(found.number, found.at, found.document).where(*_of(key)).order_by(found.number.desc())
+
+
+def _earlier(connection: Connection, key: _Key) -> Earlier:
+    def document_of(number: int) -> str | None:
+        found = _state(connection, key, number)
+        return None if found is None else found.document
+
+    return document_of
 
 
 def _state(connection: Connection, key: _Key, most: int | None = None) -> State | None:
@@ -424,14 +548,17 @@ def _state(connection: Connection, key: _Key, most: int | None = None) -> State 
     return None if row is None else State(*row)
 
 
-def _put(connection: Connection, key: _Key, document: str, at: float, keeps: int) -> int:
+def _put(connection: Connection, key: _Key, document: str, at: float, keeps: int, until: float | None = None) -> int:
     """Inserts a state; returns its number, and deletes those that are too far back or left out there."""
     latest = _state(connection, key)
     number = 1 if latest is None else latest.number + 1
-    own = dict(zip(("model", "version", "kind"), key, strict=True))
-    connection.execute(STATES.insert(), {**own, "number": number, "at": at, "document": document})
-    wanted = (STATES.c[name] == part for name, part in own.items())
+    _insert_state(connection, key, State(number, at, document), at if until is None else until)
     left_out = [number - back for back, step in THINNED if (number - back) % step]
     gone = or_(STATES.c.number <= number - keeps, STATES.c.number.in_(left_out))
-    connection.execute(delete(STATES).where(*wanted, gone))
+    connection.execute(delete(STATES).where(*_of(key), gone))
     return number
+
+
+def _insert_state(connection: Connection, key: _Key, state: State, until: float) -> None:
+    own = dict(zip(("model", "version", "kind"), key, strict=True))
+    connection.execute(STATES.insert(), {**own, **asdict(state), "until": until})

@@ -101,11 +101,13 @@ class Telemetry:
             OF_VERSION,
         )
         self.unrecorded = counter("murho_unrecorded_rows_total", "Rows for which the way to the store had no room.")
-        self.outcomes = counter("murho_outcomes_total", "Outcomes of recorded rows.", OF_VERSION)
+        self.outcomes = counter("murho_outcomes_total", "Outcomes of recorded rows, revisions too.", OF_VERSION)
         self.inside = counter(
             "murho_outcomes_inside_total", "Outcomes in the central 90 % band, or in the prediction set.", OF_VERSION
         )
-        self.alarm = self._gauge("murho_alarm", "Whether outcomes are not as predicted.", OF_VERSION, mode="livemax")
+        self.alarm = self._gauge(  # the latest of a worker: an outcome that is revised may end an alarm
+            "murho_alarm", "Whether outcomes are not as predicted.", OF_VERSION, mode="livemostrecent"
+        )
         self.protocol_errors = counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
@@ -140,7 +142,7 @@ class Telemetry:
         name: str,
         help_line: str,
         labels: Sequence[str] = (),
-        mode: Literal["livesum", "livemin", "livemax"] = "livesum",
+        mode: Literal["livesum", "livemin", "livemax", "livemostrecent"] = "livesum",
     ) -> Gauge:
         return Gauge(name, help_line, labels, registry=self.registry, multiprocess_mode=mode)
 

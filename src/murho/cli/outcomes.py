@@ -46,16 +46,19 @@ def outcomes(
     forget: Annotated[
         list[str] | None, typer.Option(help="Id of a prediction to delete; again for several; takes --store.")
     ] = None,
+    recount: Annotated[
+        bool, typer.Option("--recount", help="Count quality, alarm and bands again from all outcomes; takes --store.")
+    ] = False,
     json: JsonOption = False,
     form: FileForm = AS_IT_IS,
 ) -> None:
-    """Tell what came true of recorded predictions; export them; forget some."""
+    """Tell what came true of recorded predictions; export them; forget some; count all again."""
     name = require_name(name)
-    if data is None and output is None and not forget:
-        raise OptionError("Nothing to do: give a table of outcomes, --output FILE or --forget ID")
+    if data is None and output is None and not forget and not recount:
+        raise OptionError("Nothing to do: give a table of outcomes, --output FILE, --forget ID or --recount")
     store = _store_or_url(url, store)
-    if url is not None and (output is not None or forget):
-        raise OptionError("--output and --forget take the store itself: --store")
+    if url is not None and (output is not None or forget or recount):
+        raise OptionError("--output, --forget and --recount take the store itself: --store")
     done: JSON = {}
     if url is not None and data is not None:
         done = _sent(url, name, data, form)
@@ -65,6 +68,8 @@ def outcomes(
             done = _kept(opened, name, data, form)
         if forget:
             done["forgotten"] = opened.forget(name, forget)
+        if recount:
+            done["recounted"] = opened.recount(name)
         if output is not None:
             done["exported"] = _export(opened, name, output)
     if json:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from murho.service.outcomes.adaptation import AdaptationFollower
 from murho.service.outcomes.quality import AlarmFollower
 from murho.service.outcomes.store import Store
 
@@ -63,7 +64,7 @@ def opened(address: str) -> Iterator[Callable[[], Store]]:
     stores: list[Store] = []
 
     def make() -> Store:
-        stores.append(Store(address, [AlarmFollower()]))
+        stores.append(Store(address, [AlarmFollower(), AdaptationFollower("adaptive")]))
         return stores[-1]
 
     yield make

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from murho.command_line import app
 from tests.service.bodies import ARROW, arrow, read_table
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 
@@ -40,6 +44,25 @@ def test_predictions_are_recorded_and_judged(recording: AppClient) -> None:
     (version,) = found["versions"]
     assert (version["n"], version["bias"]) == (2, -0.5)
     assert version["groups"][0]["group"] == "USA"
+
+
+def test_a_corrected_outcome_leaves_no_trace_and_all_can_be_counted_again(tmp_path: Path) -> None:
+    store = str(tmp_path / "murho.db")
+    with make_client(FakeModel(), store=store, adapt="adaptive") as client:
+        ids = client.post("/predict", {"inputs": [ROW] * 40, "record": True}).json()["ids"]
+        values = [130.0 + place % 3 for place in range(40)]
+        client.post(OUTCOMES, told(*zip(ids, [1_764_350_000_000, 9.9e37, *values[2:]], strict=True)))
+        assert client.get(QUALITY).json()["versions"][0]["rmse"] > 1e36
+        assert client.post(OUTCOMES, told(*zip(ids, values, strict=True))).json()["revised"] == 2
+        (now,) = client.get(QUALITY).json()["versions"]
+        assert (now["n"], now["bias"]) == (40, -0.975)
+        assert now["rmse"] == pytest.approx(math.sqrt((13 + 13 * 4) / 40))
+        assert client.post("/predict", {"inputs": [ROW]}).json()["calibration"]["outcomes"] == 40
+    done = CliRunner().invoke(app, ["outcomes", "cars", "--store", store, "--recount", "--json"])
+    assert json.loads(done.stdout) == {"recounted": 40}
+    done = CliRunner().invoke(app, ["quality", "cars", "--store", store, "--json"])
+    (again,) = json.loads(done.stdout)["versions"]
+    assert (again["rmse"], again["pit"], again["history"]) == (now["rmse"], now["pit"], now["history"])
 
 
 def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:

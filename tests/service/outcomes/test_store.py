@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from sqlalchemy import text
 from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import LEVELS
 from murho.service.outcomes import schema
-from murho.service.outcomes.quality import quality_of
+from murho.service.outcomes.adaptation import ADAPTATION, AdaptationFollower, state_of, take_up
+from murho.service.outcomes.quality import ALARM, AlarmFollower, quality_of
 from murho.service.outcomes.records import Batch, FeatureFacts, VersionFacts
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.outcomes.store import HOUR, Store
+from tests.model.conftest import present
 
 SCORES = np.array([-3.09, -2.576, -2.326, -1.96, -1.645, -1.282, -1.036, -0.842, -0.674, -0.524, -0.253])
 GRID = np.concatenate([SCORES, [0.0], -SCORES[::-1]]).astype(np.float32)
@@ -41,7 +44,10 @@ def quality(store: Store, **asked: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_quality_is_a_recount_whatever_happens(store: Store, seed: int) -> None:
-    """Predictions, again and late, outcomes of known and unknown ids, revisions: against a dictionary and NumPy."""
+    """Predictions, again and late, outcomes of known and unknown ids, wild ones until revised, some forgotten.
+
+    Against a dictionary and NumPy.
+    """
     random, now = np.random.default_rng(seed), time.time()
     known: dict[str, tuple[float, str, float]] = {}  # id: when, version, mean
     told: dict[str, float] = {}
@@ -59,6 +65,14 @@ def test_quality_is_a_recount_whatever_happens(store: Store, seed: int) -> None:
             assert (found.accepted, set(found.unknown)) == (len(new), set(ids) - set(new))
             assert found.revised == sum(told.get(key, value) != value for key, value in new.items())
             told |= new
+            if random.random() < 0.7:
+                continue
+            wild, forgotten = ([*told][place : place + 2] for place in random.integers(0, len(told) + 1, 2))
+            store.add("m", wild, [random.choice([1.76e12, -9.9e37])] * len(wild))
+            store.add("m", wild, [told[key] for key in wild])
+            assert store.forget("m", forgotten) == len(forgotten)
+            for key in forgotten:
+                del known[key], told[key]
     assert {pair.id: pair.value for pair in store.pairs("m")} == told
     for window in ("12h", "9d", "6w"):
         answer = quality(store, window=window, by="Origin")
@@ -99,9 +113,89 @@ def test_outcomes_count_once_and_a_later_value_revises(store: Store) -> None:
     assert store.add("m", ["a"], [10.5]).revised == 1
     assert store.add("m", ["a"], [12.0]).revised == 1
     (now,) = quality(store)["versions"]
-    assert now["alarm"] == before[0]["alarm"]  # revisions are no news
+    assert (now["n"], now["alarm"]["outcomes"]) == (2, 2)
     with schema.reading(store.engine) as connection:
         assert connection.execute(text("SELECT value FROM revisions ORDER BY number")).scalars().all() == [12.0, 10.5]
+
+
+@pytest.mark.parametrize("wild", [1.76e12, -9.9e37])
+@pytest.mark.parametrize("way", ["revised", "forgotten", "recounted"])
+def test_an_outcome_that_is_no_more_leaves_all_as_if_it_had_never_been(
+    opened: Callable[[], Store], tmp_path: Path, wild: float, way: str
+) -> None:
+    store, other = opened(), Store(str(tmp_path / "other.db"), [AlarmFollower(), AdaptationFollower("adaptive")])
+    ids, values = [str(row) for row in range(500)], np.random.default_rng(0).normal(10.0, 1.0, 500).tolist()
+    spoilt = ids[::2]
+    for each in (store, other):
+        each.record([batch(ids)])
+    for place in range(0, 500, 50):
+        part = ids[place : place + 50]
+        store.add(
+            "m", part, [wild if key in spoilt else value for key, value in zip(part, values[place:], strict=False)]
+        )
+        kept = [key for key in part if key not in spoilt]
+        other.add("m", kept, [values[int(key)] for key in kept])
+    assert quality(store)["versions"][0]["alarm"]["raised"]
+    if way == "forgotten":
+        assert store.forget("m", spoilt) == len(spoilt)
+    else:
+        for part in (spoilt[:60], spoilt[60:]):
+            for each in (store, other):
+                each.add("m", part, [values[int(key)] for key in part])
+    if way == "recounted":
+        with schema.writing(store.engine) as connection:
+            connection.execute(text("DELETE FROM rollups"))
+            connection.execute(text("UPDATE states SET document = '{}'"))
+        assert store.recount("m") == 500
+    learned, same = (json.loads(present(each.state("m", "1", ADAPTATION)).document) for each in (store, other))
+    assert learned == same
+    counted, same = (json.loads(present(each.state("m", "1", ALARM)).document)["test"] for each in (store, other))
+    assert counted["ranks"] == same["ranks"]
+    (ours,), (theirs,) = (quality(each, by="Origin")["versions"] for each in (store, other))
+    assert ours["pit"] == theirs["pit"]
+    evidence = pytest.approx(theirs["alarm"]["evidence"], abs=1e-9)
+    assert ours["alarm"] == {"raised": False, "outcomes": theirs["n"], "evidence": evidence}
+    for one, same in zip([ours, *ours["groups"]], [theirs, *theirs["groups"]], strict=True):
+        assert [one[key] for key in ("n", "rmse", "crps", "bias")] == pytest.approx(
+            [same[key] for key in ("n", "rmse", "crps", "bias")], rel=1e-12
+        )
+    other.close()
+
+
+def test_a_state_that_was_gone_back_to_stays_whatever_comes_of_earlier_outcomes(store: Store) -> None:
+    ids = [str(row) for row in range(100)]
+    store.record([batch(ids)])
+    for place in range(0, 60, 20):
+        store.add("m", ids[place : place + 20], [13.0] * 20)
+    assert take_up(store, "m", "1", 1) == 4
+    store.add("m", ids[60:], [13.0] * 40)
+    store.add("m", ids[:1], [10.0])
+    store.forget("m", ids[60:70])
+    learned = present(state_of(present(store.state("m", "1", ADAPTATION)).document))
+    assert learned.outcomes == 20 + 30 + 1  # of the state, of those since, and the revised one
+
+
+def test_an_hour_that_was_partly_cleaned_is_counted_again_with_the_deleted_ones(store: Store) -> None:
+    hour = (time.time() // HOUR - 30) * HOUR
+    for minute in range(60):
+        store.record([batch([f"{minute}a", f"{minute}b"], at=hour + 60 * minute)])
+        store.add("m", [f"{minute}a", f"{minute}b"], [10.0 + minute, 1e12])
+    before = quality(store, window="9d", by="Origin")["versions"][0]
+    assert before["n"] == 120
+    store.add("m", [f"{minute}b" for minute in range(60)], [10.0] * 60)
+    assert store.clean(hour + 60 * 29.5) == 60
+    assert store.clean(hour + 60 * 39.5) == 20
+    store.add("m", ["50b"], [11.0])
+    store.forget("m", ["51a"])
+    (now,) = quality(store, window="9d", by="Origin")["versions"]
+    errors = [*(float(minute) for minute in range(60) if minute != 51), *[0.0] * 59, 1.0]
+    assert (now["n"], now["bias"]) == (119, pytest.approx(-np.mean(errors)))
+    assert now["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    assert sum(group["n"] for group in now["groups"]) == 119
+    store.clean(hour + HOUR)
+    assert quality(store, window="9d")["versions"][0]["n"] == 119
+    with schema.reading(store.engine) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM rollups WHERE span = 0")) == 0
 
 
 def test_an_id_is_its_latest_prediction_until_its_outcome_comes(store: Store) -> None:
@@ -165,7 +259,7 @@ def test_retention_and_forgetting(store: Store) -> None:
     assert store.forget("m", ["0-0", "other"]) == 1
     assert store.clean(now - 20.5 * 86400) == 19 * 50
     assert [pair.id for pair in store.pairs("m")] == ["0-1"]
-    assert quality(store, window="12w")["versions"][0]["n"] == 3  # sums stay
+    assert quality(store, window="12w")["versions"][0]["n"] == 2  # sums of those that are cleaned away stay
     with schema.writing(store.engine) as connection:
         assert connection.scalar(text("SELECT count(*) FROM revisions")) == 0
     if store.url.drivername == "sqlite":  # PostgreSQL counts its rows a while later
