@@ -1,6 +1,7 @@
 """The parts of one running service, its stages of shutting down, and what routes take and give."""
 
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 import orjson
@@ -126,4 +127,5 @@ class JSONBytes(Response):
 
     def render(self, content: object) -> bytes:
         """Returns the bytes of the body."""
-        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+        # orjson takes arrays itself, but not those whose rows don't lie one after another.
+        return orjson.dumps(content, methodcaller("tolist"), orjson.OPT_SERIALIZE_NUMPY)

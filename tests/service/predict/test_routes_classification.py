@@ -53,6 +53,12 @@ def test_the_answer_has_the_keys_of_the_contract_in_their_order(service: AppClie
     assert [warning["pointer"] for warning in answer["warnings"]] == ["/inputs/2/Weight"]
 
 
+def test_many_contexts_are_decided_about_at_once(service: AppClient) -> None:
+    found = service.post("/models/cars/decide", {"contexts": ROWS, "policy": "greedy"}).json()
+    assert found["action"] == ask(service)["prediction"]
+    assert np.allclose(found["mean"], ask(service)["probabilities"])
+
+
 @pytest.mark.parametrize("calibrated", [True, False])
 @pytest.mark.parametrize("samples", [1, 64])
 def test_probabilities_entropies_and_sets_agree(service: AppClient, calibrated: bool, samples: int) -> None:
