@@ -282,7 +282,8 @@ class Client(BaseClient[httpx2.Client]):
             policy: ``thompson`` (default), ``greedy``, ``ucb`` (with ``width``) or ``threshold`` (with ``threshold``
                 and ``at_least``).
             goal: ``max`` (default) or ``min``.
-            abstain: ``{"risk": 0.05}`` answers ``unsure`` where the error of a classifier can't be controlled.
+            abstain: ``{"risk": 0.05}`` answers ``unsure`` so that at most about 5 % of a classifier's other decisions
+                are wrong, as held-out rows show; ``raw["evidence"]`` says which, and how they were judged.
             draw: Number of the draw that decides for each context, to repeat a decision; at random if not given.
             samples: Number of draws; by default the service's.
             seed: Their seed; the model's own if not given.

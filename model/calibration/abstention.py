@@ -2,13 +2,25 @@
 
 A decision is wrong if another action would have been better for the row's true class. Its confidence is the probability
 of the classes for which it is right. Decisions are taken from a threshold of confidence on, and the selective risk is
-the share of wrong ones among those taken. The threshold is the lowest of which held-out rows prove, with probability
-``1 - DOUBT`` over their draw, that the risk is at most alpha: learn then test (Angelopoulos, Bates, Candes, Jordan and
-Lei 2021, "Learn then test: calibrating predictive algorithms to achieve risk control", doi:10.48550/arXiv.2110.01052).
+the share of wrong ones among those taken. The threshold is the lowest that passes a test on held-out rows: learn then
+test (Angelopoulos, Bates, Candes, Jordan and Lei 2021, "Learn then test: calibrating predictive algorithms to achieve
+risk control", doi:10.48550/arXiv.2110.01052).
+
+The theorem: if the rows of the test are exchangeable with new ones, were answered as these are and chose nothing, the
+risk is at most alpha with probability ``1 - DOUBT`` over their draw. What holds of the rows that a checkpoint keeps
+depends on who judged them, as for bands (`model.calibration.conformal`):
+
+split-conformal
+    One member, which neither learned nor stopped by these rows: the theorem, but that the map of the probabilities is
+    fitted to them, each row being scored with a map of the others.
+cross-conformal, pooled-conformal
+    No theorem. Training chose the fit and when to stop by the same rows, and some of the members judged a row that all
+    answer; or the version before did. With known truth the risk is above alpha in less than ``DOUBT`` of the cases
+    (``python -m benchmarks.abstain --known``): a few judges are less sure than all members.
 
 For the k surest rows, of which e are wrong, the p-value of "the risk is above alpha" is ``P[Bin(k, alpha) <= e]``. The
 numbers k are tested in `STARTS` rising sequences, each with its part of `DOUBT` until its first test that fails (fixed
-sequence testing with several starts, their section 5.1). So the proven thresholds are all right at once.
+sequence testing with several starts, their section 5.1). So the thresholds that pass are all right at once.
 """
 
 from __future__ import annotations
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["DOUBT", "HeldOutClasses", "least_confidence"]
 
 DOUBT = 0.05
-"""Probability, over the draw of held-out rows, that the selective risk is above what was asked for."""
+"""Probability, over the draw of held-out rows that chose nothing, that the selective risk is above its limit."""
 STARTS = (0.3, 0.8)
 """Shares of the rows with which the sequences of tests begin."""
 STEPS = 50
@@ -96,13 +108,15 @@ class HeldOutClasses(Stored):
 def least_confidence(
     confidence: NDArray[np.float64], wrong: NDArray[np.bool_], risk: float, doubt: float = DOUBT
 ) -> float:
-    """Confidence from which on decisions are wrong with a share of at most ``risk``; inf: none is proven.
+    """Confidence from which on decisions are wrong with a share of at most ``risk``; inf: none passes the test.
+
+    See the module for the rows of which this is a guarantee.
 
     Args:
         confidence: Of the decision about each held-out row, ``[n]``.
         wrong: Whether it is wrong, ``[n]``.
         risk: alpha, strictly between 0 and 1.
-        doubt: Probability that the risk is higher, strictly between 0 and 1.
+        doubt: Probability that the risk is higher, if the rows chose nothing; strictly between 0 and 1.
     """
     rising = np.sort(confidence)
     count = len(rising)

@@ -244,8 +244,8 @@ class TrainedModel:
             width: Of ``ucb``: number of epistemic standard deviations.
             threshold: Of ``threshold``: what a new observation is to be beyond.
             at_least: Of ``threshold``: with this probability.
-            risk: ``unsure`` is answered where no more than this share of a classifier's decisions can be promised to be
-                wrong; None: never.
+            risk: ``unsure`` is answered so that about this share of a classifier's other decisions is wrong at most, as
+                held-out rows show; `model.calibration.abstention` says what is guaranteed. None: never.
             draw: Number of the draw that decides for each context, ``[N]``; None: at random.
             samples: S, at least 1.
             seed: Seed of the draws; None: that of the model.

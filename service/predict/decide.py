@@ -36,6 +36,7 @@ from murho.service.predict.rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from murho.model.calibration.classes import Calibration
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
 
@@ -58,7 +59,7 @@ class Abstain(Strict):
     """When to answer "unsure" in place of an action."""
 
     risk: float = Field(gt=0, lt=1)
-    """Largest share of wrong decisions among those that are taken."""
+    """Largest share of wrong decisions among those that are taken, as far as held-out rows show it."""
 
 
 EXAMPLE: JSON = {
@@ -93,7 +94,7 @@ class DecideRequest(Strict):
     at_least: float | None = None
     """Of threshold: the probability of that, 0.9 by default."""
     abstain: Abstain | None = None
-    """Answers "unsure" where the decision's error can't be controlled. For classifiers."""
+    """Answers "unsure" where held-out rows don't show that the error stays below a limit. For classifiers."""
     draw: Many[int] | None = None
     """Number of the draw that decides for each context; at random by default. For thompson."""
     samples: Annotated[int, Field(ge=1)] | None = None
@@ -108,6 +109,15 @@ class DecideRequest(Strict):
     """true: the store keeps the decisions, with ids, so that outcomes can be told of them."""
     ids: Many[str] | None = None
     """The caller's own ids, one a context; they ask for a record, too."""
+
+
+class Evidence(Told):
+    """The held-out rows that say when to answer "unsure"."""
+
+    method: str
+    """split-conformal: the risk is below its limit with probability 0.95. cross-conformal, pooled-conformal: that is
+    measured, and not guaranteed, because these rows also chose the fit, or other members judged them than answer."""
+    rows: int
 
 
 class DecideResponse(Told):
@@ -132,6 +142,8 @@ class DecideResponse(Told):
     probability_best: list[list[float]]
     """Share of the draws under which the action is the best."""
     calibrated: bool
+    evidence: Evidence | None = None
+    """Of abstain alone; null: there are no held-out rows, and all decisions are "unsure"."""
     ids: list[str | None] | None = None
     """Of recorded decisions; null where nothing was chosen."""
     warnings: list[InputWarning]
@@ -152,10 +164,20 @@ async def _answer(call: InFlight) -> Response:
         "policy": asked.how.policy,
         "goal": asked.how.goal,
         **decisions.document(),
+        **({} if asked.how.risk is None else {"evidence": _evidence(model.spec.calibration)}),
         **recorded,
         "warnings": [*warnings, *more],
     }
     return await parts.decoder.in_thread(partial(JSONBytes, document))
+
+
+def _evidence(calibration: "Calibration | None") -> JSON | None:
+    """Returns what `Evidence` describes."""
+    from murho.model.calibration.classes import ClassCalibration
+
+    if not isinstance(calibration, ClassCalibration) or calibration.held_out is None:
+        return None
+    return {"method": calibration.sets.method, "rows": len(calibration.held_out.labels)}
 
 
 DOOR = Door(

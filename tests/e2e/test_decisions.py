@@ -91,7 +91,8 @@ def test_classes(busy: Service) -> None:
     assert found["propensity"] == [1.0]
     # This checkpoint has no held-out rows, so nothing is controlled.
     unsure = _post(busy, "bodies", {"contexts": [row], "policy": "greedy", "abstain": {"risk": 0.05}}).json()
-    assert unsure["action"] == ["unsure"]
+    assert (unsure["action"], unsure["evidence"]) == (["unsure"], None)
+    assert "evidence" not in plain
 
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [

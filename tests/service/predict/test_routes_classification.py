@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from murho.model.calibration.abstention import HeldOutClasses
+from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.conformal import CROSS
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.service.bodies import ARROW, CSV, NPY, PARQUET, csv, npy, read_table
 from tests.service.classifiers import CLASSES, Classifier
@@ -51,6 +55,20 @@ def test_the_answer_has_the_keys_of_the_contract_in_their_order(service: AppClie
     assert np.shape(answer["percentiles"]["values"]) == (3, 3, 3)
     assert answer["prediction_set"]["coverage"] == 0.9
     assert [warning["pointer"] for warning in answer["warnings"]] == ["/inputs/2/Weight"]
+
+
+def test_a_decision_that_may_be_unsure_names_its_evidence() -> None:
+    model = Classifier()
+    calibration, labels = model.spec.calibration, np.arange(150) % 3
+    assert isinstance(calibration, ClassCalibration)
+    held_out = HeldOutClasses(0.97 * np.eye(3)[labels] + 0.01, labels)
+    calibration = replace(calibration, held_out=held_out, sets=replace(calibration.sets, method=CROSS))
+    model.spec = replace(model.spec, calibration=calibration)
+    with make_client(model) as service:
+        plain = {"contexts": ROWS, "policy": "greedy"}
+        found = service.post("/models/cars/decide", plain | {"abstain": {"risk": 0.05}}).json()
+        assert found["evidence"] == {"method": "cross-conformal", "rows": 150}  # its risk is measured, not guaranteed
+        assert "evidence" not in service.post("/models/cars/decide", plain).json()
 
 
 def test_many_contexts_are_decided_about_at_once(service: AppClient) -> None:
