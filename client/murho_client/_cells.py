@@ -31,6 +31,8 @@ Faults: TypeAlias = list[tuple[int, str]]
 FORMS = "Give numbers, truth values, texts or dates; None for a missing cell."
 INFINITE = "The cell is infinite. Give a finite number, or None if the value is unknown."
 BEYOND = "The date is beyond the years 1 to 9999."
+MOST_EXACT = 2**53
+"""Largest size up to which float64 has all whole numbers."""
 _PLAIN: frozenset[type] = frozenset({NoneType, bool, int, str})
 
 
@@ -94,13 +96,17 @@ def _plain(values: Any) -> Column:
             return _from_pandas(values)
         case "polars":
             numeric = str(values.dtype).startswith(("Int", "UInt", "Float", "Date"))  # dates and moments, too
-            return np.asarray(values.to_numpy()) if numeric else list(values.to_list())
+            numbers = np.asarray(values.to_numpy()) if numeric else None
+            whole = "Int" in str(values.dtype)
+            return list(values.to_list()) if numbers is None or (whole and _is_rounded(numbers)) else numbers
         case "pyarrow":
             if str(values.type).startswith("dictionary"):
                 values = values.cast(values.type.value_type)
             # A moment with a time zone is in UTC inside Arrow.
             numeric = str(values.type).startswith(("int", "uint", "float", "double", "halffloat", "timestamp"))
-            return np.asarray(values) if numeric else list(values.to_pylist())
+            numbers = np.asarray(values) if numeric else None
+            whole = "int" in str(values.type)
+            return list(values.to_pylist()) if numbers is None or (whole and _is_rounded(numbers)) else numbers
     if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         return list(values)
     if hasattr(values, "__array__"):
@@ -121,8 +127,15 @@ def _from_pandas(values: Any) -> Column:
     if getattr(dtype, "tz", None) is not None and dtype.kind == "M":
         return np.asarray(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
     if getattr(dtype, "kind", "O") in "iuf":
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan) if values.hasnans else values.to_numpy())
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan) if values.hasnans else values.to_numpy()
+        if dtype.kind == "f" or not _is_rounded(numbers):
+            return np.asarray(numbers)
     return list(values.astype(object))
+
+
+def _is_rounded(numbers: NDArray[Any]) -> bool:
+    """Whether whole numbers have become floats, because cells are missing, and have lost digits."""
+    return numbers.dtype.kind == "f" and bool(np.any(np.abs(numbers) >= MOST_EXACT))
 
 
 def _category(category: object) -> Any:
@@ -150,11 +163,9 @@ def _from_array(values: NDArray[Any]) -> tuple[Column, Faults]:
 
 def _from_objects(values: list[Any]) -> tuple[Column, Faults]:
     types = set(map(type, values))
-    if float in types and types <= {float, int, NoneType}:
-        try:
-            return _from_array(np.array(values, dtype=np.float64))
-        except OverflowError:
-            pass  # an integer beyond float64; found below, with its row
+    whole = (value for value in values if type(value) is int)
+    if float in types and types <= {float, int, NoneType} and all(abs(value) < MOST_EXACT for value in whole):
+        return _from_array(np.array(values, dtype=np.float64))
     if types <= _PLAIN and int not in types:
         return values, []
     cells, faults = [], []

@@ -10,6 +10,7 @@ Arguments of `pyarrow.compute`, and numbers from it, are made from buffers here:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "MOST_EXACT",
     "Distinct",
     "canonical_cells",
     "canonical_column",
@@ -51,6 +53,7 @@ __all__ = [
     "holds_text",
     "integers",
     "list_array",
+    "merged_numbers",
     "number_array",
     "plain",
     "plain_numbers",
@@ -118,6 +121,24 @@ def plain_numbers(cells: pa.ChunkedArray) -> Doubles | None:
         return None
 
 
+def merged_numbers(cells: pa.ChunkedArray, numbers: Doubles) -> int:
+    """Count the different whole numbers beyond 2^53 that float64 does not tell from another one of the column.
+
+    Args:
+        cells: A column from `plain`, ``[B]``, of numbers or of texts that are plain numbers.
+        numbers: The same as float64, ``[B]``.
+    """
+    large = np.flatnonzero(np.abs(numbers) >= MOST_EXACT)
+    if pa.types.is_floating(cells.type) or not large.size:
+        return 0
+    found = cells.take(number_array(large))
+    if pa.types.is_integer(found.type):
+        exact: int = pc.count_distinct(found).as_py()
+    else:
+        exact = len(set(map(Decimal, distinct(found).values)))
+    return exact - len(np.unique(numbers[large]))
+
+
 def integers(column: pa.Array) -> Ints:
     """An array of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(pc.cast(column, pa.int64()), _MINUS_ONE), np.dtype(np.int64))
@@ -147,6 +168,9 @@ def release_memory() -> None:
 
 
 _MICROSECONDS_PER_DAY = 86_400e6
+_DIGITS_OF_INT64 = 18
+MOST_EXACT = 2.0**53
+"""Largest size up to which float64 has all whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +210,8 @@ def plain(column: pa.ChunkedArray, name: str, words: frozenset[str] = MISSING_WO
         return pa.chunked_array(
             [trimmed(pc.cast(chunk, pa.large_string()), words) for chunk in column.chunks], pa.large_string()
         )
+    if pa.types.is_decimal(kind) and not kind.scale:  # whole numbers, such as keys from a database: float64 rounds them
+        return pc.cast(column, pa.int64() if kind.precision <= _DIGITS_OF_INT64 else pa.large_string())
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         column = pc.cast(column, pa.float64())
         return pc.if_else(pc.is_nan(column), _NO_NUMBER, column)

@@ -27,6 +27,7 @@ from murho.model.tables.columns import (
     distinct,
     holds_durations,
     holds_text,
+    merged_numbers,
     plain,
     plain_numbers,
     stored_kind,
@@ -193,18 +194,25 @@ def infer_column(
     missing = int(absent.sum())
     counts: Counter[str] = Counter(present.tolist() if kind is FeatureKind.CATEGORICAL else ())
     left_out, ends = None, None
+    merged = merged_numbers(cells, values) if kind is FeatureKind.NUMERIC and reading is None else 0
     if present.size == 0:  # texts such as "nan" are missing too
         left_out = "every cell is missing"
     elif not missing and bool(np.all(present == present[0])):
-        left_out = "every cell is the same"
+        left_out = (
+            f"its {merged + 1:,} different whole numbers are equal {_TOO_LONG}" if merged else "every cell is the same"
+        )
     elif declared is None and reading is None:
-        left_out = _identifies(present, counts, kind, name, complete=not missing)
+        left_out = _identifies(present, counts, kind, name, complete=not missing, merged=merged)
     if kind is not FeatureKind.CATEGORICAL and present.size:
         ends = float(present.min()), float(present.max())
     if kind is FeatureKind.NUMERIC and left_out is None:
         notes += _of_odd_numbers(values, name)
+        notes += [f"different whole numbers beyond 2^53 are equal {_TOO_LONG}"] if merged else []
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
     return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
+
+
+_TOO_LONG = 'in the 16 digits that a number keeps: if they are names, declare kind = "categorical" in the TOML file'
 
 
 def _of_odd_numbers(values: Doubles, name: str) -> Iterator[str]:
@@ -368,9 +376,12 @@ def _parses(parse: Callable[[str], float], text: str) -> bool:
 
 
 def _identifies(
-    present: npt.NDArray[Any], counts: Counter[str], kind: FeatureKind, name: str, *, complete: bool
+    present: npt.NDArray[Any], counts: Counter[str], kind: FeatureKind, name: str, *, complete: bool, merged: int
 ) -> str | None:
-    """Why the present cells only identify their rows: mostly distinct texts, or integers that number them."""
+    """Why the present cells only identify their rows: mostly distinct texts, or integers that number them.
+
+    ``merged`` of the integers are equal to others only as float64.
+    """
     count, different = present.size, len(counts)
     if kind is FeatureKind.CATEGORICAL:
         if different <= _IDENTIFIER_VALUES or different <= count / 2:
@@ -381,7 +392,7 @@ def _identifies(
             return f"it identifies rows: its {count:,} texts are all different"
         return f"its texts hardly repeat: {different:,} of {count:,} are different"
     whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
-    if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) < count:
+    if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) + merged < count:
         return None
     first = present.min()
     if complete and first in (0.0, 1.0) and present.max() - first == count - 1:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
-from murho.model.tables.columns import canonical_column, plain, rows_of
+from murho.model.tables.columns import MOST_EXACT, canonical_column, plain, rows_of
 from murho.model.tables.inference import Inference, example_of, infer_column
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
@@ -53,6 +53,7 @@ __all__ = [
     "class_codes",
     "classes_of",
     "columns_from_table",
+    "group_labels",
     "infer_target",
     "infer_task",
     "labels_from_table",
@@ -102,7 +103,21 @@ def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISS
         TableError: The column doesn't exist, or a cell can't be a class; the message names the row (from 1).
     """
     require_column(table, target, "the target")
-    labels: NDArray[Any] = canonical_column(table.column(target), FeatureKind.CATEGORICAL, target, None, words)
+    return group_labels(table.column(target), target, words)
+
+
+def group_labels(column: pa.ChunkedArray, name: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:
+    """Return each cell as the text of a category ``[N]``, with all digits of a whole number; None where it is missing.
+
+    Args:
+        column: ``[N]``, of any kind.
+        name: Its name, for messages.
+        words: Texts that mean a missing cell.
+
+    Raises:
+        TableError: A cell can't be a category; the message names the row (from 1).
+    """
+    labels: NDArray[Any] = canonical_column(column, FeatureKind.CATEGORICAL, name, None, words)
     return labels
 
 
@@ -174,7 +189,8 @@ def infer_target(
         )
     least, most = found.range
     if least == most:
-        raise TableError(f"the target {name!r} is {least:g} in every row: there is nothing to learn")
+        digits = " in the 16 digits that a number keeps" if abs(least) >= MOST_EXACT else ""
+        raise TableError(f"the target {name!r} is {least:.16g} in every row{digits}: there is nothing to learn")
     return Target(name, _unit(override, found), None, found.reading, hints.words_for(name)), found
 
 

@@ -11,10 +11,9 @@ import torch
 
 from murho.model.errors import TableError
 from murho.model.evaluation.held_out import calibrate_held_out
-from murho.model.tables.columns import canonical_column
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Target
-from murho.model.tables.schema_inference import columns_from_table, read_targets
+from murho.model.tables.schema_inference import columns_from_table, group_labels, read_targets
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut, Units, find_units
 
 if TYPE_CHECKING:
@@ -115,13 +114,12 @@ def _targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
 
 
 def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """The canonical columns of the training's ``--group`` option that the table has, of the labelled rows."""
+    """Return the labels of the training's ``--group`` columns that the table has, of the labelled rows."""
     names = posterior.spec.training.get("options", {}).get("group", ())
     groups = {}
     for name in names:
         if name in table.column_names:
-            inference = infer_column(table.column(name), name)
-            column = canonical_column(table.column(name), inference.kind, name, inference.reading)[labelled]
+            column = group_labels(table.column(name), name)[labelled]
             if 1 < len(set(column.tolist())) < len(column):  # else there is no group to hold out
                 groups[name] = column
     return groups

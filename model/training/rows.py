@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from murho.model.errors import OptionError, TableError
 from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Columns, FeatureKind, Schema, select_rows
-from murho.model.tables.schema_inference import make_schema, require_column
+from murho.model.tables.schema_inference import group_labels, make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
 from murho.model.training.prepared_table import PreparedTable, held_out_within_budget, reading_hints
@@ -119,21 +119,17 @@ def hold_out(
         TableError: A column of an option is not in the table.
         OptionError: A column of an option is the target, or can't be used as the option says.
     """
+    hints = reading_hints(table, options, options.ignore)
 
-    def column_of(name: str, option: str) -> tuple[FeatureKind, NDArray[Any]]:
-        """Kind and canonical column of an option's column."""
+    def column_of(name: str, option: str) -> pa.ChunkedArray:
+        """Return an option's column."""
         require_column(table, name, f"the {option} column")
         if name == target:
             raise OptionError(f"{option} {name}: this is the target; give another column")
-        given = options.columns.get(name)
-        hints = reading_hints(table, options, options.ignore)
-        inference = infer_column(table.column(name), name, None if given is None else given.kind, hints)
-        return inference.kind, canonical_column(
-            table.column(name), inference.kind, name, inference.reading, hints.missing(name)
-        )
+        return table.column(name)
 
     if options.time is None:
-        groups = {name: column_of(name, "--group")[1] for name in options.group}
+        groups = {name: group_labels(column_of(name, "--group"), name, hints.missing(name)) for name in options.group}
         units = find_units(columns, groups)
         split = split_rows(table.num_rows, options.seed, options.members, units, most_held_out=most_held_out)
         notes = list(units.notes)
@@ -147,9 +143,11 @@ def hold_out(
     if name == ROW_ORDER and name not in table.column_names:
         times = np.arange(table.num_rows, dtype=np.float64)
         return split_in_time(times, options.members, most_held_out=most_held_out), []
-    kind, times = column_of(name, "--time")
-    if kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
-        raise OptionError(f"--time {name}: the column must have dates or numbers, not {kind} cells")
+    column, given = column_of(name, "--time"), options.columns.get(name)
+    found = infer_column(column, name, None if given is None else given.kind, hints)
+    if found.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
+        raise OptionError(f"--time {name}: the column must have dates or numbers, not {found.kind} cells")
+    times = canonical_column(column, found.kind, name, found.reading, hints.missing(name))
     split = split_in_time(times, options.members, most_held_out=most_held_out)
     missing = int(np.isnan(times).sum())
     return split, [f"column {name!r}: {missing} cells are missing; these rows count as old"] if missing else []

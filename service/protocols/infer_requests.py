@@ -316,7 +316,7 @@ def _check_inputs(inputs: Sequence[InputTensor], schema: Schema, max_rows: int) 
 def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], rows: int, schema: Schema) -> Inputs:
     """Returns the rows as canonical columns."""
     if _is_matrix(inputs, schema):
-        if values[0].dtype.kind not in "iuf":
+        if DTYPES[inputs[0].datatype].kind not in "iuf":
             raise wrong_at(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
         matrix = values[0].reshape(rows, -1)
         columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", MATRIX, row, place))
@@ -327,7 +327,7 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
         datatype, found = by_name[feature.name]
         kinds, expected = KINDS[feature.kind]
         at = partial(pointer, "inputs", feature.name)
-        if found.dtype.kind not in kinds:
+        if DTYPES[datatype].kind not in kinds:
             message = f"{shorten(feature.name)!r} is {feature.kind}: it takes {expected}, not {datatype}."
             problems.add(0, position, at(), message)
         elif feature.kind in OF_NUMBERS:
@@ -344,7 +344,7 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
 def _elements(item: InputTensor, left: memoryview) -> tuple[NDArray[Any], memoryview]:
     """Returns the elements of a tensor in row-major order, `[count]`, and the bytes behind it that are left.
 
-    Elements are booleans, integers, floats with NaN for missing, or objects: `str` with None for missing.
+    Elements are booleans, integers, floats with NaN for missing, or objects: `str` or `int` with None for missing.
     """
     place, size = ("inputs", item.name), item.parameters.binary_data_size
     if (size is None) == (item.data is None):
@@ -358,7 +358,7 @@ def _elements(item: InputTensor, left: memoryview) -> tuple[NDArray[Any], memory
 
 
 def _of_json(item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
-    """Returns the elements that are JSON: flat, or lists of lists. null is missing, and so are NaN and empty texts."""
+    """Returns the elements that are JSON: flat, or lists of lists. null is missing, and so is NaN."""
     flat, shape, dtype = item.data or [], item.shape, DTYPES[item.datatype]
     if item.datatype == "BF16":
         raise wrong_at(place, "BF16 tensors have to be sent as binary data.")
@@ -376,10 +376,11 @@ def _of_json(item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
         raise wrong_at((*place, index), f"Expected {expected} for {item.datatype}, or null, not {found}.")
     if dtype.hasobject:
         values = np.empty(len(flat), dtype=object)
-        values[:] = [text or None for text in flat]
+        values[:] = flat
         return values
     try:
-        numbers = np.array(flat, dtype=np.float64 if dtype.kind == "f" or None in flat else dtype)
+        # Integers beside null stay objects, because float64 would round their digits beyond 2^53.
+        numbers = np.array(flat, np.float64 if dtype.kind == "f" else object if None in flat else dtype)
     except OverflowError:
         raise wrong_at(place, f"A number doesn't fit into {item.datatype}.") from None
     with np.errstate(over="ignore"):  # infinities are refused with their row, where the features are read
@@ -404,7 +405,7 @@ def _of_bytes(data: memoryview, item: InputTensor, place: tuple[str | int, ...])
 
 
 def _texts(data: memoryview, count: int, place: tuple[str | int, ...]) -> NDArray[Any]:
-    """Returns texts, None for an empty one."""
+    """Returns texts."""
     values = np.empty(count, dtype=object)
     position = 0
     for index in range(count):
@@ -418,7 +419,7 @@ def _texts(data: memoryview, count: int, place: tuple[str | int, ...]) -> NDArra
         if position - start > LONGEST_TEXT:
             raise wrong_at((*place, index), f"Of the element, {explain_long_text(position - start)}.")
         try:
-            values[index] = str(data[start:position], "utf-8") or None
+            values[index] = str(data[start:position], "utf-8")
         except UnicodeDecodeError:
             raise wrong_at((*place, index), "The element isn't text in UTF-8.") from None
     if position != len(data):

@@ -63,6 +63,22 @@ def test_tables_of_all_kinds_have_the_same_cells(data: object) -> None:
 
 
 @pytest.mark.parametrize(
+    "cells",
+    [
+        pytest.param([2**53 + 1, None], id="list"),
+        pytest.param([2**53 + 1, float("nan")], id="list with nan"),
+        pytest.param(pd.Series([2**53 + 1, None], dtype="Int64"), id="pandas nullable"),
+        pytest.param(pd.Series([2**53 + 1, None], dtype="uint64[pyarrow]"), id="pandas on arrow"),
+        pytest.param(pd.Series([2**53 + 1, np.nan], dtype=object), id="pandas objects"),
+        pytest.param(pl.Series([2**53 + 1, None]), id="polars"),
+        pytest.param(pa.chunked_array([[2**53 + 1, None]]), id="arrow"),
+    ],
+)
+def test_whole_numbers_keep_their_digits_beside_missing_cells(cells: Any) -> None:
+    assert to_batch({"sensor": cells}).inputs() == {"sensor": [2**53 + 1, None]}
+
+
+@pytest.mark.parametrize(
     "data",
     [np.array([[1, 2.5], [3, np.nan]]), [[1, 2.5], (3, None)], pd.DataFrame(np.array([[1, 2.5], [3, np.nan]]))],
     ids=["array", "lists", "pandas without names"],

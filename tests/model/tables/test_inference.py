@@ -200,3 +200,28 @@ def test_far_numbers_are_few_and_a_hundred_times_as_far_out() -> None:
     assert far_numbers(np.append(SENSOR, [1e9, np.nan, -1e300])).tolist() == [300, 302]
     assert far_numbers(np.append(SENSOR, [1e9] * 4)).tolist() == []
     assert far_numbers(np.random.default_rng(0).pareto(1.5, 1000)).tolist() == []
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(38, 0), pa.string()])
+def test_digits_that_a_number_does_not_keep_are_said_with_the_remedy(kind: pa.DataType) -> None:
+    def inferred(numbers: list[int], **options: Any) -> tuple[str | None, tuple[str, ...], FeatureKind]:
+        table = table_of().append_column("sensor", pa.array((numbers * ROWS)[:ROWS]).cast(kind))
+        found = plan_columns(table, "y", **options).columns["sensor"]
+        return found.left_out, found.remarks, found.kind
+
+    remedy = 'in the 16 digits that a number keeps: if they are names, declare kind = "categorical" in the TOML file'
+    one, two, other = 2**53, 2**53 + 1, 2**54
+    assert inferred([one, two])[0] == f"its 2 different whole numbers are equal {remedy}"
+    assert inferred([one, two, other])[:2] == (None, (f"different whole numbers beyond 2^53 are equal {remedy}",))
+    assert inferred([one, one + 2])[:2] == (None, ())
+    assert inferred([one])[0] == "every cell is the same"
+    declared = {"sensor": ColumnOverride(FeatureKind.CATEGORICAL)}
+    assert inferred([one, two], overrides=declared) == (None, (), FeatureKind.CATEGORICAL)
+    with pytest.raises(TableError, match="is 9007199254740992 in every row in the 16 digits that a number keeps"):
+        plan_columns(table_of().set_column(0, "y", pa.array([one, two] * (ROWS // 2)).cast(kind)), "y")
+
+
+def test_keys_of_many_digits_identify_rows() -> None:
+    table = table_of().append_column("order_id", pa.array([2**53 + row for row in range(ROWS)]))
+    left_out = plan_columns(table, "y").schema.left_out["order_id"]
+    assert left_out == "it identifies rows: its name says so, and each has another whole number"

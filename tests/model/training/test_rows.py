@@ -38,6 +38,13 @@ def test_few_groups_are_said_to_be_few() -> None:
     assert any("only 4 groups: bands above 80 %" in note for note in notes)
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(38, 0), pa.string()])
+def test_groups_are_told_apart_by_all_digits_of_a_number(kind: pa.DataType) -> None:
+    orders = pa.array([2**53 + row // 8 for row in range(160)]).cast(kind)
+    split, _ = _hold_out(_with(make_table(), order_id=orders), group=("order_id",))
+    assert present(split.units).count == 20
+
+
 def test_the_order_of_the_rows_is_a_time_unless_a_column_has_the_name() -> None:
     assert np.array_equal(present(_hold_out(make_table(), time="row-order")[0].times), np.arange(160.0))
     backwards = np.arange(160.0)[::-1].copy()

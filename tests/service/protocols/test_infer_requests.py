@@ -5,6 +5,7 @@ Documents and bodies with faults anywhere are those of `tests.service.mutants`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -31,7 +32,7 @@ from tests.service.protocols.support import (
     text_bytes,
     with_blobs,
 )
-from tests.service.support import SCHEMA, AppClient, FakeModel
+from tests.service.support import SCHEMA, AppClient, FakeModel, make_client
 
 MATRIX = np.array([[3000.0, 100.0, 1.0], [2000.0, np.nan, 0.0]])
 PATH = "/v2/models/numbers/infer"
@@ -115,13 +116,24 @@ def test_a_missing_text_is_null_or_empty(client: AppClient) -> None:
         found = outputs(infer(client, row_tensors(Year={"data": [missing]})))
         np.testing.assert_array_equal(found["mean"], [130.0])
         error = error_of(infer(client, row_tensors(1, **{"Origin/plant": {"data": [missing]}})))
-        assert error.startswith("/inputs/Origin~1plant/0: null isn't accepted")
+        assert error.startswith("/inputs/Origin~1plant/0: ")
+        assert "isn't accepted: 'Origin/plant' had no missing cells in training" in error
 
 
 def test_a_number_is_a_category(client: AppClient) -> None:
     for data, datatype, named in (([0.1], "FP32", "'0.1'"), ([4.0], "FP64", "'4'"), ([7], "INT8", "'7'")):
         sent = {"Origin/plant": {"data": data, "datatype": datatype}}
         assert named in infer(client, row_tensors(1, **sent)).json()["parameters"]["warnings"]
+
+
+def test_whole_numbers_keep_their_digits_beside_null() -> None:
+    schema = replace(SCHEMA, features=tuple(replace(each, missing=True) for each in SCHEMA.features))
+    model = FakeModel(schema=schema)
+    sent = {"Origin/plant": {"data": [2**53 + 1, None], "datatype": "INT64"}}
+    with make_client(model) as client:
+        outputs(infer(client, row_tensors(2, Weight={"data": [3000, None], "datatype": "INT64"}, **sent)))
+    assert model.asked["Origin/plant"].tolist() == ["9007199254740993", None]
+    np.testing.assert_array_equal(model.asked["Weight"], [3000.0, np.nan])
 
 
 def x_with(**changes: Any) -> dict[str, Any]:
