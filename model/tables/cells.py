@@ -37,7 +37,7 @@ LONGEST_TEXT = 2**16
 """Bytes in UTF-8 of the text in a cell of a feature: more is no category, number or date."""
 
 MISSING_WORDS = frozenset(
-    {"?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
+    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
 )
 """Texts that mark a missing cell, in files, data frames and requests, unless the user keeps one as a category."""
 

@@ -115,8 +115,12 @@ class Feature(Stored):
         if isinstance(cell, str) and cell in self.categories:
             return cell
         text = None if cell is None else canonical_category(cell)
+        return None if text is None or self.means_missing(text) else text
+
+    def means_missing(self, text: str) -> bool:
+        """Return whether a text without blanks around it stands for a missing cell, see `words`."""
         usual = text in MISSING_WORDS or text in self.missing_words  # rarely; the categories are many
-        return None if usual and text not in self.categories else text
+        return usual and text not in self.categories
 
     def without_codes(self, numbers: Doubles) -> Doubles:
         """Numbers, ``[B]``, NaN where one stands for a missing cell."""

@@ -412,8 +412,10 @@ def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Seq
         parse = parse_date if feature.reading is None else feature.reading.parse
         values: dict[Any, float | None] = {None: None}
         for cell in set(cells) - {None}:
-            value = values[cell] = _read(parse, str(cell) if feature.kind is FeatureKind.DATE else cell)
-            # A word for a missing cell, such as "n/a", is NaN.
+            text = str(cell) if feature.kind is FeatureKind.DATE else cell
+            missing = isinstance(text, str) and feature.means_missing(text.strip())
+            # Further words, such as "unknown", are NaN too.
+            value = values[cell] = math.nan if missing else _read(parse, text)
             if value is None or (math.isnan(value) and isinstance(cell, str) and not feature.accepts_missing):
                 broken.add(cell)
         column = np.array(list(map(values.get, cells)), dtype=np.float64)  # None becomes NaN
@@ -445,8 +447,9 @@ def explain_cell(feature: Feature, cell: object) -> str:
         advice = "send null if the value is unknown" if feature.accepts_missing else "it has to have a value"
         return f"The feature {feature.name!r} is absent; {advice}."
     expected = EXPECTED[feature.kind]
-    if cell is None:
-        return f"null isn't accepted: {feature.name!r} had no missing cells in training. Expected {expected}."
+    if cell is None or (isinstance(cell, str) and feature.means_missing(cell.strip())):
+        shown = "null" if cell is None else f"The string {shorten(cell)!r} means a missing cell, which"
+        return f"{shown} isn't accepted: {feature.name!r} had no missing cells in training. Expected {expected}."
     if feature.accepts_missing:
         expected += ", or null if the value is unknown"
     if not isinstance(cell, str):

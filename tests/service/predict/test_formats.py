@@ -9,14 +9,18 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from murho_client._data import to_batch
 
+from murho.model.tables.readings import NumberReading
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.predict.routes import MEDIA_TYPES, reader_of, writer_of
 from tests.service.bodies import ARROW, CSV, NPY, PARQUET, WRITERS, csv, npy, read_table
-from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
+from tests.service.protocols.support import row_tensors, tensor
+from tests.service.support import ROW, SCHEMA, AppClient, FakeModel, make_client, pointers
 
 ROWS = [ROW, {**ROW, "Weight": 2000.0, "Horsepower": None}]
 TABLE = pa.table({name: [row[name] for row in ROWS] for name in ROW})
@@ -85,6 +89,40 @@ def test_a_missing_cell_is_accepted_where_it_can_be_imputed(kind: str) -> None:
     with make_client(model) as client:
         assert post(client, body, kind).status_code == 200
     np.testing.assert_array_equal(model.asked["Weight"], [3000.0, np.nan])
+
+
+@pytest.mark.parametrize("word", ["", " ", "NA"])
+@pytest.mark.parametrize("form", ["records", "matrix", "columns", "invocations", "client", "v2", *WRITERS])
+def test_empty_texts_and_words_for_missing_cells_are_missing_in_every_form(word: str, form: str) -> None:
+    prices = Feature("Price", FeatureKind.NUMERIC, "$", True, 0.0, 9.0, (), reading=NumberReading(unit="$"))
+    features = (*(replace(feature, missing=True) for feature in SCHEMA.features), prices)
+    model = FakeModel(schema=replace(SCHEMA, features=features))
+    texts = {"Year": word, "Origin/plant": word, "Price": word}
+    row = {**ROW, **texts}
+    with make_client(model) as client:
+        match form:
+            case "records":
+                response = client.post("/predict", {"inputs": [row]})
+            case "matrix":
+                response = client.post("/predict", {"inputs": [list(row.values())]})
+            case "columns":
+                response = client.post("/predict", {"inputs": {name: [cell] for name, cell in row.items()}})
+            case "client":
+                frame = pd.DataFrame([row])
+                response = client.post("/predict", {"inputs": to_batch(frame).inputs()})
+            case "invocations":
+                response = client.post("/invocations", {"dataframe_records": [row]})
+            case "v2":
+                parts = {name: tensor(name, [cell], "BYTES") for name, cell in texts.items()}
+                inputs = [*row_tensors()[:3], parts["Year"], parts["Origin/plant"], tensor("Price", [None], "FP64")]
+                response = client.post("/v2/models/cars/infer", {"inputs": inputs})
+            case _:
+                table = pa.table({name: [cell] for name, cell in row.items()})
+                response = post(client, WRITERS[form](table), form)
+    assert response.status_code == 200, response.text
+    assert model.asked["Origin/plant"].tolist() == [None]
+    assert np.isnan(model.asked["Year"]).all()
+    assert np.isnan(model.asked["Price"]).all()
 
 
 @pytest.mark.parametrize("kind", WRITERS)
