@@ -156,10 +156,12 @@ class Likelihood(nn.Module, ABC):
         Args:
             outputs: Network outputs, ``[M, B, P]``.
             weights: Weight of each row, ``[B]`` or ``[M, B]``.
-            beta: The weight is ``noise^(2 beta)`` over its mean over the rows (Seitzer et al. 2022, "On the pitfalls of
-                heteroscedastic uncertainty estimation", equation 5). 0 gives the exact gradient. 1 removes the effect
-                of a row's noise on the fit of its mean. With 0 from the start, a row that is fitted badly early on gets
-                a large noise, and its mean then stays badly fitted.
+            beta: The weight is ``noise^(2 beta)`` over its mean over the rows. It is the weight of Seitzer et al. 2022
+                ("On the pitfalls of heteroscedastic uncertainty estimation", equation 5), who weight the whole loss of
+                a row by it, not divided by its mean. Here only the gradient by the row's mean is weighted, and that by
+                its noise stays exact. 0 gives the exact gradient. 1 removes the effect of a row's noise on the fit of
+                its mean. With 0 from the start, a row that is fitted badly early on gets a large noise, and its mean
+                then stays badly fitted.
         """
         return outputs
 

@@ -13,8 +13,10 @@ row's mixture. The number of rows alone decides between two maps, never the scor
 What holds for a new row depends on who judged the held-out ones:
 
 split-conformal
-    No member has seen the held-out rows. A band covers a new, exchangeable row with probability c at least, whatever
-    the network.
+    No member has seen the held-out rows. Whatever the network, a band covers a new, exchangeable row with probability
+    c at least if rows weigh alike and c is a stored level: up to ``n / (n + 1)`` in the symmetric map, and about
+    ``(n - 1) / (n + 1)`` in the signed one. Nothing is promised between levels, which are interpolated and of many
+    rows thinned out, nor beyond the last one.
 cross-conformal
     Only some members have not seen a held-out row, and all answer (Vovk 2015, "Cross-conformal predictors",
     doi:10.1007/s10472-013-9368-4). Scores are narrowed by what the other members add (`model.evaluation.held_out`).
