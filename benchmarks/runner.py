@@ -150,7 +150,7 @@ def measure(make: Callable[..., Task], *arguments: Any) -> Report:
 def _of_numbers(posterior: Posterior, test: pa.Table, target: str) -> Report:
     truth, columns = target_from_table(test, target), columns_from_table(test, posterior.schema)
     judged = judge_columns(posterior, columns, truth).report()
-    report: Report = {name: judged[name] for name in ("rmse", "nll", "crps")}
+    report: Report = {"rmse": judged["rmse"], "nll": judged["nll"], "crps": judged["raw"]["crps"]}
     for name in ("raw", "calibrated"):
         answer = posterior.predict(columns, PredictOptions(percentiles=LEVELS, calibrated=name == "calibrated"))
         report[name] = quantile_scores(np.asarray(answer.percentiles), truth)

@@ -36,7 +36,16 @@ from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, ConformalMap
 from murho.model.distributions.mixtures import normal_cdf
 from murho.model.evaluation.classes import SET_COVERAGES, JudgedClasses, prediction_sets
 from murho.model.evaluation.judging import in_passes
-from murho.model.evaluation.numbers import BAND_LEVELS, Bands, JudgedNumbers, numbers_of, row_scores
+from murho.model.evaluation.numbers import (
+    BAND_LEVELS,
+    GRID_LEVELS,
+    Bands,
+    JudgedNumbers,
+    numbers_of,
+    percentiles_at,
+    ratio_of_crps,
+    row_scores,
+)
 from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
 from murho.model.predictive.plans import TargetModel, served_probabilities
 from murho.model.runtime import give_back
@@ -196,8 +205,6 @@ class _Fitting(Generic[Kind]):
 
 NARROWEST = 0.5
 """Least narrowing."""
-GRID = np.linspace(-5.0, 5.0, 41)
-"""Normal scores at which a row's percentiles are computed; between and beyond them they are taken from a line."""
 BAND_SCORES = torch.special.ndtri(torch.tensor(BAND_LEVELS, dtype=torch.float64) / 100.0)
 """Normal scores of the ends of the bands, ``[8]``."""
 
@@ -257,7 +264,7 @@ class NumbersByJudges(RowArrays):
             together=together,
             alone=alone,
             scores=numbers_of(predictive.normal_score(truth.unsqueeze(0))[0]),
-            percentiles=drawn.observation((100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist())["percentiles"],
+            percentiles=drawn.observation(GRID_LEVELS)["percentiles"],
             outside=numbers_of(drawn.widening),
             judges=np.full(len(rows), count),
             members=members,
@@ -324,29 +331,25 @@ class NumbersByJudges(RowArrays):
         """
         scores, own = (narrowing or 1.0) * self.scores, self.together.values["variance"]
         std = np.sqrt(own if narrowing is None else np.maximum(self.extrapolated()["variance"], 0.0))
+        crps = (self.together.values if narrowing is None else self.extrapolated())["crps"].copy()
+        targets = self.together.targets
+        if narrowing is not None:
+            targets = percentiles_at(self.percentiles, scores[:, None])[:, 0]
         reach, nominal = BAND_SCORES.repeat(len(scores), 1), torch.from_numpy(scores.copy())
         for rows, conformal in maps:
             widening = torch.from_numpy(self.outside[rows])
             reach[rows] = conformal.calibrated(reach[rows], widening.unsqueeze(1))
             nominal[rows] = conformal.nominal_of(nominal[rows], widening)
+            crps[rows] *= ratio_of_crps(self.percentiles[rows], targets[rows], conformal, widening)
         asked = reach.numpy()
-        at = _percentiles_at(self.percentiles, np.concatenate([asked, np.zeros((len(scores), 1))], axis=1))
+        at = percentiles_at(self.percentiles, np.concatenate([asked, np.zeros((len(scores), 1))], axis=1))
         median = at[:, -1:]
         ends = median + (std / np.sqrt(own))[:, None] * (at[:, :-1] - median)
         inside = (scores[:, None] >= asked[:, 0::2]) & (scores[:, None] <= asked[:, 1::2])
         # The calibrated std is to the raw one as the outermost band is.
         wider = (asked[:, -1] - asked[:, -2]) / float(BAND_SCORES[-1] - BAND_SCORES[-2])
         from_mean = (ends - self.together.mean[:, None]).astype(np.float32)
-        return Bands(std * wider, numbers_of(normal_cdf(nominal)), inside, from_mean)
-
-
-def _percentiles_at(at_grid: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Percentiles ``[n, K]`` at normal scores of each row's own, from those at `GRID`, on lines between these."""
-    position = (scores - GRID[0]) / (GRID[1] - GRID[0])
-    below = np.clip(np.floor(position), 0, len(GRID) - 2).astype(int)
-    first, second = (np.take_along_axis(at_grid, index, axis=1) for index in (below, below + 1))
-    found: NDArray[np.float64] = first + (position - below) * (second - first)
-    return found
+        return Bands(std * wider, crps, numbers_of(normal_cdf(nominal)), inside, from_mean)
 
 
 @dataclass(frozen=True, slots=True)

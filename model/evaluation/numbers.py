@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from murho.model.distributions.mixtures import normal_cdf
+from murho.model.evaluation.recorded import crps_of_percentiles
 from murho.model.evaluation.rows import (
     BAND,
     JudgedRows,
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BAND_LEVELS",
     "COVERAGES",
+    "GRID",
+    "GRID_LEVELS",
     "Bands",
     "JudgedNumbers",
+    "percentiles_at",
+    "ratio_of_crps",
     "reliability",
     "row_scores",
     "spearman",
@@ -58,12 +63,14 @@ class Bands(RowArrays):
 
     Attributes:
         std: Standard deviation, ``[n]``.
+        crps: Continuous ranked probability score, ``[n]``.
         pit: Probability integral transform of the target, ``[n]``.
         inside: Whether the target lies in each band of `COVERAGES`, ends included, ``[n, 4]``.
         ends: Percentiles at `BAND_LEVELS` minus the mean, ``[n, 8]``; float32, as these are most of the memory.
     """
 
     std: Doubles
+    crps: Doubles
     pit: Doubles
     inside: Bools
     ends: Floats
@@ -107,10 +114,14 @@ class JudgedNumbers(JudgedRows):
         def bands(conformal: ConformalMap | None) -> Bands:
             answer = drawn.observation(BAND_LEVELS, conformal)
             ends = answer["percentiles"]
-            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.widening)
+            nominal, crps = scores, values["crps"]
+            if conformal is not None:
+                nominal = conformal.nominal_of(scores, drawn.widening)
+                at_grid = drawn.observation(GRID_LEVELS)["percentiles"]
+                crps = crps * ratio_of_crps(at_grid, targets, conformal, drawn.widening)
             inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])
             from_mean = (ends - answer["mean"][:, None]).astype(np.float32)
-            return Bands(answer["std"], numbers_of(normal_cdf(nominal)), inside, from_mean)
+            return Bands(answer["std"], crps, numbers_of(normal_cdf(nominal)), inside, from_mean)
 
         return cls(
             rows=rows,
@@ -131,16 +142,17 @@ class JudgedNumbers(JudgedRows):
 
         Returns:
             ``n``; ``rmse`` and ``mae``; ``r2``, the explained share of the variance of these targets,
-            ``1 - mean(error^2) / Var(target)``, None if they are all the same; ``nll`` and ``crps``, of the raw
-            predictive; ``raw`` and ``calibrated``, each with ``coverage``, ``width`` and ``interval_score`` by nominal
-            coverage (``{"50": …, "80": …}``); ``constant``, the ``crps`` of one answer for all rows; and
-            ``standard_errors`` of all but ``n``, ``r2``, ``constant``, width and interval score.
+            ``1 - mean(error^2) / Var(target)``, None if they are all the same; ``crps``, of what is served; ``nll``,
+            of the raw predictive, because a calibration map has no density; ``raw`` and ``calibrated``, each with
+            ``crps``, and ``coverage``, ``width`` and ``interval_score`` by nominal coverage (``{"50": …, "80": …}``);
+            ``constant``, the ``crps`` of one answer for all rows; and ``standard_errors`` of ``rmse``, ``mae``,
+            ``nll``, ``crps`` and the coverages.
         """
         rows, values = self.counts, self.values
         # A single row may be extrapolated to less than nothing; not so many.
         rmse = max(float(rows.mean(values["square"])), 0.0) ** 0.5
         variance = float(rows.mean(np.square(self.targets - rows.mean(self.targets))))
-        scored = {"mae": values["absolute"], "nll": values["nll"], "crps": values["crps"]}
+        scored = {"mae": values["absolute"], "nll": values["nll"], "crps": self.served.crps}
         # The error of a root is by the delta method.
         errors = standard_errors(scored | {"rmse": values["square"] / max(2.0 * rmse, 1e-300)}, rows)
         kinds, covered = {}, {}
@@ -159,7 +171,7 @@ class JudgedNumbers(JudgedRows):
         }
 
     def _of_bands(self, bands: Bands) -> JSON:
-        """Coverage, width and interval score of bands.
+        """CRPS, and coverage, width and interval score of bands.
 
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
         coverage c is ``u - l + 2 / (1 - c) * (distance of the target y from the band)``.
@@ -170,7 +182,8 @@ class JudgedNumbers(JudgedRows):
         width = upper.astype(np.float64) - lower
         score = width + 2.0 / (1.0 - np.array(COVERAGES) / 100.0) * missed
         values = {"coverage": bands.inside, "width": width, "interval_score": score}
-        return {name: means(_by_coverage(of_rows), self.counts) for name, of_rows in values.items()}
+        by_coverage = {name: means(_by_coverage(of_rows), self.counts) for name, of_rows in values.items()}
+        return means({"crps": bands.crps}, self.counts) | by_coverage
 
     def in_full(self, schema: Schema, columns: Columns) -> JSON:
         """The report with more keys.
@@ -238,6 +251,40 @@ def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, Doubles]:
         "reach": predictive.normal_score(truth.unsqueeze(0))[0].abs().clamp_max(FURTHEST_SCORE),
     }
     return {name: numbers_of(values) for name, values in scores.items()}
+
+
+GRID = np.linspace(-5.0, 5.0, 41)
+"""Normal scores at which percentiles of a row are computed; between and beyond them they are taken from a line."""
+GRID_LEVELS: list[float] = (100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist()
+
+
+def percentiles_at(at_grid: Doubles, scores: Doubles) -> Doubles:
+    """Return percentiles ``[n, K]`` at normal scores ``[n, K]``, on lines between those at `GRID`, ``[n, 41]``."""
+    position = (scores - GRID[0]) / (GRID[1] - GRID[0])
+    below = np.clip(np.floor(position), 0, len(GRID) - 2).astype(int)
+    first, second = (np.take_along_axis(at_grid, index, axis=1) for index in (below, below + 1))
+    found: Doubles = first + (position - below) * (second - first)
+    return found
+
+
+def ratio_of_crps(at_grid: Doubles, targets: Doubles, conformal: ConformalMap, widening: Tensor) -> Doubles:
+    """Return the CRPS of each calibrated answer over that of the raw one, ``[n]``.
+
+    Both are integrals over straight lines between as many percentiles, so that most of their error cancels.
+
+    Args:
+        at_grid: Raw percentiles at `GRID`, ``[n, K]``.
+        targets: ``[n]``, in their unit.
+        conformal: The map of the calibrated answers.
+        widening: Whether bands may only widen, bool ``[n]``.
+    """
+    grid = torch.from_numpy(GRID)
+    usual, wider = (conformal.calibrated(grid, only).numpy() for only in (False, True))
+    calibrated = percentiles_at(at_grid, np.where(numbers_of(widening)[:, None], wider, usual))
+    of_raw, of_calibrated = (
+        crps_of_percentiles(each, targets, numbers_of(normal_cdf(grid))) for each in (at_grid, calibrated)
+    )
+    return np.divide(of_calibrated, of_raw, out=np.ones_like(of_raw), where=of_raw > 0.0)
 
 
 LEVELS = np.arange(1, 20) / 20.0

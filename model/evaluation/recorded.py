@@ -38,6 +38,7 @@ __all__ = [
     "band_ends",
     "class_pits",
     "class_sums",
+    "crps_of_percentiles",
     "number_pits",
     "number_sums",
     "with_grid",
@@ -115,10 +116,16 @@ def number_pits(apart: NDArray[np.float32], values: Doubles, shares: Doubles) ->
     return np.where(upto > below, start + shares * (end - start), between)
 
 
-def _crps(apart: Doubles, values: Doubles) -> Doubles:
-    """The integral of ``(F(x) - [x >= value])^2``, of a distribution function of straight lines, ``[B]``."""
+def crps_of_percentiles(apart: Doubles, values: Doubles, shares: Doubles = SHARES) -> Doubles:
+    """Integrate ``(F(x) - [x >= value])^2``, of a distribution function of straight lines, ``[B]``.
+
+    Args:
+        apart: Percentiles, rising, ``[B, G]``.
+        values: Outcomes, ``[B]``.
+        shares: Levels of the percentiles, from 0 to 1, ``[G]`` or ``[B, G]``.
+    """
     left, right = apart[:, :-1], apart[:, 1:]
-    low, high = SHARES[:-1], SHARES[1:]
+    low, high = shares[..., :-1], shares[..., 1:]
     width, value = right - left, values[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(width > 0.0, ((value - left) / width).clip(0.0, 1.0), (value >= right) * 1.0)
@@ -139,7 +146,7 @@ def number_sums(apart: NDArray[np.float32], values: Doubles, pits: Doubles) -> D
     """
     grid = apart.astype(np.float64)
     sums = np.zeros((len(values), len(NUMBER_SUMS)))
-    sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3] = 1.0, _crps(grid, values), -values, values**2
+    sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3] = 1.0, crps_of_percentiles(grid, values), -values, values**2
     for place, coverage in enumerate(COVERAGES, start=4):
         ends = (LEVELS.index(round(50.0 * (1.0 + side * coverage), 1)) for side in (-1.0, 1.0))
         lower, upper = ends

@@ -62,10 +62,9 @@ def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
     errors, kind = scores["standard_errors"], "calibrated" if scores["calibrated"] else "raw"
-    shown = [
-        f"{title} {plus_minus(scores[key], errors[key])}{suffix if key != 'nll' else ' nats'}"
-        for key, title in (("rmse", "RMSE"), ("crps", "CRPS"), ("nll", "NLL"))
-    ]
+    raw = f" (raw {significant(scores['raw']['crps'], 3)})" if scores["calibrated"] else ""
+    rmse, crps = (f"{plus_minus(scores[key], errors[key])}{suffix}" for key in ("rmse", "crps"))
+    shown = [f"RMSE {rmse}", f"CRPS {crps}{raw}", f"raw NLL {significant(scores['nll'], 3)} nats"]
     covered = per_cent(scores[kind]["coverage"]["90"], errors[kind]["coverage"]["90"])
     named = "90 % bands" + ("" if scores["calibrated"] else " (raw: too few rows to calibrate)")
     wide = f"{significant(scores[kind]['width']['90'])}{suffix} wide on average"

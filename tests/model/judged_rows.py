@@ -66,7 +66,7 @@ def judged_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: 
     """Rows of which only errors, std and whether the row lay inside its bands are known."""
     count = len(errors)
     nothing = np.zeros(count)
-    bands = Bands(stds, nothing + 0.5, np.repeat(inside[:, None], 4, axis=1), np.zeros((count, 8), np.float32))
+    bands = Bands(stds, nothing, nothing + 0.5, np.repeat(inside[:, None], 4, axis=1), np.zeros((count, 8), np.float32))
     values = {"square": errors**2, "absolute": np.abs(errors), "nll": nothing, "crps": nothing}
     return JudgedNumbers(
         rows=np.arange(count), targets=errors, doubt=nothing, mean=nothing, values=values, bands={"raw": bands}

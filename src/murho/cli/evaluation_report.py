@@ -38,11 +38,12 @@ def _of_numbers(report: Mapping[str, Any], kinds: Sequence[str], unit: str | Non
     rmse, mae, nll, crps = (
         plus_minus(report[key], report["standard_errors"][key]) for key in ("rmse", "mae", "nll", "crps")
     )
+    raw = f" (raw {significant(report['raw']['crps'], 3)})" if report["calibrated"] else ""
     rows = [[f"central bands{in_unit}", "", *(f"{level} %" for level in report["raw"]["coverage"])]]
     rows += [["coverage", kind, *map(per_cent, report[kind]["coverage"].values())] for kind in kinds]
     rows += [["mean width", kind, *map(significant, report[kind]["width"].values())] for kind in kinds]
     return [
-        f"RMSE {rmse}{suffix}   MAE {mae}{suffix}{explained}   NLL {nll} nats   CRPS {crps}{suffix}",
+        f"RMSE {rmse}{suffix}   MAE {mae}{suffix}{explained}   CRPS {crps}{suffix}{raw}   raw NLL {nll} nats",
         f"predicted std {significant(report['sharpness'])}{suffix} (rms), "
         f"{per_cent(report['epistemic_share'])} of its square epistemic{rank}",
         "",

@@ -170,7 +170,7 @@ def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
     conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), narrow=False)
     assert conformal.narrowing == 1.0
     _, of_all = calibrate_and_score(*arguments, calibrating=range(len(groups)))
-    assert report["crps"] == pytest.approx(of_all["judges"]["crps"])
+    assert report["raw"]["crps"] == pytest.approx(of_all["judges"]["crps"])
     # What is printed says whose scores these are.
     assert (report["members"], report["all_members"]) == (2, posterior.architecture.members)
     assert "judges" not in report
@@ -189,7 +189,7 @@ def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
         posterior, encoded, targets, groups, calibrating=[0], units=np.tile(np.arange(40), 4)
     )
     _, wrong = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0])
-    assert report["standard_errors"]["crps"] == pytest.approx(2.0 * wrong["standard_errors"]["crps"], rel=0.02)
+    assert report["standard_errors"]["nll"] == pytest.approx(2.0 * wrong["standard_errors"]["nll"], rel=0.02)
     assert conformal.nominal[-1] == pytest.approx(once.nominal[-1])
 
 

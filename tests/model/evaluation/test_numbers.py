@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from mapie.metrics import regression as mapie
 from scipy import stats
 
+from murho.model.calibration.conformal import ConformalMap
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.numbers import (
     BAND_LEVELS,
@@ -44,7 +45,7 @@ def test_the_constant_answer_is_the_distribution_of_the_other_rows() -> None:
     assert crps_of_constant(targets, RowWeights.of(20)) == pytest.approx(np.mean(losses))
 
 
-SHARES: dict[str, Any] = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
+SHARES: dict[str, Any] = {"crps": 1.25, "coverage": {"90": 0.875}, "width": {"90": 4.0}}
 NO_ERRORS: dict[str, Any] = {
     **dict.fromkeys(("rmse", "nll", "crps")),
     **{kind: {"coverage": {"90": None}} for kind in ("raw", "calibrated")},
@@ -169,6 +170,20 @@ def test_scores_are_those_of_uncertainty_toolbox(predictions: Predictions) -> No
     assert report["crps"] == pytest.approx(toolbox.crps_gaussian(*predictions.arrays), rel=1e-5)
     sharpness = np.sqrt(np.mean(predictions.judged.served.std**2))
     assert sharpness == pytest.approx(toolbox.sharpness(predictions.arrays[1]), rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [0.05, 0.5, 2.0])
+def test_the_crps_is_that_of_the_calibrated_answer(factor: float) -> None:
+    generator = np.random.default_rng(8)
+    means, stds = generator.normal(50.0, 20.0, 400), generator.uniform(0.5, 6.0, 400)
+    means, stds = (values.astype(np.float32).astype(np.float64) for values in (means, stds))
+    targets = generator.normal(means, factor * stds)
+    scores = np.linspace(-8.0, 8.0, 9)
+    conformal = ConformalMap(tuple(scores.tolist()), tuple((factor * scores).tolist()), 100)
+    report = judge_gaussians(means, stds, targets, conformal).report()
+    expected = toolbox.crps_gaussian(means, factor * stds, targets)
+    assert report["crps"] == report["calibrated"]["crps"] == pytest.approx(expected, rel=0.01)
+    assert report["raw"]["crps"] == pytest.approx(toolbox.crps_gaussian(means, stds, targets), rel=1e-5)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("quantiles", "quantile"), ("bands", "interval")])
