@@ -1,7 +1,8 @@
 """The calibration of a classifier: a map of its probabilities, and prediction sets.
 
-The map is vector scaling. It is fitted to held-out rows with penalties that are worth a few rows: with many rows they
-do not matter, with few they keep a map from following chance, and a class without rows keeps about its probabilities.
+The map is temperature scaling, or vector scaling where that is better on other rows. It is fitted to held-out rows with
+penalties that are worth a few rows: with many rows they do not matter, with few they keep a map from following chance,
+and a class without rows keeps about its probabilities.
 
 A class is in a row's set if its calibrated probability is at least a threshold, and the likeliest class always is. The
 threshold of coverage c is a conformal quantile of the probabilities that held-out rows gave to their own class
@@ -149,11 +150,16 @@ UNIFORM_ROWS = 0.25
 nearly separable classes lost .015 nats a row, with 0 a few rows lost a lot."""
 
 
+FOLDS = 5
+"""Parts of the held-out rows: vector scaling is judged on each after a fit to the others."""
+
+
 def fit_class_map(
     log_probabilities: Tensor,
     labels: Tensor,
     *,
     weights: Tensor | None = None,
+    units: NDArray[np.generic] | None = None,
     earlier: ClassMap | None = None,
     earlier_rows: int = 0,
 ) -> ClassMap:
@@ -162,19 +168,19 @@ def fit_class_map(
     ``w = exp(t + d)`` and b minimise the cross entropy, summed over rows, plus ``t^2 / (2 0.25^2) + STRENGTH C (|d|^2 +
     |b|^2)``: temperature scaling with a prior, from which classes depart at a price (Berta, Holzmueller, Jordan and
     Bach 2025, "Structured matrix scaling for multi-class calibration"; the penalties but for `STRENGTH` are those of
-    their package probmetrics).
+    their package probmetrics). d and b are 0, unless vector scaling has a smaller cross entropy on rows that neither
+    was fitted to, by more than one standard error of the difference.
 
     Args:
         log_probabilities: Of each held-out row, ``[n, C]``.
         labels: Class of each row, ``[n]``, whole numbers from 0 to C - 1.
         weights: Relative weights, ``[n]``, not negative; None: all rows count alike.
+        units: Number of each row's exchangeable unit, ``[n]``, which no fold parts; None: each row is one.
         earlier: The map of earlier rows. What the new rows say after it is applied by their share in all rows.
         earlier_rows: Number of the rows behind it.
 
     Returns:
-        The map; the earlier one, or one that changes nothing, for fewer than `MINIMUM_ROWS` rows in all, and where the
-        cross entropy falls by less than a nat for each of the 2 C + 1 parameters, which chance alone may bring about
-        (Akaike 1974, "A new look at the statistical model identification").
+        The map; the earlier one, or one that changes nothing, for fewer than `MINIMUM_ROWS` rows in all.
     """
     classes = log_probabilities.shape[1]
     earlier = earlier or ClassMap.none(classes)
@@ -184,34 +190,61 @@ def fit_class_map(
     if rows < MINIMUM_ROWS or count == 0:
         return earlier
     logs = replace(earlier, floor=0.0).log_probabilities(log_probabilities.detach().cpu().double())
+    truth = labels.cpu().long()
     # Weighted rows count as many as equal ones of the same information (Kish's effective sample size).
     shares = shares.double() * (shares.sum() / shares.square().sum())
-    parameters = torch.zeros(2 * classes + 1, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS([parameters], max_iter=200, tolerance_grad=1e-6, line_search_fn="strong_wolfe")
 
-    def loss(changes: Tensor) -> Tensor:
-        slope, apart, shifts = changes.split((1, classes, classes))
-        logits = logs * torch.exp(slope + apart) + shifts
-        return shares @ torch.nn.functional.cross_entropy(logits, labels.cpu().long(), reduction="none")
+    def losses(changes: Tensor, chosen: Tensor) -> Tensor:
+        """Cross entropy of each chosen row; the changes are those of a temperature, or of vector scaling."""
+        logits = logs[chosen] * torch.exp(changes[0] + changes[1 : classes + 1] if len(changes) > 1 else changes[0])
+        logits = logits + changes[classes + 1 :] if len(changes) > 1 else logits
+        return torch.nn.functional.cross_entropy(logits, truth[chosen], reduction="none")
 
-    def objective() -> Tensor:
-        optimiser.zero_grad()
-        penalty = STRENGTH * classes * parameters[1:].square().sum() + 0.5 * (parameters[0] / SLOPE_STD).square()
-        total: Tensor = (loss(parameters) + penalty) / count
-        total.backward()
-        return total
+    def fitted(start: Tensor, chosen: Tensor) -> Tensor:
+        parameters = start.clone().requires_grad_()
+        optimiser = torch.optim.LBFGS([parameters], max_iter=200, tolerance_grad=1e-6, line_search_fn="strong_wolfe")
 
-    optimiser.step(objective)
-    found = parameters.detach()
-    if float(loss(torch.zeros_like(found)) - loss(found)) < len(found):
-        return earlier
-    slope, apart, shifts = (found * (count / rows)).split((1, classes, classes))
+        def objective() -> Tensor:
+            optimiser.zero_grad()
+            penalty = STRENGTH * classes * parameters[1:].square().sum() + 0.5 * (parameters[0] / SLOPE_STD).square()
+            total: Tensor = (shares[chosen] @ losses(parameters, chosen) + penalty) / count
+            total.backward()
+            return total
+
+        optimiser.step(objective)
+        return parameters.detach()
+
+    every = torch.ones(len(truth), dtype=torch.bool)
+    found = fitted(torch.zeros(1, dtype=torch.float64), every)
+    vector = fitted(torch.nn.functional.pad(found, (0, 2 * classes)), every)
+    ids = np.arange(len(truth)) if units is None else np.unique(np.asarray(units), return_inverse=True)[1].reshape(-1)
+    gains = torch.zeros(len(truth), dtype=torch.float64)
+    for fold in range(FOLDS):
+        inside = torch.from_numpy(ids % FOLDS == fold)
+        if bool(inside.any()):
+            of_others = (fitted(start, ~inside) for start in (found, vector))
+            temperature, scaled = (losses(changes, inside) for changes in of_others)
+            gains[inside] = temperature - scaled
+    if _exceeds_its_error(gains.numpy(), shares.numpy(), ids):
+        found = vector
+    slope, apart, shifts = torch.nn.functional.pad(found * (count / rows), (0, 2 * classes + 1 - len(found))).split(
+        (1, classes, classes)
+    )
     scale = torch.exp(slope + apart)
     return ClassMap(
         tuple((scale * torch.tensor(earlier.weights)).tolist()),
         tuple((scale * torch.tensor(earlier.intercept) + shifts).tolist()),
         UNIFORM_ROWS / (rows + 1),
     )
+
+
+def _exceeds_its_error(gains: NDArray[np.float64], shares: NDArray[np.float64], units: NDArray[np.int64]) -> bool:
+    """Whether the weighted mean of gains is above its standard error, by the spread of the units' parts in it."""
+    shares = shares / shares.sum()
+    mean = float(shares @ gains)
+    parts = np.bincount(units, shares * (gains - mean))
+    count = len(parts)
+    return count > 1 and mean > math.sqrt(float(np.square(parts).sum()) * count / (count - 1))
 
 
 ROUNDING = 1e-9

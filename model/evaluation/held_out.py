@@ -404,10 +404,12 @@ class ClassesByJudges(RowArrays):
             return served_probabilities(logs.exp(), mapped, self.shares, outside, lambda: share)
 
         def fit_map(rows: NDArray[np.bool_]) -> ClassMap:
+            chosen = fitting.weights.of_rows(rows)
             return fit_class_map(
                 logs[rows],
                 labels[rows],
-                weights=weights_of(fitting.weights.of_rows(rows)),
+                weights=weights_of(chosen),
+                units=chosen.units if chosen.grouped else None,
                 earlier=None if earlier is None else earlier.map,
                 earlier_rows=0 if earlier is None else earlier.rows,
             )

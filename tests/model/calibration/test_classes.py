@@ -64,6 +64,23 @@ def test_two_classes_undo_the_distortions_of_beta_calibration_and_more_those_of_
     assert fitted.weights == pytest.approx((1.0 / 2.5,) * 3, rel=0.15)
 
 
+def test_few_rows_are_enough_for_a_temperature_and_not_for_vector_scaling() -> None:
+    """Sets of 100 held-out rows, judged on rows that the map has not seen."""
+    new, nothing = rows_of(4000, 4, seed=99, stated=1.5), ClassMap.none(4)
+    maps = [fit_class_map(*rows_of(100, 4, seed, stated=1.5)) for seed in range(10)]
+    falls = [loss_of(nothing, *new) - loss_of(fitted, *new) for fitted in maps]
+    assert np.mean(falls) > 0.01
+    assert min(falls) > -0.01
+    assert sum(len(set(fitted.weights)) == 1 and not any(fitted.intercept) for fitted in maps) >= 7
+
+
+def test_rows_of_one_unit_are_no_evidence_for_vector_scaling() -> None:
+    logs, labels = rows_of(400)
+    shifted = torch.log_softmax(1.4 * logs + torch.tensor([0.5, 0.0, -0.5]), dim=1)
+    assert len(set(fit_class_map(shifted, labels).weights)) == 3
+    assert len(set(fit_class_map(shifted, labels, units=np.zeros(400)).weights)) == 1
+
+
 @pytest.mark.parametrize(("count", "classes"), [(30, 2), (100, 4), pytest.param(1000, 4, marks=pytest.mark.slow)])
 def test_right_probabilities_are_left_about_alone(classes: int, count: int) -> None:
     """Mean loss over ten sets of held-out rows, on rows that the map has not seen."""
@@ -106,7 +123,8 @@ def test_few_rows_one_row_more_and_no_row_change_little_or_nothing() -> None:
     fewer, more, none = (
         fit_class_map(logs[:count], labels[:count], earlier=earlier, earlier_rows=200) for count in (100, 101, 0)
     )
-    assert fewer.weights == pytest.approx(more.weights, abs=0.01)
+    # A row may decide whether classes have a slope of their own.
+    assert fewer.weights == pytest.approx(more.weights, abs=0.05)
     assert none == earlier
     assert fit_class_map(logs[:19], labels[:19]) == ClassMap.none(3)
 
