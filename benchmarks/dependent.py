@@ -39,7 +39,7 @@ PAST, AHEAD, FUTURES = 1_000, 100, 20
 """Rows of a table in time, rows to come, and futures: a single one would say little, since its rows go together."""
 COLUMNS = {
     "90 % bands cover": mean("calibrated.coverage.90", 100.0),
-    "printed / true": geometric("printed.crps", "crps"),
+    "printed / true": geometric("printed.crps", "served_crps"),
 }
 
 

@@ -128,7 +128,8 @@ def measure(make: Callable[..., Task], *arguments: Any) -> Report:
     Returns:
         ``rows`` and ``training_rows``; ``seconds`` of the training; ``printed``, the held-out scores that `murho train`
         prints; ``raw`` and ``calibrated``, the scores of `benchmarks.scores` of both answers; of numbers also ``rmse``
-        and, of the raw mixture, ``nll`` and ``crps`` in closed form; and what the task measures besides.
+        and, of the raw mixture, ``nll`` and ``crps`` in closed form, and ``served_crps``; and what the task measures
+        besides.
     """
     task = make(*arguments)
     with at_most_threads(1):
@@ -150,7 +151,8 @@ def measure(make: Callable[..., Task], *arguments: Any) -> Report:
 def _of_numbers(posterior: Posterior, test: pa.Table, target: str) -> Report:
     truth, columns = target_from_table(test, target), columns_from_table(test, posterior.schema)
     judged = judge_columns(posterior, columns, truth).report()
-    report: Report = {"rmse": judged["rmse"], "nll": judged["nll"], "crps": judged["raw"]["crps"]}
+    scores = {"rmse": judged["rmse"], "nll": judged["nll"], "crps": judged["raw"]["crps"]}
+    report: Report = scores | {"served_crps": judged["crps"]}
     for name in ("raw", "calibrated"):
         answer = posterior.predict(columns, PredictOptions(percentiles=LEVELS, calibrated=name == "calibrated"))
         report[name] = quantile_scores(np.asarray(answer.percentiles), truth)
