@@ -8,7 +8,8 @@ of a row, and of a counterfactual, whose goal is a mean one standard deviation o
 *cells*: two cells of each of many held-out rows are blanked; one is revealed. The forecast fall of the variance against
 the real one, for the cell that was named and for one by chance. *labels*: 20 labelled rows, and 10 more in each of
 three turns: those named, those of the largest std (of classes, entropy), or some by chance; RMSE, or error and log loss
-of classes, on test rows, as a share of that of chance at the end.
+of classes, on test rows, as a share of that of chance at the end. Two of its tables are made up and have noise that
+differs between rows: there the RMSE is that from the true function.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ Made = TypeVar("Made")
 PARTS = ("known", "enumeration", "times", "cells", "labels")
 QUICK: dict[str, Any] = {"quick": True}
 REAL = ("abalone", "bike", "california")
-LABELLED = ("banknote", "wheat_seeds", "yacht", "energy")
+LABELLED = ("banknote", "wheat_seeds", "yacht", "energy", "noisy half", "noise grows")
+NOISY: dict[str, Callable[[Doubles], Doubles]] = {
+    "noisy half": lambda x: np.where(x[:, 0] > 0.0, 1.5, 0.1),
+    "noise grows": lambda x: 0.05 * np.exp(2.0 * (x[:, 1] + 1.0)),
+}
+"""Made-up tables: the standard deviation of the noise of rows ``[N, 2]`` in -1 to 1."""
 FIRST, MORE, TURNS, POOL, TESTED = 20, 10, 3, 400, 600
 PLAIN = {"hidden": (50,), "epochs": 200, "temperature": 0.3, "encoding": "standard", "whiten": "no"}
 """Fits to labelled rows differ by these rows alone, not by what a search chose."""
@@ -181,15 +187,30 @@ def _with(columns: Columns, gone: dict[str, Bools]) -> dict[str, NDArray[Any]]:
     return {name: np.where(gone[name], nothing[name], of) for name, of in columns.items()}
 
 
+def _noisy(name: str) -> pa.Table:
+    """A made-up table whose noise differs between rows; the rows after the pool have the true function instead."""
+    generator = np.random.default_rng(0)
+    features = generator.uniform(-1.0, 1.0, (POOL + TESTED, 2))
+    truth = np.sin(3.0 * features[:, 0]) + features[:, 1] ** 2 + features[:, 0] * features[:, 1]
+    noise = NOISY[name](features) * generator.standard_normal(len(truth))
+    targets = np.where(np.arange(len(truth)) < POOL, truth + noise, truth)
+    return pa.table({"a": features[:, 0], "b": features[:, 1], "y": targets})
+
+
 def labels(options: argparse.Namespace) -> Report:
     """Scores on test rows after each turn of labelling, as shares of those of chance at the end; mean over seeds."""
     found, lines = {}, []
-    for name in LABELLED:
-        rows, target = read_set(SETS[name], options.data), SETS[name].target
+    for name in options.labelled:
+        is_made_up = name in NOISY
+        rows = _noisy(name) if is_made_up else read_set(SETS[name], options.data)
+        target = "y" if is_made_up else SETS[name].target
         curves: dict[str, list[list[list[float]]]] = {"named": [], "largest std": [], "by chance": []}
         for seed in range(options.seeds):
-            order = np.random.default_rng(seed).permutation(rows.num_rows)
-            pool, test = np.split(order[: POOL + TESTED], [min(POOL, 2 * len(order) // 3)])
+            order = np.random.default_rng(seed).permutation(POOL if is_made_up else rows.num_rows)
+            pool, test = np.split(
+                order[: POOL + TESTED], [min(POOL, len(order) if is_made_up else 2 * len(order) // 3)]
+            )
+            test = np.arange(POOL, POOL + TESTED) if is_made_up else test
             begin = _fitted(rows.take(pool[:FIRST]), target, seed, **PLAIN)
             for how, kept in curves.items():
                 generator, labelled, posterior = np.random.default_rng(seed), pool[:FIRST], begin
@@ -235,7 +256,7 @@ def _scores(posterior: Posterior, rows: pa.Table) -> list[float]:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    add_names(parser, parts=PARTS)
+    add_names(parser, parts=PARTS, labelled=LABELLED)
     add_data(parser, TABULAR, REAL)
     add_counts(
         parser,
