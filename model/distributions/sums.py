@@ -7,7 +7,7 @@ lognormal with the sum's mean, variance and third central moment. Without skewne
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
@@ -16,14 +16,14 @@ import torch
 from murho.model.distributions.mixtures import normal_cdf
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     Doubles: TypeAlias = NDArray[np.float64]
     Floats: TypeAlias = NDArray[np.float32]
 
-__all__ = ["LEAST", "SumMixture", "convolved", "count_answers", "exceeding", "poisson_binomial"]
+__all__ = ["LEAST", "SumMixture", "count_answers", "count_distribution", "exceeding"]
 
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
@@ -32,9 +32,11 @@ SECANTS, MOST_STEPS = 6, 80
 """Steps of the secant before every second one halves the bracket, and most steps: the first are nearly always enough,
 because the normal scores of a sum are nearly a line."""
 TOLERANCE = 1e-8
-"""Of a quantile, in normal scores or in standard deviations."""
+"""Of a quantile, in normal scores or in standard deviations; of a row's probability."""
 NEWTON_STEPS = 12
 COUNT_ROUNDING = 1e-6
+VALUES_AT_A_TIME = 2**17
+"""Values in each array of a part, 1 MiB: a part of the work takes about 0.05 s, and little memory."""
 
 
 def _cdf(scores: Doubles) -> Doubles:
@@ -126,19 +128,30 @@ class SumMixture:
             std: Standard deviation to which the mixture is stretched, ``[G, C]``.
         """
         means, variances = drawn
-        means = means - means.mean(axis=0) + mean
-        variances = variances * (noise / np.maximum(variances.mean(axis=0), LEAST))
+        means = means + (mean - means.mean(axis=0))
+        deviations = variances * (noise / np.maximum(variances.mean(axis=0), LEAST))
+        np.sqrt(np.maximum(deviations, LEAST, out=deviations), out=deviations)
         own = np.sqrt(np.maximum(means.var(axis=0) + noise, LEAST))
         skewed = _Skewed.of(third / np.maximum(noise**1.5, LEAST))
-        return cls(means, np.sqrt(np.maximum(variances, LEAST)), skewed, mean, own, np.maximum(std, LEAST) / own)
+        return cls(means, deviations, skewed, mean, own, np.maximum(std, LEAST) / own)
 
     def _below(self, values: Doubles) -> Doubles:
         """Distribution function at values ``[G, C]`` before the mixture is stretched."""
         found: Doubles = _cdf(self.skewed.scores((values - self.means) / self.deviations)).mean(axis=0)
         return found
 
-    def quantiles(self, levels: Doubles, whole: NDArray[np.int64] | None) -> Doubles:
-        """Quantiles at levels ``[K]``, ``[G, C, K]``.
+    def _parts(self) -> Iterator[tuple[slice, SumMixture]]:
+        """Some groups at a time, and their mixture."""
+        samples, groups, classes = self.means.shape
+        size = max(1, VALUES_AT_A_TIME // (samples * classes))
+        for start in range(0, groups, size):
+            some = slice(start, start + size)
+            own = (getattr(self.skewed, each.name)[some] for each in fields(self.skewed))
+            of_groups = (self.mean[some], self.std[some], self.ratio[some])
+            yield some, SumMixture(self.means[:, some], self.deviations[:, some], _Skewed(*own), *of_groups)
+
+    def quantiles(self, levels: Doubles, whole: NDArray[np.int64] | None) -> Generator[None, None, Doubles]:
+        """Compute quantiles at levels ``[K]``, ``[G, C, K]``; yields between parts of the work.
 
         A quantile lies between those of the single draws. Steps are the secant's for normal scores within this bracket.
 
@@ -147,10 +160,12 @@ class SumMixture:
             whole: Largest possible count of each group, ``[G]``, where sums are whole numbers; None: they aren't.
         """
         found = np.empty((*self.mean.shape, len(levels)))
-        for place, (level, score) in enumerate(zip(levels, _scores(levels), strict=True)):
-            of_draws = self.means + self.deviations * self.skewed.places(float(score))
-            value = self._quantile(level, score, of_draws.min(axis=0), of_draws.max(axis=0))
-            found[..., place] = self.mean + self.ratio * (value - self.mean)
+        for groups, part in self._parts():
+            for place, (level, score) in enumerate(zip(levels, _scores(levels), strict=True)):
+                of_draws = part.means + part.deviations * part.skewed.places(float(score))
+                value = part._quantile(level, score, of_draws.min(axis=0), of_draws.max(axis=0))
+                found[groups, :, place] = part.mean + part.ratio * (value - part.mean)
+                yield
         if whole is not None:
             found = np.clip(np.ceil(found - 0.5), 0.0, whole[:, None, None])
         return found
@@ -173,12 +188,20 @@ class SumMixture:
             value = np.where(near, value, np.where(inside, following, 0.5 * (lower + upper)))
         return value
 
-    def exceedance(self, thresholds: Doubles, *, whole: bool) -> Doubles:
-        """Probabilities of more than thresholds ``[G, T]``, ``[G, C, T]``; of whole numbers, if sums are."""
+    def exceedance(self, thresholds: Doubles, *, whole: bool) -> Generator[None, None, Doubles]:
+        """Compute probabilities of more than thresholds ``[G, T]``, ``[G, C, T]``; yields between parts of the work.
+
+        Args:
+            thresholds: See above.
+            whole: Whether sums are whole numbers.
+        """
         at = np.floor(thresholds) + 0.5 if whole else thresholds
         found = np.empty((*self.mean.shape, at.shape[1]))
-        for place in range(at.shape[1]):
-            found[..., place] = 1.0 - self._below(self.mean + (at[:, place, None] - self.mean) / self.ratio)
+        for groups, part in self._parts():
+            for place in range(at.shape[1]):
+                distances = (at[groups, place, None] - part.mean) / part.ratio
+                found[groups, :, place] = 1.0 - part._below(part.mean + distances)
+                yield
         return found
 
 
@@ -204,43 +227,48 @@ def exceeding(means: Doubles, variances: Doubles, third: Doubles, threshold: flo
         slope = np.exp(-0.5 * moved**2).mean(axis=1, keepdims=True) / math.sqrt(2.0 * math.pi)
         missing = goal - _cdf(moved).mean(axis=1, keepdims=True)
         shift += np.clip(missing / np.maximum(slope, 1e-9), -1.0, 1.0)
+        if np.abs(missing).max() <= TOLERANCE:
+            break
     return _cdf(scores + shift)
 
 
-def poisson_binomial(probabilities: Doubles) -> Floats:
-    """Probability of each count of n independent events, ``[S, C, n + 1]``, from theirs, ``[n, S, C]``."""
-    counts = np.zeros((*probabilities.shape[1:], len(probabilities) + 1))
-    counts[..., 0] = 1.0
-    for number, event in enumerate(probabilities[..., None], start=1):
-        counts[..., 1 : number + 1] += event * (counts[..., :number] - counts[..., 1 : number + 1])
-        counts[..., 0] *= 1.0 - event[..., 0]
-    return counts.astype(np.float32)
+def count_distribution(probabilities: Floats) -> Generator[None, None, Doubles]:
+    """Compute the distribution of the number of n independent events; yields between parts of the draws.
 
+    Args:
+        probabilities: Of the events under each draw, ``[n, S, C]``.
 
-def convolved(some: Floats, others: Floats) -> Floats:
-    """Probability of each sum of two independent counts, ``[S, C, n + m + 1]``."""
-    if others.shape[-1] > some.shape[-1]:
-        some, others = others, some
-    size = some.shape[-1]
-    joint = np.zeros((*some.shape[:-1], size + others.shape[-1] - 1))
-    for count in range(others.shape[-1]):
-        joint[..., count : count + size] += others[..., count, None] * some
-    return joint.astype(np.float32)
+    Returns:
+        Probability of each count, in the mean over draws, ``[C, n + 1]``.
+    """
+    events, samples, classes = probabilities.shape
+    total, size = np.zeros((events + 1, classes)), max(1, VALUES_AT_A_TIME // ((events + 1) * classes))
+    for start in range(0, samples, size):
+        part = probabilities[:, start : start + size].astype(np.float64)
+        counts = np.zeros((events + 1, *part.shape[1:]))
+        counts[0] = 1.0
+        for number, event in enumerate(part, start=1):
+            counts[1 : number + 1] += event * (counts[:number] - counts[1 : number + 1])
+            counts[0] *= 1.0 - event
+        total += counts.sum(axis=1)
+        yield
+    mean: Doubles = total.T / samples
+    return mean
 
 
 def count_answers(
-    counts: Floats, mean: Doubles, ratio: Doubles, levels: Sequence[float], thresholds: Sequence[float]
+    counts: Doubles, mean: Doubles, ratio: Doubles, levels: Sequence[float], thresholds: Sequence[float]
 ) -> tuple[Doubles, Doubles]:
     """Percentiles ``[C, K]`` and exceedance ``[C, T]`` of counts, stretched about their mean.
 
     Args:
-        counts: Probability of each count under each draw, ``[S, C, n + 1]``.
+        counts: Probability of each count, ``[C, n + 1]``.
         mean: ``[C]``.
         ratio: Factor of the distances from the mean, ``[C]``.
         levels: Per cent, ``[K]``.
         thresholds: ``[T]``.
     """
-    most, below = counts.shape[-1] - 1, counts.mean(axis=0, dtype=np.float64).cumsum(axis=-1)
+    most, below = counts.shape[-1] - 1, counts.cumsum(axis=-1)
     below /= below[:, -1:]
     wanted, at = np.array(levels) / 100.0 - COUNT_ROUNDING, np.array(thresholds)
     percentiles, exceedance = np.empty((len(below), len(levels))), np.empty((len(below), len(thresholds)))

@@ -31,14 +31,14 @@ import numpy as np
 import torch
 
 from murho.model.calibration.totals import TotalsCalibration
-from murho.model.distributions.sums import LEAST, SumMixture, convolved, count_answers, exceeding, poisson_binomial
+from murho.model.distributions.sums import LEAST, SumMixture, count_answers, count_distribution, exceeding
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.tables.cells import format_date
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,8 +62,8 @@ MOST_GROUPS = 10_000
 """Groups of one answer: each keeps two sums for every draw."""
 EXACT_ROWS, EXACT_VALUES = 200, 2**17
 """Rows of a group, and groups times draws times classes, up to which counts are exact: together 100 MB."""
-VALUES_AT_A_TIME = 2**20
-"""Rows times draws times classes of a block: 8 MiB in each of a few arrays."""
+VALUES_AT_A_TIME = 2**18
+"""Rows times draws times classes of a block: 2 MiB in each of a few arrays, and a fraction of a second."""
 MOST_UNITS = 2**20
 """Units of all groups of an answer together: 200 MB."""
 MOST_VALUES = 2**24
@@ -199,7 +199,7 @@ class _Group:
         weight: Sum of the weights.
         first: Cells of the first row, and its weight.
         units: Unit → sum of the noise std of its rows, and of the squares, ``[2, C]``.
-        counts: Probability of each count under each draw, ``[S, C, rows + 1]``; None where it is not kept.
+        events: Probability of each row's event under each draw, ``[rows, S, C]``; None where counts are not exact.
     """
 
     drawn: Doubles
@@ -209,7 +209,7 @@ class _Group:
     weight: float
     first: tuple[Columns, float]
     units: dict[Any, Doubles]
-    counts: NDArray[np.float32] | None
+    events: NDArray[np.float32] | None
 
 
 class Totals:
@@ -259,7 +259,7 @@ class Totals:
 
     @property
     def rows_at_a_time(self) -> int:
-        """Rows whose answers take about 16 MiB."""
+        """Rows of a block: `VALUES_AT_A_TIME` under all draws."""
         return max(1, VALUES_AT_A_TIME // self._values)
 
     def add(
@@ -290,20 +290,19 @@ class Totals:
         weight = np.ones(len(index)) if weights is None else weights
         drawn, sums = of_rows.added(index, weight, len(numbers))
         rows, unlike, amount = (np.bincount(index, each, len(numbers)) for each in (None, of_rows.unlike, weight))
-        firsts = np.unique(index, return_index=True)[1]
         exact = self._exact and answer.samples > 0
-        for label, number in numbers.items():
-            first = int(firsts[number])
-            own = np.flatnonzero(index == number) if exact or units is not None else firsts[:0]
-            part = _Group(
-                drawn[:, :, number],
+        in_order = np.split(np.argsort(index, kind="stable"), np.cumsum(rows.astype(np.int64))[:-1])
+        for (label, number), own in zip(numbers.items(), in_order, strict=True):
+            first = int(own[0])
+            part = _Group(  # with copies: a view would keep all of the block in memory
+                drawn[:, :, number].copy(),
                 sums[:, number],
                 int(rows[number]),
                 int(unlike[number]),
                 float(amount[number]),
-                ({name: column[first : first + 1] for name, column in columns.items()}, float(weight[first])),
+                ({name: column[first : first + 1].copy() for name, column in columns.items()}, float(weight[first])),
                 {} if units is None else _of_units(of_rows.aleatoric[own] * weight[own, None], units, own),
-                poisson_binomial(of_rows.values[own]) if exact and len(own) <= EXACT_ROWS else None,
+                of_rows.values[own].astype(np.float32) if exact and len(own) <= EXACT_ROWS else None,
             )
             self._merge(label, part)
         self._limit()
@@ -313,10 +312,10 @@ class Totals:
         if group is None:
             self.groups[label] = part
             return
-        if group.counts is not None and part.counts is not None and group.rows + part.rows <= EXACT_ROWS:
-            group.counts = convolved(group.counts, part.counts)
+        if group.events is not None and part.events is not None and group.rows + part.rows <= EXACT_ROWS:
+            group.events = np.concatenate([group.events, part.events])
         else:
-            group.counts = None
+            group.events = None
         group.drawn, group.sums = group.drawn + part.drawn, group.sums + part.sums
         group.rows, group.unlike = group.rows + part.rows, group.unlike + part.unlike
         group.weight += part.weight
@@ -352,7 +351,7 @@ class Totals:
             raise OptionError(f"--units: there are more than {MOST_UNITS:,} units; add up parts of the rows")
         if not self._exact:
             for group in self.groups.values():
-                group.counts = None
+                group.events = None
 
     @property
     def alone(self) -> tuple[Columns, PredictOptions] | None:
@@ -368,7 +367,19 @@ class Totals:
         return self.options.statistic == "count"
 
     def answer(self, alone: AnyPrediction | None = None, calibration: TotalsCalibration | None = None) -> TotalsAnswer:
-        """The answer for all rows so far.
+        """Return the answer for all rows so far; see `answer_in_parts`."""
+        parts = self.answer_in_parts(alone, calibration)
+        while True:
+            try:
+                next(parts)
+            except StopIteration as end:
+                answer: TotalsAnswer = end.value
+                return answer
+
+    def answer_in_parts(
+        self, alone: AnyPrediction | None = None, calibration: TotalsCalibration | None = None
+    ) -> Generator[None, None, TotalsAnswer]:
+        """Compute the answer for all rows so far; yields between parts of the work, each a fraction of a second.
 
         Args:
             alone: The answer to `alone`.
@@ -412,12 +423,12 @@ class Totals:
         epistemic, aleatoric = map(np.sqrt, parts)
         std = np.hypot(epistemic, aleatoric)
         mixture = SumMixture.of(drawn, sums[0], noise + imputed, third, std)
-        percentiles = mixture.quantiles(np.array(asked.percentiles) / 100.0, rows if self._whole else None)
-        exceedance = mixture.exceedance(np.array(asked.thresholds) / scale, whole=self._whole)
+        percentiles = yield from mixture.quantiles(np.array(asked.percentiles) / 100.0, rows if self._whole else None)
+        exceedance = yield from mixture.exceedance(np.array(asked.thresholds) / scale, whole=self._whole)
         for number, group in enumerate(groups):
-            if group.counts is not None and self._whole:
-                ratio = mixture.ratio[number]
-                found = count_answers(group.counts, sums[0, number], ratio, asked.percentiles, asked.thresholds)
+            if group.events is not None and self._whole:
+                counts, ratio = (yield from count_distribution(group.events)), mixture.ratio[number]
+                found = count_answers(counts, sums[0, number], ratio, asked.percentiles, asked.thresholds)
                 percentiles[number], exceedance[number] = found
         if isinstance(alone, Prediction):
             for place, number in enumerate(np.flatnonzero(rows == 1).tolist()):

@@ -165,6 +165,25 @@ def test_a_count_is_exact_and_goes_over_into_the_approximation() -> None:
         np.testing.assert_allclose(answer.percentiles[0], np.percentile(counts, LEVELS), atol=0 if count == 20 else 1)
 
 
+def test_counts_of_blocks_are_exact_up_to_200_rows_and_nothing_is_kept_beyond() -> None:
+    rows, options = Rows.made(260, 0.0), TotalsOptions("count_above", 4.5, OPTIONS)
+    totals = added(added(Totals(options), rows, range(120)), rows, range(120, 200))
+    at_once = added(Totals(options), rows, range(200))
+    np.testing.assert_array_equal(answer_of(totals, rows).percentiles, answer_of(at_once, rows).percentiles)
+    kept = totals.groups[()].events
+    assert kept is not None
+    assert kept.shape == (200, SAMPLES, 1)
+    assert added(totals, rows, range(200, 260)).groups[()].events is None
+
+
+def test_an_answer_comes_in_parts_and_a_group_keeps_nothing_else_of_its_block() -> None:
+    rows, options = Rows.made(60, 0.3), TotalsOptions(of=replace(OPTIONS, samples=SAMPLES, thresholds=(9.0, 12.0)))
+    totals = added(Totals(options), rows, range(60), [(number % 20,) for number in range(60)])
+    assert len(list(totals.answer_in_parts())) == len(LEVELS) + 2
+    group = totals.groups[0,]
+    assert group.drawn.base is group.first[0]["row"].base is None
+
+
 def test_a_threshold_of_the_total() -> None:
     rows = Rows.made(50, 0.0)
     expected = rows.sampled_totals(4_000)
