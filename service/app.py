@@ -131,12 +131,14 @@ def create_app(
         spool_room=Room(settings.spool_bytes, "Large bodies and answers in flight"),
         request_room=Room(settings.request_bytes),
         answer_room=Room(settings.answer_bytes),
+        totals_room=Room(settings.answer_bytes, "Totals in flight"),
         board=None if worker is None else worker.board,
         recorder=recorder,
         bands=bands,
     )
 
-    for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
+    rooms = {"requests": parts.request_room, "answers": parts.answer_room, "totals": parts.totals_room}
+    for kind, room in (rooms | {"spools": parts.spool_room}).items():
         telemetry.follow(telemetry.in_flight.labels(kind), partial(getattr, room, "taken"))
     access_log, tracing = AccessLog(settings.log_level, settings.log_format), Tracing.of_environment()
 

@@ -71,6 +71,7 @@ class Parts:
     spool_room: "Room"
     request_room: "Room"
     answer_room: "Room"
+    totals_room: "Room"
     board: "Board | None" = None
     recorder: "Recorder | None" = None
     bands: "Bands | None" = None

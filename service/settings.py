@@ -203,7 +203,8 @@ class Settings(BaseModel):
     """The most bytes of memory for other bodies and their rows, of all requests; beyond it they are answered 429. A
     quarter is for small ones alone."""
     answer_bytes: Count = 2**29
-    """The most bytes of memory for large answers at a time, at 32 bytes a number; others wait."""
+    """The most bytes of memory for large answers at a time, at 32 bytes a number, and as many again for totals; others
+    wait."""
 
     max_pending: Count = 1_000
     """The most requests waiting for or in computation; more are answered 429."""

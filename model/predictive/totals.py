@@ -66,6 +66,11 @@ VALUES_AT_A_TIME = 2**18
 """Rows times draws times classes of a block: 2 MiB in each of a few arrays, and a fraction of a second."""
 MOST_UNITS = 2**20
 """Units of all groups of an answer together: 200 MB."""
+UNIT_BYTES, GROUP_BYTES, ROW_BYTES, EVENT_BYTES, NUMBER_BYTES = 200, 64, 64, 4, 32
+"""Memory of a unit; of a group and of a row of a block under one draw, with copies; of an event; of a number of the
+answer."""
+EXACT_COST = 0.01
+"""Work of one exact count, in row-draws: times rows, rows and draws."""
 MOST_VALUES = 2**24
 """Groups times draws times classes of an answer, times what it has of each: two sums, levels and thresholds."""
 
@@ -262,6 +267,25 @@ class Totals:
         """Rows of a block: `VALUES_AT_A_TIME` under all draws."""
         return max(1, VALUES_AT_A_TIME // self._values)
 
+    def memory(self, groups: int, rows: int, units: int = 0) -> int:
+        """Return about how many bytes so many groups, rows and units take with their answer, and not less."""
+        of, classes = self.options.of, self._values // max(1, self.options.of.samples)
+        numbers = groups * classes * (8 + len(of.percentiles) + len(of.thresholds))
+        exact = groups * self._values <= EXACT_VALUES and self.options.statistic in ("count", "count_above")
+        of_draw = GROUP_BYTES * groups + ROW_BYTES * min(rows, self.rows_at_a_time)
+        of_draw += EVENT_BYTES * min(rows, groups * EXACT_ROWS) * exact
+        return self._values * of_draw + NUMBER_BYTES * numbers + UNIT_BYTES * units
+
+    def group_cost(self, groups: int) -> float:
+        """Return the work of an answer for so many groups, but for exact counts, in row-draws."""
+        return float(groups * self._values * (len(self.options.of.percentiles) + len(self.options.of.thresholds)))
+
+    @property
+    def count_cost(self) -> float:
+        """The work of exact counts, in row-draws."""
+        exact = (group.events for group in self.groups.values() if self._whole)
+        return sum(EXACT_COST * len(events) * events.size for events in exact if events is not None)
+
     def add(
         self,
         answer: AnyPrediction,
@@ -338,15 +362,22 @@ class Totals:
         """Whether counts are kept exactly; with more groups they never are again, in whatever order these come."""
         return self._whole and len(self.groups) * self._values <= EXACT_VALUES
 
-    def _limit(self) -> None:
-        count, asked = len(self.groups), self.options.of
-        each = 2 + len(asked.percentiles) + len(asked.thresholds)
+    def check_groups(self, count: int) -> None:
+        """Check a number of groups.
+
+        Raises:
+            OptionError: There are more than `MOST_GROUPS`, or too many for so many draws, levels and thresholds.
+        """
+        each = 2 + len(self.options.of.percentiles) + len(self.options.of.thresholds)
         if count > MOST_GROUPS or count * self._values * each > MOST_VALUES:
             most = min(MOST_GROUPS, MOST_VALUES // (self._values * each))
             raise OptionError(
                 f"--by: there are more than {most:,} groups, the most with so many samples, classes and percentiles; "
                 "group by something coarser, or ask for fewer of these"
             )
+
+    def _limit(self) -> None:
+        self.check_groups(len(self.groups))
         if sum(len(group.units) for group in self.groups.values()) > MOST_UNITS:
             raise OptionError(f"--units: there are more than {MOST_UNITS:,} units; add up parts of the rows")
         if not self._exact:

@@ -412,10 +412,12 @@ class Admitted:
     """The work of one request that is admitted.
 
     Attributes:
-        left: Its cost, but for what is computed already, in row-draws.
+        cost: Its cost, in row-draws.
+        left: The same, but for what is computed already.
         rate: Seconds that a row-draw took when it was admitted.
     """
 
+    cost: float
     left: float
     rate: float
 
@@ -465,11 +467,33 @@ class Admission:
             TooLargeError, QueueFullError, NotReadyError: See `require_room`.
         """
         self.require_room(cost, rows)
-        admitted = Admitted(cost, self._rates.seconds(model, 1.0))
+        admitted = Admitted(0.0, 0.0, self._rates.seconds(model, 1.0))
         self.pending += 1
+        self._add(admitted, cost)
+        return admitted
+
+    def extend(self, admitted: Admitted, cost: float) -> None:
+        """Counts further work of a request that is admitted, if there is room for it.
+
+        Raises:
+            TooLargeError: The cost of the whole request is above the bound.
+            QueueFullError: Too much is pending.
+        """
+        if admitted.cost + cost > self.max_pending_cost:
+            raise TooLargeError(
+                f"The request costs {admitted.cost + cost:.0f} row-draws, with those of its groups (groups x samples x "
+                f"levels, and more for exact counts), and this service takes at most {self.max_pending_cost:.0f} at "
+                "once. Ask for fewer levels or samples, or group by something coarser."
+            )
+        if self.pending_cost + cost > self.max_pending_cost:
+            raise self._full()
+        self._add(admitted, cost)
+
+    def _add(self, admitted: Admitted, cost: float) -> None:
+        admitted.cost += cost
+        admitted.left += cost
         self.pending_cost += cost
         self._seconds += cost * admitted.rate
-        return admitted
 
     def done(self, admitted: Admitted, cost: float) -> None:
         """Counts a part of the work of a request as done."""
@@ -504,11 +528,7 @@ class Admission:
                 + (f"Send at most {most} rows, or ask for fewer samples." if most else "Ask for fewer samples.")
             )
         if self.pending >= self.max_pending or self.pending_cost + cost > self.max_pending_cost:
-            raise QueueFullError(
-                f"{self.pending} requests with {self.pending_cost:.0f} row-draws are pending, which is all that this "
-                f"service takes on; they take about {self._seconds:.1f} s. Try again later.",
-                retry_after=max(1, min(3600, round(self._seconds))),
-            )
+            raise self._full()
         wait = self._short.seconds
         if wait > self._most_wait and (standing := self._clock() - self._short.since) >= STANDING_SECONDS:
             raise QueueFullError(
@@ -516,6 +536,13 @@ class Admission:
                 f"small requests in it take about {wait:.1f} s. Try again later.",
                 retry_after=max(1, round(wait)),
             )
+
+    def _full(self) -> QueueFullError:
+        return QueueFullError(
+            f"{self.pending} requests with {self.pending_cost:.0f} row-draws are pending, which is all that this "
+            f"service takes on; they take about {self._seconds:.1f} s. Try again later.",
+            retry_after=max(1, min(3600, round(self._seconds))),
+        )
 
 
 class Turns:

@@ -4,9 +4,10 @@ The body is that of a prediction, in every format that has rows. Rows are answer
 answer takes no more memory for more rows (`model.predictive.totals`).
 """
 
+import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 
 import numpy as np
 from fastapi import Response
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, Field
 
 from murho.model.errors import OptionError
 from murho.model.tables.schema_inference import MOST_WEIGHT
+from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import InputWarning, ModelName, Terms
@@ -25,6 +27,8 @@ from murho.service.predict.rows import pointer
 from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from murho.model.predictive.prediction import AnyPrediction
     from murho.model.predictive.totals import Totals
     from murho.model.tables.schema import Schema
@@ -34,6 +38,7 @@ __all__ = ["DOOR", "AggregateRequest"]
 
 
 Cell = str | float | bool | None
+Result = TypeVar("Result")
 
 
 def _one(value: object) -> object:
@@ -97,7 +102,7 @@ async def _answer(call: InFlight) -> Response:
         if name in call.query:
             raise wrong(pointer(name), "A table has no place for it. Send JSON.")
     async with plain_body(call) as body:
-        asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
+        asked = await call.in_thread(partial(reader.read, body.view(), terms))
         return await _added_up(call, asked, body)
 
 
@@ -147,7 +152,8 @@ async def _added_up(call: InFlight, asked: AskedInBlocks, body: Spool | None = N
         MurhoError: See `InFlight.compute`.
     """
     try:
-        return JSONBytes(await _document(call, asked, cast("AggregateRequest", asked.request), body))
+        document = await _document(call, asked, cast("AggregateRequest", asked.request), body)
+        return await call.in_thread(partial(JSONBytes, document))
     except OptionError as error:
         # It names an option of the command line, and here that is a key.
         option, _, message = str(error).partition(": ")
@@ -156,39 +162,39 @@ async def _added_up(call: InFlight, asked: AskedInBlocks, body: Spool | None = N
 
 
 async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest, body: Spool | None) -> dict[str, Any]:
-    from murho.model.predictive.totals import labels_of
-
-    in_thread, model = call.parts.decoder.in_thread, call.model
-    totals = await in_thread(partial(_totals, model.schema, asked, own))
+    model, room = call.model, call.parts.totals_room
+    totals = await call.in_thread(partial(_totals, model.schema, asked, own))
     call.admit(asked.rows, totals.asked, own.timeout)
 
-    def add(answer: "AnyPrediction", inputs: "Inputs") -> None:
+    def add(answer: "AnyPrediction", inputs: "Inputs", labels: "Sequence[tuple[Any, ...]]") -> None:
         rows = slice(call.rows - inputs.count, call.rows)
-        labels: Any = [(label,) for label in own.groups[rows]] if own.groups is not None else None
-        totals.add(
-            answer,
-            inputs.columns,
-            labels_of(model.schema, inputs.columns, own.by or ()) if labels is None else labels,
-            None if own.weights is None else np.array(own.weights[rows], dtype=np.float64),
-            None if own.units is None else own.units[rows],
-        )
+        weights = None if own.weights is None else np.array(own.weights[rows], dtype=np.float64)
+        totals.add(answer, inputs.columns, labels, weights, None if own.units is None else own.units[rows])
 
     async with reading_ahead(call, asked, body) as following:
         while (block := await following()) is not None:
+            labels, new = await call.in_thread(partial(_labels, call, totals, own, block))
+            call.admit_more(totals.group_cost(new))
+            groups, rows = len(totals.groups) + new, call.rows + block.count
+            await call.take_room(totals.memory(groups, rows, 0 if own.units is None else rows), room)
             for start in range(0, block.count, totals.rows_at_a_time):
-                rows = slice(start, start + totals.rows_at_a_time)
-                columns = {name: column[rows] for name, column in block.columns.items()}
-                last = replace(block, columns=columns, count=min(totals.rows_at_a_time, block.count - start))
+                some = slice(start, start + totals.rows_at_a_time)
+                columns = {name: column[some] for name, column in block.columns.items()}
+                last = replace(block, columns=columns, count=len(labels[some]))
                 found = await call.compute(last, totals.asked, most_outside=0)
-                await in_thread(partial(add, found.prediction, last))
-    alone = None
-    if totals.alone is not None:
-        firsts, options = totals.alone
+                await call.in_thread(partial(add, found.prediction, last, labels[some]))
+    alone, rest = None, await call.in_thread(lambda: totals.alone)
+    call.admit_more(totals.count_cost)
+    if rest is not None:
+        firsts, options = rest
         few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
+        call.admit_more(model.cost(few.count, options))
         alone = (await call.compute(few, options, most_outside=0, again=True)).prediction
+    parts = totals.answer_in_parts(alone, model.spec.totals)
+    while (answered := await call.in_thread(partial(_continue, parts))) is None:
+        pass
     call.answered(asked.options)
     call.counted.count_totals(totals.rows, len(totals.groups))
-    answered = await in_thread(lambda: totals.answer(alone, model.spec.totals))
     classes = model.schema.target.classes
     return {
         "model": {"name": model.name, "version": model.version},
@@ -198,3 +204,35 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest,
         **({} if classes is None else {"classes": classes}),
         **answered.document(asked.options),
     }
+
+
+def _labels(
+    call: InFlight, totals: "Totals", own: AggregateRequest, block: "Inputs"
+) -> "tuple[list[tuple[Any, ...]], int]":
+    """Returns the group of each row of the next block, and how many of these groups are new.
+
+    Raises:
+        OptionError: There is no such feature, or there are too many groups.
+    """
+    from murho.model.predictive.totals import labels_of
+
+    labels: list[tuple[Any, ...]]
+    if own.groups is None:
+        labels = labels_of(call.model.schema, block.columns, own.by or ())
+    else:
+        labels = [(label,) for label in own.groups[call.rows : call.rows + block.count]]
+    new = len(set(labels) - totals.groups.keys())
+    totals.check_groups(len(totals.groups) + new)
+    return labels, new
+
+
+def _continue(parts: "Generator[None, None, Result]") -> "Result | None":
+    """Goes on with work that comes in parts, for a moment; returns its result, None while some of it is left."""
+    end = time.monotonic() + PASS_SECONDS
+    try:
+        while time.monotonic() < end:
+            next(parts)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    return None

@@ -168,7 +168,7 @@ async def _answer(call: InFlight) -> Response:
         **recorded,
         "warnings": [*warnings, *more],
     }
-    return await parts.decoder.in_thread(partial(JSONBytes, document))
+    return await call.in_thread(partial(JSONBytes, document))
 
 
 def _evidence(calibration: "Calibration | None") -> JSON | None:
@@ -305,7 +305,7 @@ async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Dec
     """
     from murho.model.predictive.decisions import crossed, decide, joined
 
-    actions, inputs, options, parts, model = asked.actions, asked.inputs, asked.how.asked, call.parts, call.model
+    actions, inputs, options, model = asked.actions, asked.inputs, asked.how.asked, call.model
     call.admit(inputs.count * (actions.rows + record), options, asked.request.timeout)
     found: list[Decisions] = []
     warnings = {"/actions": LINEAR} if actions.features and not model.spec.architecture.hidden else {}
@@ -317,13 +317,13 @@ async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Dec
         part = slice(start, min(inputs.count, start + step))
         contexts = {name: column[part] for name, column in inputs.columns.items()}
         numbers = part.stop - part.start, actions.rows
-        columns = await parts.decoder.in_thread(partial(crossed, contexts, asked.set_by_actions, model.schema, numbers))
+        columns = await call.in_thread(partial(crossed, contexts, asked.set_by_actions, model.schema, numbers))
         first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked=asked)
         reply = await call.compute(rows, options, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
         for item in reply.outside:
             warnings.setdefault(rows.pointer(first + item.row, item.feature), f"{item.feature}: {item.message}")
         work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
-        found.append(await parts.decoder.in_thread(work))
+        found.append(await call.in_thread(work))
     call.answered(options)
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]

@@ -18,13 +18,21 @@ from murho.model.evaluation.recorded import with_grid
 from murho.model.evaluation.why import Asking, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
-from murho.service.errors import BadInputError, ClientGoneError, NotReadyError, SlowRequestError, TooLargeError, wrong
+from murho.service.errors import (
+    BadInputError,
+    ClientGoneError,
+    DeadlineError,
+    NotReadyError,
+    SlowRequestError,
+    TooLargeError,
+    wrong,
+)
 from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, Codec, ToRecord, warnings_of
-from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
+from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Room, Share, Spool
 from murho.service.predict.rows import MAX_LISTED, Form, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.types import Receive, Scope
 
@@ -87,8 +95,10 @@ class InFlight:
         self._begin = parts.scheduler.clock()
         self.rows, self._timing = 0, Timing()
         self._admitted: Admitted | None = None
-        self._charged = self._deadline = 0.0
-        self._share, self._answer_bytes = Share(parts.request_room), 0
+        self._charged, self._deadline = 0.0, self._begin + parts.settings.request_timeout
+        self._share = Share(parts.request_room)
+        self._taken: tuple[Room, int] | None = None
+        self._leaving: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         parts, (name, version) = self.parts, self._named
@@ -106,8 +116,11 @@ class InFlight:
             self.parts.scheduler.admission.end(self._admitted)
         if self._share.size:
             self._share.resize(0)
-        if self._answer_bytes:
-            self.parts.answer_room.take(-self._answer_bytes)
+        if self._taken is not None:
+            room, size = self._taken
+            room.take(-size)
+        if self._leaving is not None:
+            self._leaving.cancel()
         if isinstance(error, MurhoError):
             seconds = self.parts.scheduler.clock() - self._begin
             self.counted.count_failure(seconds)
@@ -119,7 +132,9 @@ class InFlight:
             QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
             TooLargeError, SlowRequestError, ClientGoneError: The body doesn't come, or is too large.
             RateLimitError: The caller can't have such a body read now.
+            BadInputError: The header that gives seconds is wrong.
         """
+        self._allow(None)
         self.parts.scheduler.admission.require_room()  # what is refused costs next to nothing: it is not even read
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
         seconds, most = self.parts.settings.request_timeout, self.parts.settings.max_body_bytes
@@ -128,8 +143,31 @@ class InFlight:
             self.charge(len(body) / BYTES_PER_ROW_DRAW)
         return body
 
-    async def until_gone(self) -> None:
-        """Waits until the client has closed the connection; once the body is read."""
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """Runs large work in a thread, in turn with other callers and other routes; once the body is read.
+
+        Raises:
+            DeadlineError: It wasn't done in time.
+            ClientGoneError: The client has closed the connection.
+        """
+        if self._leaving is None:
+            self._leaving = asyncio.ensure_future(self._until_gone())
+        seconds = self._deadline - self.parts.scheduler.clock()
+        done = self.parts.decoder.submit((self._caller.name, self._scope["state"].get("route")), work)
+        try:
+            await asyncio.wait((done, self._leaving), timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+            if done.done():
+                return done.result()
+        finally:
+            done.cancel()
+        if self._leaving.done():
+            raise ClientGoneError("The client closed the connection before the answer.")
+        raise DeadlineError(
+            f"There was no answer within {self._deadline - self._begin:.3g} seconds: the request waited for others, or "
+            "is large itself. Send fewer rows, ask for fewer samples, or allow more time."
+        )
+
+    async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -234,15 +272,25 @@ class InFlight:
             raise BadInputError(problems, len(again))
         return True
 
-    async def take_room(self, size: int) -> None:
-        """Takes bytes for the answer until the request is over, once it is admitted.
+    async def take_room(self, size: int, room: Room | None = None) -> None:
+        """Takes bytes until the request is over, once it is admitted, or as many as it lacks to have so many.
+
+        Args:
+            size: Bytes.
+            room: Where, the same at every call; None: that of answers.
 
         Raises:
             DeadlineError: There were none in time.
+            QueueFullError: There are no further bytes: it does not wait for them, as requests could for one another.
         """
-        if size > SMALL_BYTES:
-            await self.parts.answer_room.wait(size, self._deadline - self.parts.scheduler.clock())
-            self._answer_bytes = size
+        room, taken = self._taken or (room or self.parts.answer_room, 0)
+        if size <= max(SMALL_BYTES, taken):
+            return
+        if taken:
+            room.take(size - taken, taken)
+        else:
+            await room.wait(size, self._deadline - self.parts.scheduler.clock())
+        self._taken = room, size
 
     def followed(self, options: PredictOptions) -> PredictOptions:
         """Returns options with the bands that follow outcomes, if there are any."""
@@ -276,7 +324,7 @@ class InFlight:
             return ToRecord(self.model, prediction, asked.request.ids, cells, decisions, state)
 
         if inputs.count > MOST_RECORDED_AT_ONCE:
-            found = await self.parts.decoder.in_thread(lambda: recorder.record([answer()]))
+            found = await self.in_thread(lambda: recorder.record([answer()]))
             ids = None if found is None else found[0]
         else:
             ids = await recorder.with_others(answer())
@@ -295,7 +343,7 @@ class InFlight:
         """
         prediction: AnyPrediction | None = None
         while True:
-            step, result = await self.parts.decoder.in_thread(partial(_step_of, asking, prediction))
+            step, result = await self.in_thread(partial(_step_of, asking, prediction))
             if step is None:
                 return cast("Result", result)
             columns, options = step
@@ -330,12 +378,22 @@ class InFlight:
         cost = self.model.cost(rows + more, options, incomplete + more)
         self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
         self.charge(cost)
+        self._allow(timeout)
+        return cost, incomplete
+
+    def admit_more(self, cost: float) -> None:
+        """Admits further work of a request that is admitted, and charges it; raises what `admit` does."""
+        assert self._admitted is not None  # noqa: S101 - see above
+        self.parts.scheduler.admission.extend(self._admitted, cost)
+        self.charge(self._admitted.cost)
+
+    def _allow(self, timeout: float | None) -> None:
+        """Sets the deadline: the least of what the options, the header and the settings allow."""
         wanted = self.parts.settings.request_timeout
         wanted = wanted if timeout is None else min(wanted, timeout)
         if (said := self.headers.get("x-request-timeout")) is not None:
             wanted = min(wanted, _seconds_of(said))
         self._deadline = self._begin + wanted
-        return cost, incomplete
 
     def charge(self, cost: float) -> None:
         """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.

@@ -7,16 +7,18 @@ the answer has the format of the request.
 
 The event loop answers everybody, so nothing in it may take more than some milliseconds. A thread alone doesn't help
 with work that holds the interpreter's lock, so the codecs do large work in pieces, and few threads do it: each one that
-wants the lock is one more for the event loop to wait for.
+wants the lock is one more for the event loop to wait for. The requests of each caller for each route take turns there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -40,7 +42,7 @@ from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
 
     from pydantic import BaseModel
 
@@ -121,10 +123,12 @@ def _quality(media_type: str, ranges: list[tuple[str, float]]) -> float:
 
 
 class Decoder:
-    """Decodes the bodies of requests, large ones in threads."""
+    """Decodes the bodies of requests, large ones in threads, which do other large work of requests, too."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="codec")
+        self._lock = Lock()
+        self._waiting: dict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
 
     async def decode(
         self, call: InFlight, decode: Callable[[bytes, Terms], Result], terms: Terms, *, unpacks: bool = False
@@ -141,24 +145,47 @@ class Decoder:
             BadInputError: A row or an option is wrong.
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
-            MurhoError: See `InFlight.body`.
+            MurhoError: See `InFlight.body` and `InFlight.in_thread`.
         """
         body, encoding = await call.body(), call.headers.get("content-encoding", "")
         if not unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
             return decode(body, terms)
         most = terms.settings.max_body_bytes
-        return await self.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
+        return await call.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Runs large work in a thread, so that other requests go on meanwhile.
+    def submit(self, flow: Hashable, work: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Has large work done in a thread, so that other requests go on meanwhile.
 
-        Work that nobody waits for any longer is dropped if it hasn't begun.
+        Args:
+            flow: Flows take turns; the work of one flow is done in the order in which it comes.
+            work: The work. Once the future is cancelled it is dropped, unless it has begun.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future: Future[Result] = Future()
+        with self._lock:
+            self._waiting.setdefault(flow, deque()).append((future, work))
+        self._threads.submit(self._run)
+        return asyncio.wrap_future(future)
+
+    def _run(self) -> None:
+        """Does the work whose turn it is."""
+        with self._lock:
+            flow = next(iter(self._waiting))
+            line = self._waiting.pop(flow)
+            future, work = line.popleft()
+            if line:
+                self._waiting[flow] = line  # behind all others
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except BaseException as error:  # the thread outlives any work; who waits for it gets the error
+                future.set_exception(error)
 
     def close(self) -> None:
         """Ends the threads once they have done what they do, and the process that unpacks Parquet files."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for line in self._waiting.values():
+            for future, _ in line:
+                future.cancel()
         PARQUET.close()
 
 
@@ -252,7 +279,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values <= LARGE_ANSWER_VALUES:
         return response_of(writer.encode(answered), accepted, None)
-    return await parts.decoder.in_thread(lambda: response_of(writer.encode(answered), accepted, parts.spool_room))
+    return await call.in_thread(lambda: response_of(writer.encode(answered), accepted, parts.spool_room))
 
 
 DOOR = Door(

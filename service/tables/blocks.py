@@ -26,7 +26,7 @@ import pyarrow as pa
 from murho.model.errors import MurhoError, TableError
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Feature, FeatureKind, Schema, UnfamiliarValue, is_missing
-from murho.service.errors import ClientGoneError, DeadlineError, TooLargeError, wrong
+from murho.service.errors import DeadlineError, TooLargeError, wrong
 from murho.service.predict.answers import (
     MAX_WARNINGS,
     Answered,
@@ -392,7 +392,7 @@ async def answer_in_blocks(call: InFlight, reader: TableCodec, writer: BlockCode
     """
     parts = call.parts
     async with plain_body(call) as body:
-        asked = await parts.decoder.in_thread(partial(reader.read, body.view(), terms))
+        asked = await call.in_thread(partial(reader.read, body.view(), terms))
         options, record = call.computed(asked, asked.rows, writer)
         call.admit(asked.rows, options, asked.request.timeout)
         with ExitStack() as stack:
@@ -405,7 +405,7 @@ async def answer_in_blocks(call: InFlight, reader: TableCodec, writer: BlockCode
                 return SpooledResponse(answer, facts, writer.media_type, head, tail)
             encoded = Encoded(chain([head], sent_pieces(answer), [tail]), writer.media_type, facts)
             room = parts.spool_room if answer.in_file else None
-            return await parts.decoder.in_thread(partial(response_of, encoded, accepted, room))
+            return await call.in_thread(partial(response_of, encoded, accepted, room))
 
 
 @asynccontextmanager
@@ -423,7 +423,7 @@ async def plain_body(call: InFlight) -> AsyncIterator[Spool]:
         await call.body(body)
         if not is_plain(encoding):
             pieces = decompressed_pieces(body.view(), encoding, parts.settings.max_body_bytes)
-            await parts.decoder.in_thread(partial(_write_all, unpacked, pieces))
+            await call.in_thread(partial(_write_all, unpacked, pieces))
             body = unpacked
         call.charge(body.size / BYTES_PER_ROW_DRAW)
         yield body
@@ -452,17 +452,13 @@ async def reading_ahead(
         return next(asked.blocks, None)
 
     def begin() -> asyncio.Task[Inputs | None]:
-        return asyncio.ensure_future(call.parts.decoder.in_thread(read))
+        return asyncio.ensure_future(call.in_thread(read))
 
     reading = begin()
-    # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
-    leaving = asyncio.ensure_future(call.until_gone())
 
     async def following() -> Inputs | None:
         nonlocal reading
         inputs = await reading
-        if leaving.done():
-            raise ClientGoneError("The client closed the connection before the answer.")
         if inputs is not None:
             reading = begin()
         return inputs
@@ -475,8 +471,7 @@ async def reading_ahead(
             "fewer samples, or allow more time."
         ) from None
     finally:
-        leaving.cancel()
-        await asyncio.gather(leaving, reading, return_exceptions=True)
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 def _write_all(spool: Spool, pieces: Iterator[bytes]) -> None:
@@ -508,7 +503,7 @@ async def _through(
     Returns:
         The answer for the last block, with the warnings of all.
     """
-    in_thread, model, request = call.parts.decoder.in_thread, call.model, asked.request
+    in_thread, model, request = call.in_thread, call.model, asked.request
     outside: list[UnfamiliarValue] = []
     unrecorded: list[dict[str, str]] = []
 

@@ -109,6 +109,8 @@ class FakeModel:
             if options.thresholds
             else None,
             draws=draws if options.draws else None,
+            variances=np.full(draws.shape, 4.0) if options.noise_moments else None,
+            third=np.zeros(len(mean)) if options.noise_moments else None,
             mc_error=MonteCarloError(0.01 * mean, 0.02 * mean, 0.03 * mean[:, None] + 0.0 * levels)
             if options.mc_error
             else None,

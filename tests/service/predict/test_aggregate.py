@@ -1,0 +1,73 @@
+"""What totals may take: work, memory, time and turns."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from murho.service.predict.routes import THREADS
+from tests.service.support import ROW, FakeModel, make_client, pointers
+
+GROUPS: dict[str, Any] = {"inputs": [ROW] * 100, "groups": list(range(100)), "samples": 10}
+LEVELS = {"percentiles": list(range(1, 100))}
+
+
+def test_totals_cost_groups_times_samples_times_levels() -> None:
+    with make_client(FakeModel(), max_pending_cost=20_000) as client:
+        assert client.post("/aggregate", GROUPS).status_code == 200
+        assert client.post("/aggregate", GROUPS | LEVELS | {"groups": [0] * 100}).status_code == 200
+        refused = client.post("/aggregate", GROUPS | LEVELS)
+        assert pointers(refused, 413) == []
+        assert "100000 row-draws" in refused.json()["detail"]
+        exact = {"inputs": [ROW] * 200, "statistic": "count_above", "threshold": 130.0, "samples": 50}
+        assert pointers(client.post("/aggregate", exact), 413) == []
+        assert client.state["parts"].scheduler.admission.pending_cost == 0.0
+
+
+def test_a_caller_pays_for_totals() -> None:
+    with make_client(FakeModel(), row_draws_per_second=2_000.0) as client:
+        assert client.post("/aggregate", GROUPS).status_code == 200
+        assert client.post("/aggregate", GROUPS | LEVELS).status_code in (413, 429)
+
+
+def test_totals_take_memory_or_wait_for_it_until_their_deadline() -> None:
+    with make_client(FakeModel()) as client:
+        room = client.state["parts"].totals_room
+        room.take(room.most)
+        assert client.post("/aggregate", GROUPS | {"timeout": 0.3}).status_code == 504
+        room.take(-room.most)
+        assert client.post("/aggregate", GROUPS).status_code == 200
+        assert room.taken == 0
+
+
+@pytest.mark.parametrize("path", ["/predict", "/aggregate"])
+def test_work_in_threads_waits_until_the_deadline(path: str) -> None:
+    with make_client(FakeModel()) as client:
+        decoder, free = client.state["parts"].decoder, threading.Event()
+        client.portal.call(lambda: [decoder.submit("others", free.wait) for _ in range(THREADS)])
+        try:
+            large = client.post(path, {"inputs": [ROW] * 300}, headers={"x-request-timeout": "0.3"})
+        finally:
+            free.set()
+        assert large.status_code == 504
+        assert client.post(path, {"inputs": [ROW] * 300}).status_code == 200
+
+
+def test_flows_take_turns() -> None:
+    with make_client(FakeModel()) as client:
+        decoder, events, order = client.state["parts"].decoder, [threading.Event() for _ in range(THREADS)], list[str]()
+
+        async def some() -> None:
+            busy = [decoder.submit("others", event.wait) for event in events]
+            done = [decoder.submit(name[0], lambda name=name: order.append(name)) for name in ("a1", "a2", "a3", "b1")]
+            events[0].set()
+            await asyncio.gather(*done)
+            for event in events:
+                event.set()
+            await asyncio.gather(*busy)
+
+        client.portal.call(some)
+        assert order == ["a1", "b1", "a2", "a3"]
