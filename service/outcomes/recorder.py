@@ -153,6 +153,8 @@ class Recorder:
         decisions = None if first.decisions is None else [said for each in answers for said in each.decisions or ()]
         of_all, model = [key for each in ids for key in each], first.model
         batch = Batch(model.name, model.version, time.time(), of_all, means, kept, inputs, decisions, first.state)
+        if shared := dict(each.shared for each in answers if each.shared is not None):
+            batch = msgspec.structs.replace(batch, shared=shared)
         with self._lock:
             done = self._write(batch, model.spec)
         if done:

@@ -131,6 +131,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         decisions: The decision of each row as JSON; None: these are no decisions.
         state: The state of adaptation that made the bands; None: the checkpoint's calibration.
         facts: What is to be known of the version; None: the store knows it.
+        shared: What decisions share: id → JSON.
     """
 
     model: str
@@ -143,6 +144,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     decisions: list[str] | None = None
     state: str | None = None
     facts: VersionFacts | None = None
+    shared: dict[str, str] = {}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the rows as the store has them."""

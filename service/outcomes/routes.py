@@ -170,6 +170,8 @@ async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  #
         found = recorder.store.prediction(name, id)
         if found is not None and found.decision is not None:
             told = orjson.loads(found.decision)
+            if (shared := recorder.store.shared(told.pop("shared", ""))) is not None:
+                told["request"] = orjson.loads(shared) | told["request"]
             return {"id": id, "model": {"name": name, "version": found.version}, "at": found.at, **told}
         raise UnknownModelError(f"No decision of {shorten(name)!r} with the id {shorten(id)!r} is recorded.")
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BASE",
     "PREDICTIONS",
+    "REQUESTS",
     "REVISIONS",
     "ROLLUPS",
     "SPANS",
@@ -91,7 +92,8 @@ PREDICTIONS = Table(
     Column("answer", LargeBinary, nullable=False),
     # JSON: the cells by feature; only with `record_inputs`.
     Column("inputs", String),
-    # JSON: the decision that this was the chosen action of.
+    # JSON: the decision that this was the chosen action of. Its `shared` is the id in `requests` of what it shares with
+    # the other decisions of its request.
     Column("decision", String),
     # The state of adaptation that made the bands; none: the checkpoint's calibration.
     Column("state", String),
@@ -102,6 +104,14 @@ PREDICTIONS = Table(
     Column("pit", Double),
     Index("predictions_at", "at"),
     Index("predictions_came", "model", "came", "id", sqlite_where=HAS_COME, postgresql_where=HAS_COME),
+)
+REQUESTS = Table(
+    "requests",
+    METADATA,
+    Column("id", String, primary_key=True),
+    # When a decision last shared it.
+    Column("at", Double, nullable=False),
+    Column("document", String, nullable=False),
 )
 REVISIONS = Table(
     "revisions",

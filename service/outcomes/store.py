@@ -37,6 +37,7 @@ from murho.service.outcomes.records import (
 from murho.service.outcomes.schema import (
     BASE,
     PREDICTIONS,
+    REQUESTS,
     REVISIONS,
     ROLLUPS,
     SPANS,
@@ -104,11 +105,17 @@ class Store:
             rows += batch.rows()
             if batch.facts is not None:
                 facts[batch.model, batch.version] = msgspec.json.encode(batch.facts).decode()
+        shared = [
+            {"id": key, "at": batch.at, "document": document}
+            for batch in batches
+            for key, document in batch.shared.items()
+        ]
         known = [{"model": model, "version": version, "facts": said} for (model, version), said in facts.items()]
         with writing(self.engine) as connection:
             serialised(connection, *{batch.model for batch in batches})
             _upsert(connection, VERSIONS, known)
             _upsert(connection, PREDICTIONS, rows)
+            _upsert(connection, REQUESTS, shared)
 
     def facts(self, model: str) -> dict[str, VersionFacts]:
         """Returns what is known of each version of a model with predictions."""
@@ -125,6 +132,11 @@ class Store:
         """Returns the prediction of an id; None: there is none."""
         with reading(self.engine) as connection:
             return next((Recorded(**_of_prediction(row)) for row in _predicted(connection, model, (key,))), None)
+
+    def shared(self, key: str) -> str | None:
+        """Returns what decisions share, JSON, by its id; None: it isn't there."""
+        with reading(self.engine) as connection:
+            return connection.scalar(select(REQUESTS.c.document).where(REQUESTS.c.id == key))
 
     def pairs(self, model: str, since: float = 0.0) -> Iterator[Pair]:
         """Yields predictions with outcomes that have come since, in the order in which they came."""
@@ -328,7 +340,10 @@ class Store:
                     gone += _delete(connection, model, ids, found.at < before)
                 connection.execute(delete(ROLLUPS).where(ROLLUPS.c.span == BASE, ROLLUPS.c.hour < hour))
             if len(rows) < AT_A_TIME:
-                return gone
+                break
+        with writing(self.engine) as connection:
+            connection.execute(delete(REQUESTS).where(REQUESTS.c.at < before))
+        return gone
 
     def size(self) -> int:
         """Returns the bytes that the store takes, but for the room that deleted rows have left."""
@@ -519,7 +534,8 @@ def _upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]
 def _upserting(dialect: Dialect, table: Table, names: tuple[str, ...]) -> SQLCompiler:
     insert = _insert(dialect, table)
     changed = {name: insert.excluded[name] for name in names if name not in table.primary_key.columns}
-    newer = table.c.came.is_(None) & (table.c.at <= insert.excluded.at) if table is PREDICTIONS else None
+    newer = table.c.at <= insert.excluded.at if "at" in table.c else None
+    newer = table.c.came.is_(None) & newer if table is PREDICTIONS and newer is not None else newer
     statement = insert.on_conflict_do_update(index_elements=table.primary_key, set_=changed, where=newer)
     return statement.compile(dialect=dialect, column_keys=names)
 

@@ -141,6 +141,7 @@ class ToRecord(NamedTuple):
         inputs: The cells of each row as JSON; None: they aren't recorded.
         decisions: JSON of each row, if these are decisions.
         state: The state of adaptation that made the bands.
+        shared: What decisions share with others of their request: an id and JSON.
     """
 
     model: ModelLike
@@ -149,6 +150,7 @@ class ToRecord(NamedTuple):
     inputs: list[str] | None = None
     decisions: list[str] | None = None
     state: str | None = None
+    shared: tuple[str, str] | None = None
 
 
 class Encoded(NamedTuple):

@@ -7,6 +7,7 @@ same request, with the draws that decided, has the same answer to the bit.
 
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -156,6 +157,14 @@ async def _answer(call: InFlight) -> Response:
     terms = Terms(call.query, model.schema, parts.settings)
     asked = await parts.decoder.decode(call, _read, terms)
     record = call.records(asked.request, asked.options, asked.inputs.count)
+    if record and parts.settings.record_inputs:
+        longest = max(len(orjson.dumps(each)) for each in asked.actions.inputs or ({},))
+        kept, most = asked.inputs.count * longest, parts.settings.max_body_bytes
+        if kept > most:
+            raise TooLargeError(
+                f"The inputs of {asked.inputs.count} decisions, with actions of up to {longest} bytes, take {kept} "
+                f"bytes in the store; this service records at most {most} of one request. Send fewer contexts."
+            )
     decisions, warnings = await _decided(call, asked, record=record)
     recorded, more = await _recorded(call, asked, decisions) if record else ({}, [])
     document = {
@@ -347,17 +356,22 @@ async def _recorded(call: InFlight, asked: _Asked, decisions: "Decisions") -> tu
     options = with_grid(asked.options, model.schema.target)
     reply = await call.compute(rows, options, again=True)
     schema = replace(model.schema, features=tuple(each for each in model.schema.features if each.name in contexts))
-    cells = cells_of(schema, contexts) if call.parts.settings.record_inputs else None
+    cells, shared = cells_of(schema, contexts) if call.parts.settings.record_inputs else None, None
+    if cells is not None:
+        document = orjson.dumps(asked.document, option=orjson.OPT_SORT_KEYS)
+        shared = blake2b(document, digest_size=16).hexdigest(), document.decode()
     told = []
     for place, number in enumerate(made.tolist()):
         said: JSON = {"action": decisions.chosen[number], "propensity": float(decisions.propensity[number])}
         how: JSON = {"seed": decisions.seed, "samples": decisions.samples}
         how |= {} if decisions.draw is None else {"draw": [int(decisions.draw[number])]}
-        if cells is not None:
-            said["request"] = asked.document | {"contexts": [orjson.loads(cells[place])]} | how
+        if cells is not None and shared is not None:
+            said["request"] = {"contexts": [orjson.loads(cells[place])]} | how
+            said["shared"], _ = shared
         told.append(orjson.dumps({"policy": asked.how.policy, **how, **said}).decode())
     request = asked.request.model_copy(update={"ids": None if own is None else [own[number] for number in made]})
-    kept, warnings = await call.recorded(Asked(rows, asked.options, request), reply.prediction, decisions=told)
+    chosen_rows = Asked(rows, asked.options, request)
+    kept, warnings = await call.recorded(chosen_rows, reply.prediction, decisions=told, shared=shared)
     for number, key in zip(made.tolist(), kept, strict=True):
         ids[number] = key
     return {"ids": ids}, warnings

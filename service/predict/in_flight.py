@@ -306,6 +306,7 @@ class InFlight:
         *,
         adapted: AdaptedBands | None = None,
         decisions: list[str] | None = None,
+        shared: tuple[str, str] | None = None,
     ) -> tuple[Sequence[str | None], list[dict[str, str]]]:
         """Records an answer; returns the ids of its rows, None each if they could not be, and warnings.
 
@@ -314,6 +315,7 @@ class InFlight:
             prediction: The answer to options that `with_grid` has returned.
             adapted: How outcomes have moved its bands.
             decisions: JSON of each row, if these are decisions.
+            shared: What these share: an id and JSON.
         """
         recorder, telemetry, inputs = self.parts.recorder, self.parts.telemetry, asked.inputs
         assert recorder is not None  # noqa: S101 - `records`
@@ -321,7 +323,7 @@ class InFlight:
 
         def answer() -> ToRecord:
             cells = cells_of(self.model.schema, inputs.columns) if self.parts.settings.record_inputs else None
-            return ToRecord(self.model, prediction, asked.request.ids, cells, decisions, state)
+            return ToRecord(self.model, prediction, asked.request.ids, cells, decisions, state, shared)
 
         if inputs.count > MOST_RECORDED_AT_ONCE:
             found = await self.in_thread(lambda: recorder.record([answer()]))

@@ -85,6 +85,37 @@ def test_tables_have_ids_and_bring_outcomes(recording: AppClient) -> None:
     assert recording.get(QUALITY).json()["versions"][0]["n"] == 3
 
 
+def decisions(text: str, contexts: int) -> dict[str, Any]:
+    context = {name: value for name, value in ROW.items() if name not in ("Horsepower", "Origin/plant")}
+    actions = [{"id": f"{power}", "inputs": {"Horsepower": power, "Origin/plant": text}} for power in (80.0, 90.0)]
+    return {"contexts": [context] * contexts, "actions": actions, "samples": 8, "record": True}
+
+
+def test_the_actions_of_decisions_are_stored_once_and_come_back(recording: AppClient) -> None:
+    made = recording.post("/decide", decisions("USA", 3) | {"policy": "greedy"}).json()
+    store = recording.state["parts"].recorder.store
+    path = "/models/cars/decisions"
+    found = [recording.get(f"{path}/{key}").json() for key in made["ids"]]
+    assert all(len(each["request"]["actions"]) == 2 for each in found)
+    again = recording.post("/decide", found[1]["request"]).json()
+    assert again["action"] == [found[1]["action"]]
+    kept = [store.prediction("cars", key).decision for key in made["ids"]]
+    assert all("Horsepower" not in each for each in kept)
+    assert len({orjson.loads(each)["shared"] for each in kept}) == 1
+    assert store.clean(before=1e12) == 3
+    assert store.shared(orjson.loads(kept[0])["shared"]) is None
+
+
+def test_decisions_whose_inputs_would_take_too_much_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    model = FakeModel()
+    limits: dict[str, Any] = {"record_inputs": True, "max_body_bytes": 20_000}
+    with make_client(model, store=str(tmp_path / "murho.db"), **limits) as client:
+        assert client.post("/decide", decisions("x" * 5_000, 3)).status_code == 200
+        calls = len(model.calls)
+        assert pointers(client.post("/decide", decisions("x" * 5_000, 5)), 413) == []
+        assert len(model.calls) == calls
+
+
 def test_own_ids_belong_to_the_rows_of_all_blocks_of_a_table(recording: AppClient) -> None:
     names, cells = ",".join(ROW), f"3000,100,true,1975-06-01,{'x' * 62_000}\n"
     body, kind = f"{names}\n" + cells * 32, {"content-type": "text/csv"}  # blocks of 16 rows
