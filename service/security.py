@@ -9,8 +9,7 @@ It knows no framework. `http.middleware.Paths` asks it for every request, the pr
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
 
 Limits are token buckets. A bucket holds `burst` tokens at most and gains `rate` tokens a second; what is taken leaves
-it. A request that costs more than a full bucket is taken once the bucket is full, and leaves it in debt, so that the
-caller pays for it by waiting afterwards: on average nobody gets more than `rate`.
+it. A request that costs more than a full bucket can never be taken, and is refused as too large.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from murho.model.errors import OptionError
-from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
+from murho.service.errors import ForbiddenError, RateLimitError, TooLargeError, UnauthorizedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -115,20 +114,21 @@ class Buckets:
             self._file.truncate(size)
             self._memory = mmap.mmap(self._file.fileno(), size)
 
-    def take(self, caller: str, amount: float, rate: float, burst: float, kind: str = "") -> float:
+    def take(self, caller: str, amount: float, rate: float, burst: float, kind: str = "", paid: float = 0.0) -> float:
         """Takes tokens from a caller's bucket, if it has them.
 
         Args:
             caller: Whose bucket.
-            amount: Tokens to take.
+            amount: Tokens to take, at most `burst`.
             rate: Tokens a second that the bucket gains.
             burst: The most tokens it holds.
             kind: What is limited.
+            paid: Tokens that the request has taken before, and will take again if it is repeated.
 
         Returns:
-            0 if they were taken; otherwise nothing was, and it is the seconds until they can be.
+            0 if they were taken; otherwise nothing was, and it is the seconds until the request can be repeated.
         """
-        who, needed = hash((caller, kind)), min(amount, burst)
+        who = hash((caller, kind))
         first = who % self._sets * self._PLACES * self._PLACE.size
         with self._turn():
             now, oldest = self._clock(), math.inf
@@ -142,9 +142,9 @@ class Buckets:
             else:
                 tokens = burst
             # Sums of many small gains round; a token short by a billionth is a token.
-            taken = tokens >= needed * (1 - 1e-9)
+            taken = tokens >= amount * (1 - 1e-9)
             self._PLACE.pack_into(self._memory, at, who, tokens - amount if taken else tokens, now)
-        return 0.0 if taken else (needed - tokens) / rate
+        return 0.0 if taken else (amount + paid - tokens) / rate
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -241,30 +241,38 @@ class Security:
         """Returns whether a path needs no key."""
         return not self.enabled or path in self._open or path.startswith(OF_THE_PAGE)
 
-    def admit(self, caller: Caller, cost: float = 0.0, *, requests: int = 1) -> None:
+    def admit(self, caller: Caller, cost: float = 0.0, *, requests: int = 1, paid: float = 0.0) -> None:
         """Takes a request, or its work, off what a caller may take.
 
         A predict route calls it twice: before the body is read, and with `requests=0` once the cost is known.
 
         Args:
             caller: Who sent the request.
-            cost: Its cost in row-draws.
+            cost: Its cost in row-draws, but for what is paid.
             requests: Number of requests to count.
+            paid: Row-draws that the request has taken before.
 
         Raises:
             RateLimitError: It is too much for now.
+            TooLargeError: It is too much at any time.
         """
-        for amount, own, common, kind in (
-            (requests, caller.requests, self._requests, "requests"),
-            (cost, caller.cost, self._cost, "row-draws (rows x samples)"),
+        for amount, before, own, common, kind in (
+            (requests, 0.0, caller.requests, self._requests, "requests"),
+            (cost, paid, caller.cost, self._cost, "row-draws (rows x samples)"),
         ):
             rate = common if own is None else own
             if rate is None or amount <= 0:
                 continue
-            if wait := self._buckets.take(caller.name, amount, rate, max(1.0, rate * self._burst), kind):
+            burst = max(1.0, rate * self._burst)
+            if amount + before > burst:
+                raise TooLargeError(
+                    f"The request takes {amount + before:.0f} {kind}, and {caller.name!r} may take at most {burst:.0f} "
+                    f"at once ({rate:g} a second, for {self._burst:g} s). Send fewer rows, or ask for fewer samples."
+                )
+            if wait := self._buckets.take(caller.name, amount, rate, burst, kind, before):
                 seconds = min(3600, max(1, math.ceil(wait)))
                 raise RateLimitError(
-                    f"{caller.name!r} may take {rate:g} {kind} a second, and has taken them. Try again in {seconds} s.",
+                    f"Rate limit of {rate:g} {kind} a second exceeded by {caller.name!r}. Try again in {seconds} s.",
                     retry_after=seconds,
                 )
 

@@ -402,9 +402,10 @@ class InFlight:
 
         Raises:
             RateLimitError: It is too much for now.
+            TooLargeError: It is too much at any time.
         """
         if self.parts.security.limited:
-            self.parts.security.admit(self._caller, cost - self._charged, requests=0)
+            self.parts.security.admit(self._caller, cost - self._charged, requests=0, paid=self._charged)
             self._charged = max(cost, self._charged)
 
     async def compute(

@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.errors import OptionError
-from murho.service.errors import RateLimitError, UnauthorizedError
-from murho.service.security import Buckets, Security, digest_of, make_key, parse_line, parse_lines, read_keys
+from murho.service.errors import RateLimitError, TooLargeError, UnauthorizedError
+from murho.service.security import (
+    Buckets,
+    Caller,
+    Security,
+    digest_of,
+    make_key,
+    parse_line,
+    parse_lines,
+    read_keys,
+)
 from murho.service.settings import Settings
 
 KEY, ADMIN, OTHER = "k" * 43, "a" * 43, "o" * 43
@@ -108,22 +117,43 @@ def test_callers_are_bounded() -> None:
     assert buckets.take("a", 1, rate=1, burst=1) == 0  # the one that asked longest ago was forgotten
 
 
-@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 50)), max_size=60))
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 10)), max_size=60))
 def test_nobody_gets_more_than_the_rate(steps: list[tuple[float, float]]) -> None:
     clock = Clock()
     buckets = Buckets(clock=clock)
-    begin, taken, last = clock.now, 0.0, 0.0
+    begin, taken = clock.now, 0.0
     for seconds, amount in steps:
         clock.now += seconds
         wait = buckets.take("a", amount, rate=5, burst=10)
         if wait == 0:
-            taken, last = taken + amount, amount
+            taken += amount
         else:
             clock.now += wait
             assert buckets.take("a", amount, rate=5, burst=10) == 0
-            taken, last = taken + amount, amount
-    # All but the last is paid for, beyond the burst.
-    assert taken - last <= 10 + 5 * (clock.now - begin) + 1e-6
+            taken += amount
+    assert taken <= 10 + 5 * (clock.now - begin) + 1e-6
+
+
+def test_a_request_is_paid_as_a_whole_and_one_beyond_the_burst_is_too_large() -> None:
+    clock = Clock()
+    limited = Security(Settings(row_draws_per_second=20_000), Buckets(clock=clock), clock=clock)
+    caller = Caller("web")
+
+    def sent(body: float, cost: float) -> None:
+        limited.admit(caller, body, requests=0)
+        limited.admit(caller, cost - body, requests=0, paid=body)
+
+    sent(60_000, 190_000)
+    with pytest.raises(RateLimitError):
+        sent(60_000, 190_000)
+    clock.now += 8.0  # 170,000 tokens
+    with pytest.raises(RateLimitError) as late:
+        sent(60_000, 190_000)
+    clock.now += late.value.retry_after or 0
+    sent(60_000, 190_000)
+    clock.now += 60.0
+    with pytest.raises(TooLargeError, match=r"410000 row-draws.* at most 200000 at once \(20000 a second"):
+        sent(2_000, 410_000)
 
 
 DIGEST = "ab" * 32
