@@ -69,6 +69,9 @@ INSTRUCTION = struct.Struct("=HBBI")
 NO_SYN = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 """A program of BPF: of TCP's flags, in byte 13, take SYN and ACK; drop a packet with SYN alone, let others pass."""
 
+FULL_SECONDS = 0.1
+"""In this time no connections are accepted where there is no file for one: they wait."""
+
 CLOSING_SECONDS = 0.1
 """So long a terminal may still open after the signal that says that it was closed."""
 
@@ -160,6 +163,7 @@ class DrainingServer(uvicorn.Server):
         self.listening: list[socket.socket] = []
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
+        self._opening: set[asyncio.Task[None]] = set()
         self._out_of_files = LogLimit(1, 60.0)
         self.end: threading.Timer | None = None
 
@@ -212,7 +216,9 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts to serve, and shows the number of connections in the metrics."""
-        await super().startup(sockets)
+        await super().startup([])
+        for listening in sockets or []:
+            self._accept_from(listening)
         parts: Parts = self.lifespan.state["parts"]
         parts.telemetry.follow(parts.telemetry.connections, lambda: len(self.server_state.connections))
         if self._settings.metrics_port is not None:
@@ -223,12 +229,29 @@ class DrainingServer(uvicorn.Server):
 
     async def listen_on(self, listening: socket.socket) -> None:
         """Takes the connections of another listening socket."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: self._make_connection(loop), sock=listening, ssl=self._encryption(listening)
-        )
-        self.servers.append(server)
+        self._accept_from(listening)
         self.listening.append(listening)
+
+    def _accept_from(self, listening: socket.socket) -> None:
+        """Accepts all connections that wait whenever some do: uvloop's server would accept one in each round."""
+        listening.setblocking(False)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        (accepted, full), encryption = _accept_waiting(listening), self._encryption(listening)
+        for one in accepted:
+            opening = loop.create_task(self._open(one, encryption))
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+        if full:
+            loop.remove_reader(listening)
+            loop.call_later(FULL_SECONDS, lambda: None if listening.fileno() < 0 else self._accept_from(listening))
+
+    async def _open(self, one: socket.socket, encryption: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):  # the client has gone, or encrypts in another way
+            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one, ssl=encryption)
 
     def _encryption(self, one: socket.socket) -> ssl.SSLContext | None:
         """Returns how connections of a socket are encrypted; those of the port of metrics are not."""
@@ -237,16 +260,15 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops listening. The system may have accepted connections that nobody has looked at: they get answers."""
         loop = asyncio.get_running_loop()
-        for listening in sockets or []:
+        for listening in self.listening:
             open_no_more(listening)
         await asyncio.sleep(HANDSHAKE_SECONDS)
-        accepted = [one for listening in sockets or [] for one in _accept_waiting(listening)]
-        for server in self.servers:
-            server.close()
-        for listening in sockets or []:
+        for listening in self.listening:
+            self._accept(listening)
+            loop.remove_reader(listening)
             listening.close()
-        for one in accepted:
-            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one, ssl=self._encryption(one))
+        if self._opening:
+            await asyncio.wait(self._opening, timeout=LATE_SECONDS)
         if self._any_new():
             await asyncio.sleep(LATE_SECONDS)
         await super().shutdown(sockets)
@@ -268,7 +290,7 @@ class DrainingServer(uvicorn.Server):
             parts.telemetry.protocol_errors.labels("out-of-files").inc()
             if self._out_of_files.held_back() is not None:
                 structlog.get_logger("murho.server").error(
-                    "This process can't open another file, so it drops new connections. Raise the limit of open files "
+                    "This process can't open another file, so new connections wait. Raise the limit of open files "
                     "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",
                     connections=len(self.server_state.connections),
                 )
@@ -358,15 +380,17 @@ def open_no_more(listening: socket.socket) -> None:
             )
 
 
-def _accept_waiting(listening: socket.socket) -> list[socket.socket]:
-    """Accepts the connections that wait at a listening socket."""
-    listening.setblocking(False)
-    accepted = []
-    with suppress(OSError):  # no more of them
-        while True:
+def _accept_waiting(listening: socket.socket) -> tuple[list[socket.socket], bool]:
+    """Accepts the connections that wait at a listening socket; returns whether there is no file for more, too."""
+    accepted: list[socket.socket] = []
+    while True:
+        try:
             accepted.append(listening.accept()[0])
             accepted[-1].setblocking(False)
-    return accepted
+        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+            return accepted, False
+        except OSError:
+            return accepted, True
 
 
 def _end() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import signal
@@ -9,11 +10,17 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
+import uvloop
 
+from murho.service.app import create_app
 from murho.service.errors import ServiceError
-from murho.service.process import address_of, listen, open_no_more
+from murho.service.parts import Lifecycle
+from murho.service.process import DrainingServer, address_of, configure, listen, open_no_more
+from murho.service.settings import Settings
+from tests.service.support import FakeModel, FakeSource
 from tests.service.wire import served
 
 
@@ -134,3 +141,26 @@ def test_a_terminal_that_is_closed_ends_the_service_unless_it_was_told_to_stay(
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == (0 if nohup else -signal.SIGTERM)
     assert os.path.exists(said) is nohup  # noqa: PTH110 - a path for another process
+
+
+def test_all_connections_that_wait_are_accepted_at_once() -> None:
+    settings, lifecycle = Settings(), Lifecycle()
+    app = create_app(settings, source=FakeSource(FakeModel()), lifecycle=lifecycle)
+    server = DrainingServer(configure(app, settings), settings, lifecycle)
+
+    async def opened(listening: socket.socket) -> int:
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup([listening])
+        with ExitStack() as stack:
+            for _ in range(50):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+            for _ in range(10):  # rounds of the event loop
+                await asyncio.sleep(0)
+            count = len(server.server_state.connections)
+        server.listening.append(listening)
+        await server.shutdown([listening])
+        return count
+
+    with listen("127.0.0.1", 0) as listening:
+        assert uvloop.run(opened(listening)) == 50
