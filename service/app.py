@@ -147,6 +147,8 @@ def create_app(
             from murho.model.runtime import use_threads  # here, because torch takes seconds to import
 
             use_threads(threads)  # PyTorch's, of this thread alone
+            if find_spec("mcp") is not None:
+                AgentDoor.load()
             parts.watcher.load_first()
             # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
             gc.collect()

@@ -14,6 +14,7 @@ import re
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,9 @@ from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
 from murho.service.predict.decide import DecideRequest
-from murho.service.predict.in_flight import read_body
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, read_body
 from murho.service.predict.memory import Share
-from murho.service.predict.rows import MAX_LISTED
+from murho.service.predict.rows import MAX_LISTED, shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -47,6 +48,8 @@ INSTRUCTIONS = (
     "alone. Where `unsure` is true the model does not know: say so, with the reason, rather than the number. "
     "list_models first, then describe_model, then ask."
 )
+MESSAGE_BYTES = 2**18
+"""Of one message of an agent, about 2,000 rows."""
 MOST_ROWS = 200
 """Of one prediction, whose answer an agent reads; totals take more."""
 MOST_EXPLAINED, MOST_SHARES = 20, 5
@@ -379,14 +382,14 @@ async def _called(client: httpx2.AsyncClient, name: str, arguments: JSON) -> JSO
         ValueError: An argument can't be used.
     """
     if (tool := TOOLS.get(name)) is None:
-        raise _RefusedError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
+        raise _RefusedError(f"There is no tool {shorten(name)!r}: {', '.join(TOOLS)}.")
     known = tool.arguments
     if unknown := arguments.keys() - known:
         takes = ", ".join(sorted(known)) or "none"
-        raise ValueError(f"{', '.join(sorted(unknown))}: no argument of {name}, which takes {takes}")
+        raise ValueError(f"{shorten(', '.join(sorted(unknown)))}: no argument of {name}, which takes {takes}")
     given, model = dict(arguments), arguments.get("model")
     if "model" in known and not (isinstance(model, str) and NAME_PATTERN.fullmatch(model)):
-        raise ValueError(f"model: the name of a model, as list_models tells, not {model!r}")
+        raise ValueError(f"model: the name of a model, as list_models tells, not {shorten(repr(model))}")
     if tool.more is None:
         query = {name: str(given[name]) for name in tool.properties if given.get(name) is not None}
         return tool.answer(await _asked(client, tool.path.format_map(given), query=query or None), given)
@@ -481,8 +484,14 @@ class AgentDoor:
         self._wanted, self._open = asyncio.Event(), asyncio.Event()
         self._manager: Any = None
 
+    @staticmethod
+    def load() -> None:
+        """Imports what it needs, which takes a second: before the service is ready, and not in the event loop."""
+        for name in ("httpx2", "mcp_types", "mcp.server.lowlevel", "mcp.server.streamable_http_manager"):
+            import_module(name)
+
     async def run(self) -> None:
-        """Answers until it is cancelled; what it needs is imported once somebody asks, because that takes a second."""
+        """Answers until it is cancelled."""
         await self._wanted.wait()
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
@@ -498,12 +507,18 @@ class AgentDoor:
             await asyncio.Event().wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one message."""
+        """Answers one message.
+
+        The library parses it in the event loop, so it may have `MESSAGE_BYTES`, which take some milliseconds.
+        """
         parts: Parts = scope["state"]["parts"]
+        parts.scheduler.admission.require_room()
         headers, settings, share = scope["state"]["headers"], parts.settings, Share(parts.request_room)
         parts.lifecycle.in_flight += 1
         try:
-            body = await read_body(receive, headers, settings.request_timeout, settings.max_body_bytes, share)
+            most = min(MESSAGE_BYTES, settings.max_body_bytes)
+            body = await read_body(receive, headers, settings.request_timeout, most, share)
+            parts.security.admit(scope["state"]["caller"], len(body) / BYTES_PER_ROW_DRAW, requests=0)
             self._wanted.set()
             await self._open.wait()
             told = False
