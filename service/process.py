@@ -7,6 +7,7 @@ import ctypes
 import errno
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -25,7 +26,7 @@ from murho.service.http.connection import NEW_SECONDS, Connection
 from murho.service.http.limits import ConnectionLimits, is_out_of_files
 from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import Lifecycle, Parts
-from murho.service.telemetry.log import LogLimit
+from murho.service.telemetry.log import LogLimit, Stderr
 
 if TYPE_CHECKING:
     import ssl
@@ -338,7 +339,8 @@ def serve_until_stopped(
     app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded, worker=worker)
     server = DrainingServer(configure(app, settings), settings, lifecycle, worker)
     server.listening += [] if listening is None else [listening]
-    server.run(sockets=server.listening)
+    with Stderr.in_thread():
+        server.run(sockets=server.listening)
     if lifecycle.unfinished:
         # The process would abort if the interpreter ended while a thread still computes in C++.
         _end()
@@ -402,7 +404,8 @@ def _end() -> NoReturn:
 def end_at_once(number: int) -> NoReturn:
     """Ends the process without waiting for anything: threads compute, and the loop may be busy."""
     # No log: its lock may be held by what the signal interrupts.
-    os.write(2, b"Stopped at once, at a second signal. Requests in flight were not answered.\n")
+    if select.select((), (2,), (), 0.0)[1]:  # somebody reads it
+        os.write(2, b"Stopped at once, at a second signal. Requests in flight were not answered.\n")
     os._exit(128 + number)
 
 

@@ -49,6 +49,7 @@ from murho.service.process import (
     serve_until_stopped,
 )
 from murho.service.security import Buckets, Security
+from murho.service.telemetry.log import Stderr
 from murho.service.worker import Announce, Answer, Ask, Board, Loaded, Made, Make, Stage, Stop, Worker
 
 if TYPE_CHECKING:
@@ -168,10 +169,11 @@ class Supervisor:
             self._heard, self._tells = os.pipe()
             for signal_number in SIGNALS:
                 signal.signal(signal_number, self._heed)
-            for number in range(self._count):
-                self._start(number, first=True)
-            while self._workers or not self._stopping:
-                self._once()
+            with Stderr.in_thread():
+                for number in range(self._count):
+                    self._start(number, first=True)
+                while self._workers or not self._stopping:
+                    self._once()
 
     def _heed(self, number: int, _: FrameType | None) -> None:
         os.write(self._tells, bytes([number]))

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import re
 import sys
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, cast
 
 import orjson
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.trace import Span
@@ -75,19 +77,70 @@ def _escape(_logger: Any, _name: str, event: structlog.typing.EventDict) -> stru
     return cast("structlog.typing.EventDict", escaped(event))
 
 
+WAITING_TEXTS = 4096
+"""Texts that wait for a slow reader of stderr, of some lines each; access lines have at most 4 KiB in one."""
+LAST_SECONDS = 1.0
+"""In this time the last lines are written, unless nobody reads them."""
+
+
 class Stderr:
-    """stderr for a log: a full disk or a closed pipe loses lines, and stops nothing else."""
+    """stderr for a log: a full disk, a closed pipe or a reader that stalls loses lines, and stops nothing else."""
+
+    _waiting: ClassVar[queue.Queue[str | None] | None] = None
+    _dropped: ClassVar[int] = 0
 
     def write(self, text: str) -> int:
-        """Writes a text."""
+        """Writes a text, or leaves it to the thread that writes; drops it if too many wait there."""
         with suppress(OSError, ValueError):
-            sys.stderr.write(text)
+            if (waiting := Stderr._waiting) is None:
+                sys.stderr.write(text)
+            else:
+                try:
+                    waiting.put_nowait(text)
+                except queue.Full:
+                    Stderr._dropped += text.count("\n")
         return len(text)
 
     def flush(self) -> None:
         """Hands on what was written."""
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
+        if Stderr._waiting is None:
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+
+    @classmethod
+    @contextmanager
+    def in_thread(cls) -> Iterator[None]:
+        """Has a thread write during the block, so that nothing else waits for who reads; a fork ends it."""
+        waiting: queue.Queue[str | None] = queue.Queue(WAITING_TEXTS)
+        thread = threading.Thread(target=cls._write_all, args=(waiting, sys.stderr.fileno()), name="log", daemon=True)
+        thread.start()
+        cls._waiting = waiting
+        try:
+            yield
+        finally:
+            with suppress(queue.Full):
+                waiting.put_nowait(None)
+            thread.join(LAST_SECONDS)
+            if not thread.is_alive():
+                cls._waiting = None
+
+    @classmethod
+    def _write_all(cls, waiting: queue.Queue[str | None], number: int) -> None:
+        while (text := waiting.get()) is not None:
+            with suppress(OSError):
+                data = text.encode(errors="backslashreplace")
+                while data:
+                    data = data[os.write(number, data) :]
+            if cls._dropped and not waiting.full():
+                dropped, cls._dropped = cls._dropped, 0
+                structlog.get_logger("murho.log").warning("log lines dropped: stderr was not read", lines=dropped)
+
+    @classmethod
+    def _forget(cls) -> None:
+        cls._waiting = None
+
+
+os.register_at_fork(after_in_child=Stderr._forget)
 
 
 def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import pytest
 import structlog
 
 from murho.service.http.middleware import AccessLog
-from murho.service.telemetry.log import LogLimit, configure_logging, escaped
+from murho.service.telemetry.log import WAITING_TEXTS, LogLimit, Stderr, configure_logging, escaped
 
 # A terminal's title, its colours by one byte, a text that runs backwards, a forged line, half a character.
 HOSTILE = "a\x1b]0;pwn\x07b\x9b31mc\u202ed\ne\x7ff\u2028g\udcff\rh\u2066"
@@ -103,3 +104,22 @@ def test_lines_above_the_limit_are_held_back_and_counted() -> None:
     assert limit.held_back() is None
     now[0] = 10.0
     assert [limit.held_back() for _ in range(3)] == [4, 0, None]
+
+
+def test_a_reader_that_stalls_loses_lines_which_are_counted_and_nothing_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stalled, os.fdopen(reader, "rb", buffering=0) as unread:
+        monkeypatch.setattr("sys.stderr", stalled)
+        with configured("json"), Stderr.in_thread():
+            for number in range(2 * WAITING_TEXTS):
+                Stderr().write(f"{number:099}\n")
+            read = b""
+            while b"not read" not in read:
+                read += unread.read(2**16)
+    lines = read.decode().splitlines()
+    kept = [line for line in lines if line.isdigit()]
+    assert [int(line) for line in kept] == list(range(len(kept)))
+    assert WAITING_TEXTS <= len(kept) < 2 * WAITING_TEXTS
+    assert json.loads(lines[-1])["lines"] == 2 * WAITING_TEXTS - len(kept)
