@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import mmap
 import signal
 import struct
@@ -40,26 +41,43 @@ class Stage(IntEnum):
     SERVING = 3
 
 
+AWAY_SECONDS = 5.0
+"""A process that hasn't looked for so long was paused, and perhaps its whole machine."""
+
+
 class Board:
     """How each worker is: when it last said so, how long its engine has been silent, and whether it serves.
 
     Args:
         count: Number of workers.
+        clock: Monotonic seconds, the same in all processes.
     """
 
     _LINE = struct.Struct("ddd")  # when, in monotonic seconds; seconds of silence; stage
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._count, self._memory = count, mmap.mmap(-1, count * self._LINE.size)
+        self._clock, self._looked, self._since = clock, clock(), -math.inf
 
     def say(self, number: int, silent: float, stage: Stage) -> None:
         """Writes the line of one worker."""
-        self._LINE.pack_into(self._memory, number * self._LINE.size, time.monotonic(), silent, stage)
+        self._LINE.pack_into(self._memory, number * self._LINE.size, self._clock(), silent, stage)
+
+    def look(self) -> None:
+        """Notes that this process runs, at least once a second.
+
+        If it didn't, all may have been paused: the silence of others counts only since it runs again.
+        """
+        now = self._clock()
+        if now - self._looked > AWAY_SECONDS:
+            self._since = now
+        self._looked = now
 
     def silence(self, number: int) -> float:
         """Returns the seconds for which the event loop or the engine of a worker has shown no life."""
-        said, silent, stage = self._LINE.unpack_from(self._memory, number * self._LINE.size)
-        return max(silent, time.monotonic() - said) if stage else 0.0
+        self.look()
+        (said, silent, stage), now = self._LINE.unpack_from(self._memory, number * self._LINE.size), self._looked
+        return min(max(silent, now - said), now - self._since) if stage else 0.0
 
     def require_alive(self, most: float) -> None:
         """Checks that no worker is silent for too long.
@@ -173,6 +191,7 @@ class Worker:
         Args:
             silent: Seconds for which its engine has shown no life.
         """
+        self.board.look()
         stage = Stage.CLOSED if self.listening is None else Stage.LOADING if self._announce is None else Stage.SERVING
         self.board.say(self.number, silent, stage)
 

@@ -96,6 +96,22 @@ def test_in_every_protocol_alive_means_all_workers(client: AppClient, path: str)
     assert client.get(path).status_code == 503
 
 
+def test_who_was_paused_does_not_take_the_silence_of_others_for_death() -> None:
+    now = [100.0]
+    board = Board(1, clock=lambda: now[0])
+    board.say(0, 0.0, Stage.SERVING)
+    for _ in range(61):
+        now[0] += 1.0
+        board.look()
+    assert board.silence(0) == 61.0
+    now[0] += 100.0  # the machine was paused
+    assert board.silence(0) == 0.0
+    now[0] += 2.0
+    assert board.silence(0) == 2.0
+    board.say(0, 0.0, Stage.SERVING)
+    assert board.silence(0) == 0.0
+
+
 def test_with_many_models_readiness_stays_short() -> None:
     """What a probe reads does not grow with the models; `/models` has all of them."""
     models = [FakeModel(f"m{number:04}") for number in range(500)]
