@@ -223,6 +223,9 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        self.close()  # a thread may go on with it after its request has ended
+
     def write(self, data: bytes | memoryview) -> None:
         """Appends bytes. It may wait for the disk.
 

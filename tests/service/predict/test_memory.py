@@ -255,3 +255,11 @@ def test_without_a_disk_to_write_to_it_stays_in_memory(
             spool.write(block)
         assert spool.view() == block * 16
         assert room.taken == 16 * len(block)
+
+
+def test_a_spool_that_nobody_has_any_more_takes_no_room() -> None:
+    room = Room(1000)
+    spool = Spool(room)
+    spool.write(b"x" * 600)
+    del spool
+    assert room.taken == 0
