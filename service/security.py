@@ -9,7 +9,8 @@ It knows no framework. `http.middleware.Paths` asks it for every request, the pr
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
 
 Limits are token buckets. A bucket holds `burst` tokens at most and gains `rate` tokens a second; what is taken leaves
-it. A request that costs more than a full bucket can never be taken, and is refused as too large.
+it. Work that costs more than a full bucket can never be taken, and is refused as too large. Reading a body that does is
+taken once the bucket is full, and leaves it in debt.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Buckets:
 
         Args:
             caller: Whose bucket.
-            amount: Tokens to take, at most `burst`.
+            amount: Tokens to take.
             rate: Tokens a second that the bucket gains.
             burst: The most tokens it holds.
             kind: What is limited.
@@ -128,7 +129,7 @@ class Buckets:
         Returns:
             0 if they were taken; otherwise nothing was, and it is the seconds until the request can be repeated.
         """
-        who = hash((caller, kind))
+        who, needed = hash((caller, kind)), min(amount, burst)
         first = who % self._sets * self._PLACES * self._PLACE.size
         with self._turn():
             now, oldest = self._clock(), math.inf
@@ -142,9 +143,9 @@ class Buckets:
             else:
                 tokens = burst
             # Sums of many small gains round; a token short by a billionth is a token.
-            taken = tokens >= amount * (1 - 1e-9)
+            taken = tokens >= needed * (1 - 1e-9)
             self._PLACE.pack_into(self._memory, at, who, tokens - amount if taken else tokens, now)
-        return 0.0 if taken else (amount + paid - tokens) / rate
+        return 0.0 if taken else (needed + paid - tokens) / rate
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -241,7 +242,9 @@ class Security:
         """Returns whether a path needs no key."""
         return not self.enabled or path in self._open or path.startswith(OF_THE_PAGE)
 
-    def admit(self, caller: Caller, cost: float = 0.0, *, requests: int = 1, paid: float = 0.0) -> None:
+    def admit(
+        self, caller: Caller, cost: float = 0.0, *, requests: int = 1, paid: float = 0.0, reading: bool = False
+    ) -> None:
         """Takes a request, or its work, off what a caller may take.
 
         A predict route calls it twice: before the body is read, and with `requests=0` once the cost is known.
@@ -251,6 +254,7 @@ class Security:
             cost: Its cost in row-draws, but for what is paid.
             requests: Number of requests to count.
             paid: Row-draws that the request has taken before.
+            reading: Whether this is for a body that has been read already.
 
         Raises:
             RateLimitError: It is too much for now.
@@ -264,7 +268,7 @@ class Security:
             if rate is None or amount <= 0:
                 continue
             burst = max(1.0, rate * self._burst)
-            if amount + before > burst:
+            if amount + before > burst and not reading:
                 raise TooLargeError(
                     f"The request takes {amount + before:.0f} {kind}, and {caller.name!r} may take at most {burst:.0f} "
                     f"at once ({rate:g} a second, for {self._burst:g} s). Send fewer rows, or ask for fewer samples."

@@ -140,7 +140,7 @@ class InFlight:
         seconds, most = self.parts.settings.request_timeout, self.parts.settings.max_body_bytes
         body = await read_body(self._receive, self.headers, seconds, most, self._share, spool, arrived=arrived)
         if len(body) > SMALL_BYTES:
-            self.charge(len(body) / BYTES_PER_ROW_DRAW)
+            self.charge(len(body) / BYTES_PER_ROW_DRAW, reading=True)
         return body
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
@@ -397,7 +397,7 @@ class InFlight:
             wanted = min(wanted, _seconds_of(said))
         self._deadline = self._begin + wanted
 
-    def charge(self, cost: float) -> None:
+    def charge(self, cost: float, *, reading: bool = False) -> None:
         """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
 
         Raises:
@@ -405,7 +405,8 @@ class InFlight:
             TooLargeError: It is too much at any time.
         """
         if self.parts.security.limited:
-            self.parts.security.admit(self._caller, cost - self._charged, requests=0, paid=self._charged)
+            rest, paid = cost - self._charged, self._charged
+            self.parts.security.admit(self._caller, rest, requests=0, paid=paid, reading=reading)
             self._charged = max(cost, self._charged)
 
     async def compute(

@@ -518,7 +518,8 @@ class AgentDoor:
         try:
             most = min(MESSAGE_BYTES, settings.max_body_bytes)
             body = await read_body(receive, headers, settings.request_timeout, most, share)
-            parts.security.admit(scope["state"]["caller"], len(body) / BYTES_PER_ROW_DRAW, requests=0)
+            cost = len(body) / BYTES_PER_ROW_DRAW
+            parts.security.admit(scope["state"]["caller"], cost, requests=0, reading=True)
             self._wanted.set()
             await self._open.wait()
             told = False

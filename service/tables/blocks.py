@@ -425,7 +425,7 @@ async def plain_body(call: InFlight) -> AsyncIterator[Spool]:
             pieces = decompressed_pieces(body.view(), encoding, parts.settings.max_body_bytes)
             await call.in_thread(partial(_write_all, unpacked, pieces))
             body = unpacked
-        call.charge(body.size / BYTES_PER_ROW_DRAW)
+        call.charge(body.size / BYTES_PER_ROW_DRAW, reading=True)
         yield body
 
 
