@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
+import time
+import weakref
 from contextlib import suppress
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +31,8 @@ _ENCODING_HINT = "save it as UTF-8"
 _START_BYTES = 2**20
 _LONGEST_LINE = 2**22
 _BLOCK_BYTES = 2**24
+_RELEASE_SECONDS = 2.0
+"""The longest wait for Arrow's threads to let go of what they read, which takes them less than a millisecond."""
 _END = "\x04"
 """First cell of a row that is put behind the last one: a quote that isn't closed takes it in."""
 
@@ -93,9 +97,12 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     names = [str(place) for place in range(len(header.names))]
     last = header.separator.join([_END, *[""] * (len(names) - 1)])
+    lent = list[weakref.ref[object]]()
+    source: _Blocks | None = _Blocks(text, f"\n{last}\n".encode(), lent)
+    reader: pa.csv.CSVStreamingReader | None = None
     try:
         reader = pa.csv.open_csv(
-            _Blocks(text, f"\n{last}\n".encode()),
+            source,
             # One thread keeps the rows in order and the errors reproducible.
             read_options=pa.csv.ReadOptions(
                 use_threads=False, block_size=block_bytes, column_names=names, skip_rows_after_names=header.lines
@@ -123,24 +130,39 @@ def _rows(
                 f"{where}: a row takes more than {block_bytes >> 10} KiB: is a quote not closed?"
             ) from error
         raise _diagnosis(where, text, header, error, skipped) from error
+    finally:
+        # A thread of Arrow's takes the interpreter's lock to let go of them, and aborts if the program ends meanwhile.
+        source = reader = None
+        end = time.monotonic() + _RELEASE_SECONDS
+        while any(each() is not None for each in lent) and time.monotonic() < end:
+            time.sleep(0.0002)
 
 
 class _Blocks(io.RawIOBase):
-    """A text in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+    """A text in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell.
 
-    def __init__(self, text: pa.Buffer, end: bytes) -> None:
-        self._text, self._kept, self._end = pa.BufferReader(text), b"", end
+    Args:
+        text: The text.
+        end: What comes after it.
+        lent: Takes a reference to this object and to each block, which live as long as threads of Arrow's have them.
+    """
+
+    def __init__(self, text: pa.Buffer, end: bytes, lent: list[weakref.ref[object]]) -> None:
+        self._text, self._kept, self._end, self._lent = pa.BufferReader(text), b"", end, lent
+        lent.append(weakref.ref(self))
 
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> memoryview:  # bytes have no weak references
         block: bytes = self._kept + self._text.read(max(1, size - len(self._kept) - len(self._end)))
         if self._text.tell() == self._text.size():
             block, self._end = block + self._end, b""
         cut = len(block) > 1 and block.endswith(b"\r")
         self._kept = b"\r" if cut else b""
-        return block[:-1] if cut else block
+        lent = memoryview(block[:-1] if cut else block)
+        self._lent.append(weakref.ref(lent))
+        return lent
 
 
 def read_header(data: bytes | pa.Buffer, where: str) -> Header:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -413,3 +414,17 @@ def test_a_small_parquet_file_of_many_alike_cells_takes_no_memory(
     table = read_table(path)
     assert pa.total_allocated_bytes() - before < 2**16
     assert table.num_rows == 200_000
+
+
+def test_no_thread_holds_a_source_after_an_error() -> None:
+    """A thread that is to let go of one while the interpreter ends aborts the process."""
+    text = b"time,speed,y\n" + b"".join(b"%d,1.5,2\n" % row for row in range(60)) + b"(60 rows affected)\n"
+    before = _sources()
+    for _ in range(20):
+        with pytest.raises(TableError, match="line 62: 1 cells"):
+            parse_csv(text, "footer.csv")
+        assert _sources() <= before
+
+
+def _sources() -> set[int]:
+    return {id(each) for each in gc.get_objects() if type(each) is csv_reader._Blocks}
