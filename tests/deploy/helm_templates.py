@@ -8,6 +8,7 @@ is not known, a value that is missing, and a number that Helm would print with a
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,6 +42,10 @@ def fail(message: str) -> NoReturn:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": lambda *values: Exact(sum(values)),
+    "div": lambda value, by: Exact(value // by),
+    "has": lambda value, items: value in items,
+    "mul": lambda *values: Exact(math.prod(values)),
+    "or": lambda first, second: first or second,
     "and": lambda first, second: first and second,
     "fail": fail,
     "int": lambda value: Exact(int(value)),

@@ -24,6 +24,12 @@ EVERYTHING: dict[str, Any] = {
     "checkpoints": {"storageClassName": "shared"},
     "monitoring": {"serviceMonitor": True, "rules": True, "dashboard": True, "labels": {"release": "prometheus"}},
     "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
+    "settings": {"port": "8443", "metrics_port": "9000", "workers": "3"},
+    "tls": {"existingSecret": "certificate"},
+    "serviceAccountName": "scoring",
+    "podAnnotations": {"vault.hashicorp.com/agent-inject": "true"},
+    "env": [{"name": "MURHO_STORE", "valueFrom": {"secretKeyRef": {"name": "store", "key": "address"}}}],
+    "envFrom": [{"secretRef": {"name": "bucket"}}],
 }
 LITTLE: dict[str, Any] = {
     "keys": {"enabled": False},

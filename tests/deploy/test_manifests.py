@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
+from murho.service.http.middleware import OF_METRICS_PORT
 from murho.service.settings import Settings, read_configuration
 from tests.deploy.helm_templates import TemplateError, render_chart
 from tests.deploy.support import (
@@ -26,11 +27,7 @@ from tests.deploy.support import (
     in_folder,
     of_kind,
 )
-from tests.service.support import AppClient, FakeModel, make_client
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CUSTOM = ("monitoring.coreos.com", "serving.kserve.io")
 """Groups of resources that Kubernetes has no schemas of: those of the Prometheus operator and KServe."""
@@ -51,19 +48,17 @@ RUNTIME = of_kind(SETS["manifests in kserve"], "ServingRuntime")["spec"]
 PODS["KServe"] = {**of_kind(SETS["manifests in kserve"], "InferenceService")["spec"]["predictor"], **RUNTIME}
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[AppClient]:
-    with make_client(FakeModel()) as client:
-        yield client
-
-
 def container(pod: dict[str, Any]) -> dict[str, Any]:
     (only,) = pod["containers"]
     return dict(only)
 
 
 def environment(pod: dict[str, Any]) -> dict[str, str]:
-    return {item["name"]: item["value"] for item in container(pod)["env"]}
+    return {item["name"]: item["value"] for item in container(pod)["env"] if "value" in item}
+
+
+def ports(pod: dict[str, Any]) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in container(pod)["ports"]}
 
 
 @pytest.mark.parametrize(("name", "version"), [*((name, NEWEST) for name in SETS), ("manifests in base", OLDEST)])
@@ -88,9 +83,8 @@ def test_kustomize_builds_what_the_files_say(name: str) -> None:
 @pytest.mark.parametrize("name", PODS)
 def test_the_environment_is_read_by_the_service(name: str) -> None:
     given = environment(PODS[name])
-    values = read_configuration(
-        {}, environment={key: text for key, text in given.items() if key != "MURHO_API_KEYS_FILE"}
-    )
+    files = ("MURHO_API_KEYS_FILE", "MURHO_SSL_CERTFILE", "MURHO_SSL_KEYFILE")
+    values = read_configuration({}, environment={key: text for key, text in given.items() if key not in files})
     assert values.settings.log_format == given.get("MURHO_LOG_FORMAT", "auto")
     assert {key.removeprefix("MURHO_").lower() for key in given} <= set(Settings.model_fields)
 
@@ -108,17 +102,14 @@ def test_the_drain_fits_into_the_grace_period(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_probes_ask_paths_that_answer_without_a_key_at_the_images_port(name: str, service: AppClient) -> None:
-    main = container(PODS[name])
-    (port,) = main["ports"]
-    assert str(port["containerPort"]) == dockerfile("EXPOSE")
-    with make_client(FakeModel(), api_keys=KEYS[:1]) as locked:
-        assert locked.get("/models").status_code == 401
-        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            probe = main[kind]["httpGet"]
-            assert probe["port"] in (port["name"], port["containerPort"])
-            assert service.get(probe["path"]).status_code == 200
-            assert locked.get(probe["path"]).status_code == 200
+def test_probes_ask_the_port_that_is_without_keys_and_encryption(name: str) -> None:
+    main, listened, given = container(PODS[name]), ports(PODS[name]), environment(PODS[name])
+    assert [*listened.values()][0] == int(given.get("MURHO_PORT", dockerfile("EXPOSE")))
+    for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+        probe = main[kind]["httpGet"]
+        assert listened.get(probe["port"], probe["port"]) == int(given["MURHO_METRICS_PORT"])
+        assert probe["path"] in OF_METRICS_PORT
+        assert "scheme" not in probe
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -158,7 +149,10 @@ def test_the_temporary_files_of_large_tables_find_room(name: str) -> None:
     size = volume["emptyDir"]["sizeLimit"]
     assert size.endswith("Mi")
     # A pod that takes more is evicted. The rest is for compiled code.
-    assert int(size.removesuffix("Mi")) * 2**20 >= Settings().spool_bytes + 200 * 2**20
+    workers, settings = int(environment(PODS[name]).get("MURHO_WORKERS", 1)), Settings()
+    assert (
+        int(size.removesuffix("Mi")) * 2**20 >= workers * (settings.spool_bytes + settings.record_bytes) + 200 * 2**20
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in PODS if name in SETS])
@@ -170,8 +164,49 @@ def test_services_policies_and_budgets_select_the_pods(name: str) -> None:
         selector = spec.get("podSelector") or spec.get("selector") or {}
         wanted = selector.get("matchLabels", selector)
         assert wanted.items() <= labels.items(), item["kind"]
-    port = of_kind(objects, "Service")["spec"]["ports"][0]
-    assert port["targetPort"] == container(PODS[name])["ports"][0]["name"]
+    targets = {port["targetPort"] for port in of_kind(objects, "Service")["spec"]["ports"]}
+    assert targets == {*ports(PODS[name])}
+    assert [port["port"] for port in reachable(objects)] in ([], [*ports(PODS[name])])
+
+
+def reachable(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The ports that the network policy lets clients reach, if there is one."""
+    policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
+    return [port for policy in policies for port in policy["spec"]["ingress"][0]["ports"]]
+
+
+def test_pods_reach_names_and_a_storage_where_the_chart_needs_them() -> None:
+    def allowed(name: str) -> list[int]:
+        rules = of_kind(SETS[name], "NetworkPolicy")["spec"]["egress"]
+        return sorted({port["port"] for rule in rules for port in rule.get("ports", ())})
+
+    assert allowed("chart as it is") == []
+    assert allowed("chart with everything") == [53]
+    assert allowed("chart with a storage") == [53, 443]
+
+
+def test_pods_that_share_a_volume_of_one_node_stand_on_one() -> None:
+    for name in ("chart as it is", "manifests in base"):
+        claim = of_kind(SETS[name], "PersistentVolumeClaim")["spec"]
+        assert claim["accessModes"] == ["ReadWriteOnce"]
+        assert PODS[name]["affinity"]["podAffinity"]
+    several = of_kind(in_chart({"checkpoints": {"accessModes": ["ReadWriteMany"]}}), "Deployment")
+    for pod in (several["spec"]["template"]["spec"], PODS["chart with a storage"], PODS["chart with little"]):
+        assert "affinity" not in pod
+
+
+def test_what_a_pod_may_be_given_comes_through() -> None:
+    template = of_kind(SETS["chart with everything"], "Deployment")["spec"]["template"]
+    main, given = container(template["spec"]), environment(template["spec"])
+    assert template["metadata"]["annotations"] == EVERYTHING["podAnnotations"]
+    assert template["spec"]["serviceAccountName"] == "scoring"
+    assert main["envFrom"] == EVERYTHING["envFrom"]
+    assert EVERYTHING["env"][0] in main["env"]
+    places = {item["name"]: item["mountPath"] for item in main["volumeMounts"]}
+    assert given["MURHO_SSL_CERTFILE"] == f"{places['tls']}/tls.crt"
+    assert given["MURHO_SSL_KEYFILE"] == f"{places['tls']}/tls.key"
+    (volume,) = (volume for volume in template["spec"]["volumes"] if volume["name"] == "tls")
+    assert volume["secret"]["secretName"] == "certificate"
 
 
 def test_the_chart_as_it_is_makes_what_the_manifests_say() -> None:
@@ -190,7 +225,6 @@ def test_the_chart_as_it_is_makes_what_the_manifests_say() -> None:
         main["env"] = sorted(main["env"], key=lambda item: item["name"])
         main.pop("imagePullPolicy", None)
     chart["Service"].pop("type")
-    chart["NetworkPolicy"]["ingress"][0]["ports"] = manifests["NetworkPolicy"]["ingress"][0]["ports"]
     assert chart == manifests
 
 
@@ -206,7 +240,9 @@ def test_keys_in_the_values_become_a_secret_that_the_pod_mounts() -> None:
     assert secret["stringData"]["keys"].split() == KEYS
     volumes = {item["name"]: item for item in PODS["chart with everything"]["volumes"]}
     assert volumes["keys"]["secret"]["secretName"] == secret["metadata"]["name"]
-    assert environment(PODS["chart with everything"])["MURHO_API_KEYS_FILE"] == "/etc/murho/keys/keys"
+    for name in ("chart with everything", "manifests in base", "KServe"):
+        places = {item["name"]: item["mountPath"] for item in container(PODS[name])["volumeMounts"]}
+        assert environment(PODS[name])["MURHO_API_KEYS_FILE"] == f"{places['keys']}/keys"
     assert "MURHO_API_KEYS_FILE" not in environment(PODS["chart with little"])
 
 
@@ -220,11 +256,12 @@ def test_the_schema_of_the_values_takes_them_and_refuses_slips() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     jsonschema.validate(values, schema)
     for changes in (EVERYTHING, LITTLE, STORAGE):
-        jsonschema.validate(changes | {"settings": {"drain_delay": "1", "drain_grace": "2"}}, schema)
+        jsonschema.validate(changes | {"settings": values["settings"] | changes.get("settings", {})}, schema)
     slips: tuple[dict[str, Any], ...] = (
         {"image": {"name": "murho"}},
         {"setings": {}},
         {"settings": {**values["settings"], "samples": 128}},
+        {"settings": {**values["settings"], "workers": "auto"}},
         {"keys": {"lines": ["dashboard:the-key-itself"]}},
     )
     for slip in slips:

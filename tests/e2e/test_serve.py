@@ -25,7 +25,7 @@ from murho.service.security import Caller, digest_of
 from tests.e2e.support import Service, serve
 from tests.e2e.traffic import Traffic, asks, wait_until
 from tests.service.support import ROW
-from tests.support import free_port
+from tests.support import ROOT, free_port
 
 HEAVY: dict[str, Any] = {"inputs": [ROW] * 3000, "samples": 256, "percentiles": [5, 50, 95]}
 LONG: dict[str, Any] = {"inputs": [ROW] * 60_000, "samples": 1024, "include": ["mc_error"]}
@@ -196,6 +196,10 @@ def test_https_and_a_port_of_its_own_for_machines(tiny_cars: Path, tmp_path: Pat
             assert secure.post("/predict", json={"inputs": [ROW]}).status_code == 200
             assert secure.get("/metrics").status_code == 404
             assert secure.get("/healthz").status_code == 200
+        check = [sys.executable, "-I", str(ROOT / "scripts" / "container_health.py"), "/readyz"]
+        encrypted = {"MURHO_PORT": service.address.rpartition(":")[2], "MURHO_SSL_CERTFILE": str(certificate)}
+        for variables in (encrypted, {"MURHO_METRICS_PORT": str(port)}):
+            assert subprocess.run(check, env=variables, check=False).returncode == 0
         with pytest.raises(httpx.HTTPError):
             httpx.get(service.address.replace("https", "http"))
         assert service.stop() == 0

@@ -206,11 +206,12 @@ def port() -> Iterator[int]:
 
 
 def test_the_container_check_follows_the_service(port: int) -> None:
-    def status(*arguments: str, at: int = port) -> int:
+    def status(*arguments: str, at: int = port, **more: str) -> int:
         script = ROOT / "scripts" / "container_health.py"
-        environment = {**os.environ, "MURHO_PORT": str(at)}
+        environment = {**os.environ, "MURHO_PORT": str(at), **more}
         return subprocess.run([sys.executable, "-I", str(script), *arguments], env=environment, check=False).returncode
 
     assert status() == 0
     assert status("/readyz") == 1
     assert status(at=1) == 1  # nothing listens there
+    assert status(at=1, MURHO_METRICS_PORT=str(port)) == 0

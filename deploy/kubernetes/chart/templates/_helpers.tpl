@@ -40,3 +40,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ include "murho.name" . }}-checkpoints
 {{- end -}}
 {{- end }}
+
+{{- /* Not empty if the claim is a new one that a single node mounts. */ -}}
+{{- define "murho.oneNode" -}}
+{{- if not (or .Values.checkpoints.url .Values.checkpoints.existingClaim) -}}
+{{- if not (has "ReadWriteMany" .Values.checkpoints.accessModes) -}}
+yes
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* MiB of temporary files: for each worker its large tables and 64 MiB of a journal; 256 MiB for compiled code. */ -}}
+{{- define "murho.tmp" -}}
+{{ add 256 (mul (int64 .Values.settings.workers) (add 64 (div (int64 .Values.settings.spool_bytes) 1048576))) }}
+{{- end }}
