@@ -28,5 +28,5 @@ def versions() -> dict[str, str]:
 if __name__ == "__main__":
     wrong = {place: said for place, said in versions().items() if f"v{said}" != sys.argv[1]}
     for place, said in wrong.items():
-        print(f"{place} says {said}, and the tag is {sys.argv[1]}: change one of them", file=sys.stderr)
+        sys.stderr.write(f"{place} says {said}, and the tag is {sys.argv[1]}: change one of them\n")
     sys.exit(1 if wrong else 0)

@@ -62,9 +62,10 @@ def test_checkpoints_of_ones_own_are_a_directory(place: str) -> None:
 
 
 def test_a_password_is_not_part_of_an_address() -> None:
-    services = composed(MURHO_STORE_PASSWORD="p@ss/w:rd")
+    password = "p@ss/w:rd"  # noqa: S105 - of nobody
+    services = composed(MURHO_STORE_PASSWORD=password)
     environment = services["murho-store"]["environment"]
-    assert environment["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"] == "p@ss/w:rd"
+    assert environment["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
     assert environment["MURHO_STORE"] == "postgresql+psycopg://murho@postgres/murho"
 
 

@@ -104,7 +104,7 @@ def test_the_drain_fits_into_the_grace_period(name: str) -> None:
 @pytest.mark.parametrize("name", PODS)
 def test_probes_ask_the_port_that_is_without_keys_and_encryption(name: str) -> None:
     main, listened, given = container(PODS[name]), ports(PODS[name]), environment(PODS[name])
-    assert [*listened.values()][0] == int(given.get("MURHO_PORT", dockerfile("EXPOSE")))
+    assert next(iter(listened.values())) == int(given.get("MURHO_PORT", dockerfile("EXPOSE")))
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
         probe = main[kind]["httpGet"]
         assert listened.get(probe["port"], probe["port"]) == int(given["MURHO_METRICS_PORT"])
