@@ -242,10 +242,14 @@ class Worker:
                     for change in changes:
                         self._made = watcher.ask(change)
                     self._made.add_done_callback(made)
-                case Answer(None):
-                    self._asked.popleft().set_result(self._made.result())
                 case Answer(failure):
-                    self._asked.popleft().set_exception(failure)
+                    answer = self._asked.popleft()
+                    if not answer.set_running_or_notify_cancel():
+                        continue  # whoever asked has left
+                    if failure is None:
+                        answer.set_result(self._made.result())
+                    else:
+                        answer.set_exception(failure)
                 case Announce() if self._announce is not None:
                     self._announce()
                 case Stop(number):
