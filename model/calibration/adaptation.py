@@ -16,7 +16,9 @@ adaptive
     ``a += rate * (0.05 - missed)``. All levels of a side are stretched as its tail is. Outcomes that come D outcomes
     late answer to the levels of D outcomes ago. So the rate is at most ``DELAYED / D``, or levels would swing.
 
-The median of many outcomes is right, each alone may be wrong: neither map moves far for a single odd one.
+The median of many outcomes is right, each alone may be wrong: neither map moves far for a single odd one. An outcome
+counts at most as one of `STEP` standard deviations in the answer that it belongs to, so a world that has changed by
+more is followed in steps, as answers with newer bands come true.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ LEVELS = (0.001, 0.25)
 RATE, DELAYED = 0.002, 0.05
 FURTHEST = 8.0
 """Largest size of a score."""
+STEP = 3.0
+"""Largest size of a score in the answer that was given: so far one outcome reaches beyond the bands it had."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ class Adaptation(Stored):
             kept: Normal scores whose percentiles alone were kept of the answers, rising; PITs go straight between them.
                 None: PITs are those of the answers themselves.
         """
-        scores = torch.special.ndtri(torch.from_numpy(pits)).clamp(-FURTHEST, FURTHEST)
+        most = FURTHEST if self.method == "rolling" else STEP  # quantiles go by order, whatever the sizes are
+        scores = torch.special.ndtri(torch.from_numpy(pits)).clamp(-most, most)
         tails = self.tails
         if then is not None and (moved := then.moved) is not None:
             if kept is not None:

@@ -107,3 +107,12 @@ def test_a_state_goes_on_from_its_json_and_a_wrong_one_is_named() -> None:
         Adaptation.from_json(state.to_json() | {"outcomes": 10})
     with pytest.raises(CheckpointError, match="tails"):
         Adaptation.from_json(state.to_json() | {"tails": [0.05, 0.9]})
+
+
+def test_outcomes_of_one_answer_move_a_band_so_far_at_most() -> None:
+    """Whatever somebody tells: bands follow in steps, as answers with newer bands come true."""
+    one = Adaptation("adaptive").learned(np.ones(1), None)
+    assert _band(one).mean() < 2.0
+    state = Adaptation("adaptive").learned(np.ones(600), None)
+    assert np.abs(_band(state)).max() <= 3.5
+    assert _band(state.learned(np.ones(600), state)).max() > 4.0
