@@ -181,6 +181,10 @@ def address_of(store: str) -> URL:
             f"The store {shown(url)!r} is neither a file nor an address such as "
             "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
         )
+    if url.drivername == "sqlite" and (url.query or str(url.database).startswith((":memory:", "file:"))):
+        raise OptionError(
+            f"The store {store!r} isn't a file that several processes write. Give the path of a file, without options."
+        )
     return url
 
 

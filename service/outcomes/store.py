@@ -67,8 +67,10 @@ STEP = 1e-6
 """Seconds between two moments that are told apart."""
 THINNED = ((256, 16), (4096, 256))
 """How far back only each so-many-th state is kept."""
-SHRINK = 0.05
-"""Share of the predictions that go at a time while the store is too large."""
+SAMPLED = 1000
+"""Rows whose mean size stands for all of a table in PostgreSQL."""
+ROW_BYTES = 8
+"""Of each row in PostgreSQL, for its pointer and for alignment."""
 
 
 class Store:
@@ -127,6 +129,16 @@ class Store:
         query = select(PREDICTIONS.c.id, PREDICTIONS.c.model).where(PREDICTIONS.c.id.in_(ids))
         with reading(self.engine) as connection:
             return {row.id: row.model for row in connection.execute(query)}
+
+    def known(self, model: str, ids: Sequence[str]) -> set[str]:
+        """Returns those of the ids under which a prediction of a model is recorded."""
+        found = PREDICTIONS.c
+        with reading(self.engine) as connection:
+            return {
+                key
+                for part in _parts(ids)
+                for key in connection.scalars(select(found.id).where(found.model == model, found.id.in_(part)))
+            }
 
     def prediction(self, model: str, key: str) -> Recorded | None:
         """Returns the prediction of an id; None: there is none."""
@@ -309,17 +321,16 @@ class Store:
 
         Args:
             before: Those made before, in seconds since 1970; None: however old.
-            most_bytes: And the oldest ones until the store takes no more; None: however large.
+            most_bytes: And of the oldest ones the share by which the store takes more; None: however much it takes.
         """
         gone = 0 if before is None else self._clean(before)
-        while most_bytes is not None and self.size() > most_bytes:
+        if most_bytes is not None and (size := self.size()) > most_bytes:
             with reading(self.engine) as connection:
                 count = connection.scalar(select(func.count()).select_from(PREDICTIONS)) or 0
-                place = max(1, int(SHRINK * count))
+                place = int(count * (size - most_bytes) / size)
                 end = connection.scalar(select(PREDICTIONS.c.at).order_by(PREDICTIONS.c.at).limit(1).offset(place))
-            gone += self._clean(time.time() + 1.0 if end is None else float(np.nextafter(end, np.inf)))
-            if end is None:
-                break
+            if end is not None:
+                gone += self._clean(float(np.nextafter(end, np.inf)))
         return gone
 
     def _clean(self, before: float) -> int:
@@ -346,7 +357,11 @@ class Store:
         return gone
 
     def size(self) -> int:
-        """Returns the bytes that the store takes, but for the room that deleted rows have left."""
+        """Returns the bytes that the store takes, but for the room that deleted rows have left.
+
+        In PostgreSQL files stay as large as they were, and its counts of rows come late: rows are counted, and take as
+        much of indices and large values as of the table itself.
+        """
         with reading(self.engine) as connection:
             if connection.dialect.name == "sqlite":
                 pages, free, size = (
@@ -354,12 +369,15 @@ class Store:
                     for name in ("page_count", "freelist_count", "page_size")
                 )
                 return int((pages - free) * size)
-            query = text(
-                "SELECT coalesce(sum(pg_total_relation_size(relid)"
-                " * n_live_tup::float / greatest(n_live_tup + n_dead_tup, 1)), 0)"
-                " FROM pg_stat_user_tables WHERE relname = ANY(:names)"
-            )
-            return int(connection.scalar(query, {"names": [PREDICTIONS.name, REVISIONS.name]}) or 0)
+            size = 0.0
+            for table in (PREDICTIONS, REVISIONS):
+                sample = select(table).limit(SAMPLED).subquery("sample")
+                each = select(func.avg(func.pg_column_size(text("sample")))).select_from(sample)
+                rows = connection.scalar(select(func.count()).select_from(table)) or 0
+                whole, heap = func.pg_total_relation_size(table.name), func.pg_relation_size(table.name)
+                files, per_row, own = connection.execute(select(whole, each.scalar_subquery(), heap)).one()
+                size += rows * (ROW_BYTES + float(per_row or 0)) * files / max(own, 1)
+            return int(size)
 
 
 _Told: TypeAlias = "tuple[Row[Any], Value]"
