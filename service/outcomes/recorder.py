@@ -11,8 +11,11 @@ recorded, and said so.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
+import re
+import stat
 import tempfile
 import threading
 import time
@@ -29,6 +32,7 @@ import numpy as np
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError
 
+from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction
 from murho.service.errors import NotReadyError
 from murho.service.outcomes.records import Batch, VersionFacts
@@ -51,9 +55,11 @@ LONGEST_PAUSE = 5.0
 ORPHANS_SECONDS = 10.0
 """Between two looks for the journals of processes that are gone."""
 SETTLE_SECONDS = 2.0
-LONGEST_WORK = 60.0
-"""Seconds that a request waits for the store."""
+LONGEST_WORK, LONGEST_READ = 60.0, 10.0
+"""Seconds that a request waits for the store: to keep many outcomes, and to read. A server that is frozen says nothing,
+and its kernel still acknowledges what is sent."""
 THREADS = 4
+JOURNAL = re.compile("[0-9a-f]{32}")
 
 Result = TypeVar("Result")
 
@@ -79,6 +85,9 @@ class Recorder:
     Attributes:
         store: The store.
         waiting: Bytes that the store doesn't have yet.
+
+    Raises:
+        OptionError: There is no place for journals that others can't reach.
     """
 
     def __init__(
@@ -88,6 +97,10 @@ class Recorder:
         self.waiting = 0
         self._most, self._days, self._store_bytes = most_bytes, keep_days, store_bytes
         self._directory = _directory_of(store)
+        try:
+            _make_private(self._directory)
+        except OSError as error:
+            raise OptionError(f"Predictions can't be recorded: {error.strerror or error}.") from None
         self._lock, self._hurry = threading.Lock(), threading.Event()
         self._come, self._closing = threading.Event(), threading.Event()
         self._journal: _Journal | None = None
@@ -112,15 +125,15 @@ class Recorder:
         self._thread.join(seconds)
         self.store.close()
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Runs work with the store in one of a few threads.
+    async def in_thread(self, work: Callable[[], Result], seconds: float = LONGEST_READ) -> Result:
+        """Runs work with the store in one of a few threads, for some seconds at most.
 
         Raises:
             NotReadyError: It isn't done in time: a store that is cut off may say nothing at all.
         """
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            return await asyncio.wait_for(running, LONGEST_WORK)
+            return await asyncio.wait_for(running, seconds)
         except TimeoutError:
             raise NotReadyError("The store doesn't answer. Try again later.", retry_after=5) from None
 
@@ -162,15 +175,22 @@ class Recorder:
         return ids if done else None
 
     def settle(self) -> None:
-        """Waits, some seconds at most, until what was recorded before is in the store, by other workers too."""
+        """Waits until what was recorded before is in the store, by other workers too.
+
+        Raises:
+            NotReadyError: It isn't there after some seconds.
+        """
         before, end = self._listed(), time.monotonic() + SETTLE_SECONDS
         self._hurry.set()
-        while before & self._listed() and time.monotonic() < end:
+        while before & self._listed():
+            if time.monotonic() > end:
+                message = "Recorded predictions still wait for the store. Try again later."
+                raise NotReadyError(message, retry_after=int(LONGEST_PAUSE))
             time.sleep(LOOK_SECONDS)
 
     def _listed(self) -> set[str]:
         try:
-            return {path.name for path in self._directory.iterdir() if path.name[0] != "."}
+            return {path.name for path in self._directory.iterdir() if JOURNAL.fullmatch(path.name)}
         except OSError:
             return set()
 
@@ -265,7 +285,7 @@ class Recorder:
     def _tidy(self) -> None:
         """Brings what processes that are gone have left, and deletes what is too old or too much."""
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(self._directory)
             for name in sorted(self._listed()):
                 if (journal := _Journal.abandoned(self._directory / name)) is not None:
                     self._empty(journal, list(journal.batches()))
@@ -296,24 +316,38 @@ class _Journal:
         Raises:
             OSError: There is no place for it.
         """
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path.parent)
         hidden = path.with_name(f".{path.name}")  # nobody takes it for abandoned before it is locked
-        file = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        file = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX)
         hidden.rename(path)
         return cls(path, file)
 
     @classmethod
     def abandoned(cls, path: Path) -> _Journal | None:
-        """Returns a journal that nobody brings to the store any more; None: somebody does, or it is gone."""
+        """Returns a journal that nobody brings to the store any more; None: somebody does, or it is gone.
+
+        A link or another user's file, which somebody has put into a directory that was open to others, is deleted.
+
+        Raises:
+            OSError: It can't be opened.
+        """
         try:
-            file = os.open(path, os.O_RDWR)
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EACCES):
+                raise
+            path.unlink(missing_ok=True)
             return None
         with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file).st_nlink:  # nobody was done with it meanwhile
+            status = os.fstat(file)
+            if status.st_nlink == 1 and status.st_uid == os.geteuid():
                 return cls(path, file)
+            if status.st_nlink:  # else somebody was done with it meanwhile
+                path.unlink(missing_ok=True)
         os.close(file)
         return None
 
@@ -353,6 +387,23 @@ class _Journal:
     def close(self) -> None:
         """Leaves it to others, if it is still there."""
         os.close(self._file)
+
+
+def _make_private(directory: Path) -> None:
+    """Makes a directory that only this user can reach, unless it is there; one that is there becomes such.
+
+    Raises:
+        OSError: It can't be made, or it is a link or another user's: the journals in it could be anybody's.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise PermissionError(
+            f"{directory} is a link or belongs to another user. Remove it, or for PostgreSQL set TMPDIR to a directory "
+            "of this user's"
+        )
+    if status.st_mode & 0o077:
+        directory.chmod(0o700)
 
 
 def _directory_of(store: Store) -> Path:

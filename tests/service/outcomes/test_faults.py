@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import sqlite3
+import subprocess
 import time
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import with_grid
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.outcomes.recorder import Recorder, _Journal
@@ -50,12 +53,70 @@ def test_a_database_that_goes_away_loses_nothing(postgres: Path) -> None:
         finally:
             start_postgres(postgres)
         for _ in range(100):
-            answers = [client.post(OUTCOMES, outcome(key)).json() for key in keys]
-            if all(answer.get("accepted") for answer in answers):
+            answers = [client.post(OUTCOMES, outcome(key)) for key in keys]
+            # What was told to be recorded is never unknown: it is waited for, or comes later.
+            assert all(answer.status_code == 503 or answer.json()["accepted"] for answer in answers)
+            if all(answer.status_code == 200 for answer in answers):
                 break
             time.sleep(0.1)
-        assert [answer["accepted"] for answer in answers] == [1] * len(keys)
+        assert [answer.json()["accepted"] for answer in answers] == [1] * len(keys)
         assert client.get("/models/cars/quality").json()["versions"][0]["n"] == 21
+
+
+def test_a_server_that_says_nothing_is_waited_for_some_seconds(postgres: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("murho.service.outcomes.recorder.LONGEST_WORK", 3600.0)
+    with make_client(FakeModel(), store=ADDRESS.format("postgres", postgres)) as client:
+        assert client.get("/models/cars/quality").status_code == 200
+        server = int((postgres / "data" / "postmaster.pid").read_text().split()[0])
+        children = subprocess.run(["pgrep", "-P", str(server)], capture_output=True, text=True, check=True).stdout
+        processes = [server, *map(int, children.split())]
+        try:
+            for process in processes:
+                os.kill(process, signal.SIGSTOP)
+            refused = client.get("/models/cars/quality")
+            assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("what", ["link", "owner"])
+def test_a_directory_that_others_may_have_made_is_refused(tmp_path: Path, what: str) -> None:
+    directory = tmp_path / "murho.db-recording"
+    if what == "link":
+        (tmp_path / "elsewhere").mkdir()
+        directory.symlink_to(tmp_path / "elsewhere")
+    elif os.geteuid():
+        pytest.skip("only root gives a directory away")
+    else:
+        directory.mkdir()
+        os.chown(directory, 12345, 12345)
+    with pytest.raises(OptionError, match="belongs to another user"):
+        Recorder(Store(str(tmp_path / "murho.db")), 2**20)
+
+
+def test_a_journal_that_somebody_planted_is_not_stored(tmp_path: Path) -> None:
+    model = FakeModel()
+    columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
+    answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
+    other = Recorder(Store(str(tmp_path / "other.db")), 2**20)
+    assert other.record([ToRecord(model, answer, ["planted"])]) == [["planted"]]
+    (journal,) = (tmp_path / "other.db-recording").iterdir()
+    batch = tmp_path / "batch"
+    batch.write_bytes(journal.read_bytes())
+    directory = tmp_path / "murho.db-recording"
+    directory.mkdir()
+    directory.chmod(0o777)
+    (directory / ("0" * 32)).symlink_to(batch)
+    (directory / ("1" * 32)).hardlink_to(batch)
+    other.store.close()
+    recorder = Recorder(Store(str(tmp_path / "murho.db")), 2**20)
+    recorder.start()
+    assert recorder.record([ToRecord(model, answer, ["own"])]) == [["own"]]
+    recorder.settle()
+    assert recorder.store.known("cars", ["planted", "own"]) == {"own"}
+    assert directory.stat().st_mode & 0o777 == 0o700
+    recorder.close(5.0)
 
 
 def test_a_locked_file_delays_no_answer(tmp_path: Path) -> None:
