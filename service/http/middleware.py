@@ -332,6 +332,8 @@ class FrontDoor:
 
     def __init__(self, settings: Settings, *, keyless: bool) -> None:
         self._hosts, self._origins = settings.hosts, frozenset(settings.cors_origins)
+        # Of pages: without keys `*` would let those of strangers change something.
+        self._names = tuple(host for host in settings.hosts if host != "*" or not keyless)
         self._root, self._metrics_port = settings.root_path, settings.metrics_port
         address = _address(settings.host)
         # On all interfaces nobody can say by which names the service is known: in a container, behind a balancer.
@@ -389,7 +391,7 @@ class FrontDoor:
         address = _address(name)
         if address is not None and (address.is_loopback or address == server):
             return True
-        return any(fnmatchcase(name, host) for host in self._hosts)
+        return _is_among(name, self._hosts)
 
     def _is_foreign(self, said: dict[str, str], host: str) -> bool:
         """Returns whether a page of another origin sent a request."""
@@ -400,7 +402,12 @@ class FrontDoor:
             return site not in {"same-origin", "none"}
         scheme, _, authority = origin.partition("://")
         own = host.lower().removesuffix(":443" if scheme == "https" else ":80")
-        return bool(origin) and authority != own and authority not in self._hosts
+        return bool(origin) and authority.lower() != own and not _is_among(_name(authority), self._names)
+
+
+def _is_among(name: str, hosts: Sequence[str]) -> bool:
+    """Returns whether a name is one of some patterns of names; none is nobody's."""
+    return bool(name) and any(fnmatchcase(name, host) for host in hosts)
 
 
 def _name(authority: str) -> str:

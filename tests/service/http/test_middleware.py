@@ -271,11 +271,22 @@ def test_the_pages_of_the_service_and_programs_may_ask(client: AppClient, header
     assert client.post("/models/cars/load", headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize("hosts", ["*", "*.example"])
-def test_a_pattern_of_hosts_makes_no_origin_the_own_one(hosts: str) -> None:
-    with make_client(FakeModel(), host=ALL_INTERFACES, hosts=hosts) as client:
-        headers = {**EVIL, "host": "own.example"}
-        assert client.post("/models/cars/unload", headers=headers).status_code == 403
+@pytest.mark.parametrize(
+    ("hosts", "origin", "keyless", "status"),
+    [
+        ("*.test", "http://evil.example", True, 403),
+        ("*.test", "https://murho.test:8443", True, 200),  # a proxy that changes the host
+        ("murho.test", "https://MURHO.test:8443", True, 200),
+        ("*", "http://evil.example", True, 403),  # without keys all could be changed by pages of strangers
+        ("*", "https://murho.test", False, 200),
+        ("*", "null", False, 403),
+    ],
+)
+def test_pages_of_the_names_of_the_service_may_ask(hosts: str, origin: str, keyless: bool, status: int) -> None:
+    settings: dict[str, Any] = {} if keyless else {"api_keys": (stored("web", KEY, ":admin"),)}
+    with make_client(FakeModel(), host=ALL_INTERFACES, hosts=(*hosts.split(), "backend"), **settings) as client:
+        headers = {"origin": origin, "host": "backend:8000", "x-api-key": KEY}
+        assert client.post("/models/cars/load", headers=headers).status_code == status
 
 
 PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
