@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 
@@ -26,6 +28,7 @@ __all__ = [
     "Outcomes",
     "Totals",
     "decide_request",
+    "new_ids",
     "outcome_requests",
     "totals_request",
 ]
@@ -218,6 +221,16 @@ class Decisions:
         )
 
 
+def new_ids(rows: int) -> list[str]:
+    """Ids of rows to record, in the order of time, which nobody else makes.
+
+    The service would make ids, too. But a request that is sent again, because its answer was lost, is then a second
+    record; with the same ids it is the same one.
+    """
+    prefix = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(12)}"
+    return [f"{prefix}-{row}" for row in range(rows)]
+
+
 def decide_request(
     contexts: object, actions: Sequence[Mapping[str, Any]] | None, model: Model | None, options: DecideOptions
 ) -> dict[str, Any]:
@@ -240,6 +253,8 @@ def decide_request(
     batch = to_batch(contexts)
     if batch.names is None and len(batch.columns) != len(() if model is None else model.features):
         raise InvalidInput([Problem("Contexts need names of their columns: they don't have all features.")])
+    if sent.get("record") and "ids" not in sent:
+        sent["ids"] = new_ids(batch.rows)
     return {"contexts": fitted(batch, model).inputs(), **sent}
 
 

@@ -20,6 +20,7 @@ from murho_client._answers import (
     Outcomes,
     Totals,
     decide_request,
+    new_ids,
     outcome_requests,
     totals_request,
 )
@@ -292,7 +293,7 @@ class Service:
     ) -> Dialogue[tuple[list[dict[str, Any]], list[str | None]]]:
         """The answers for rows in the form of the model, `rows` of them a request, and the ids of the requests."""
         headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
-        ids = chosen.get("ids")
+        ids = chosen.get("ids") or (new_ids(batch.rows) if chosen.get("record") else None)
         if ids is not None and len(ids) != batch.rows:
             raise InvalidInput([Problem(f"There are {len(ids)} ids for {batch.rows} rows.", feature="ids")])
 

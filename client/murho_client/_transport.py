@@ -3,9 +3,9 @@
 A dialogue is a generator. It yields what is to be done (send a request, wait, hold several dialogues at the same time)
 and is sent what came of it. So all of the client but that doing is written once, for threads and for asyncio.
 
-Predictions change nothing in the service, and loading a model twice is loading it once: so each request can be sent
-again. The waits grow exponentially and are random, so that clients that failed together don't return together. A
-`Retry-After` of the service comes before them.
+Predictions change nothing in the service, or only the record of ids that the client has made, and loading a model twice
+is loading it once: so each request can be sent again. The waits grow exponentially and are random, so that clients
+that failed together don't return together. A `Retry-After` of the service comes before them.
 """
 
 from __future__ import annotations

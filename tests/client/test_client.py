@@ -429,3 +429,28 @@ def test_progress_is_shown_on_a_terminal_after_a_second(
         monkeypatch.setattr("murho_client._display.QUIET_SECONDS", 0.0)
         murho.predict(ROWS)
         assert capsys.readouterr().err
+
+
+def test_a_recorded_request_that_is_sent_again_is_the_same_record() -> None:
+    lost = iter([True, False] * 4)
+
+    def lose(request: httpx2.Request) -> httpx2.Response | None:
+        """The service does what is asked, and its answer is lost on the way."""
+        if request.content and next(lost):
+            raise httpx2.ReadError("The connection was reset.")
+        if request.url.path.endswith("/decide"):
+            return problem(422, "bad-input", "The model of this service decides nothing.")
+        return None
+
+    service = StandIn(lose)
+    with client(service) as murho:
+        murho.predict(table(2), "line", record=True)
+        murho.predict(table(2), "line", record=True)
+        with pytest.raises(MurhoClientError):
+            murho.decide(table(2), [{"id": "a"}], "line", record=True)
+        murho.predict(table(2), "line", record=True, ids=["a", "b"])
+    ids = [document["ids"] for document in service.documents]
+    first, again, second, second_again, third, third_again, *own = map(tuple, ids)
+    assert (first, second, third) == (again, second_again, third_again)
+    assert len({*first, *second, *third}) == 6
+    assert own == [("a", "b")] * 2
