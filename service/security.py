@@ -3,7 +3,7 @@
 A key is 256 random bits, and only its SHA-256 is stored: a slow hash such as bcrypt protects passwords that people
 choose, because those can be guessed; nobody guesses random bits, and a slow hash would cost milliseconds a request. So
 a presented key that is too short to be random is refused whatever is stored. A stored key is one line:
-``NAME:sha256:HEX``, with ``:admin``, ``:requests=N`` and ``:cost=N`` after it, if wanted.
+``NAME:sha256:HEX``, with ``:admin``, ``:outcomes``, ``:requests=N`` and ``:cost=N`` after it, if wanted.
 
 It knows no framework. `http.middleware.Paths` asks it for every request, the predict routes once more for the cost.
 Without keys everybody may do everything, as it fits a service that only its own machine reaches.
@@ -69,7 +69,8 @@ class Caller:
 
     Attributes:
         name: The name of the key; the address of the client where the service has no keys.
-        admin: Whether the caller may load and unload models.
+        admin: Whether the caller may load and unload models, and all else.
+        outcomes: Whether the caller may record predictions, tell their outcomes, and read decisions.
         requests: Requests a second of this key; None for the limit of the settings.
         cost: Row-draws a second of this key; None for the limit of the settings.
         digest: The SHA-256 of the key, 32 bytes; empty without one.
@@ -77,6 +78,7 @@ class Caller:
 
     name: str
     admin: bool = False
+    outcomes: bool = False
     requests: float | None = None
     cost: float | None = None
     digest: bytes = field(default=b"", compare=False, repr=False)
@@ -85,9 +87,14 @@ class Caller:
         """Returns the line that stores the key."""
         parts = [self.name, "sha256", self.digest.hex()]
         parts += ["admin"] if self.admin else []
+        parts += ["outcomes"] if self.outcomes else []
         parts += [f"requests={self.requests:g}"] if self.requests is not None else []
         parts += [f"cost={self.cost:g}"] if self.cost is not None else []
         return ":".join(parts)
+
+    def stored_id(self, own: str) -> str:
+        """Returns the id under which the store has a prediction that the caller gave an id: a key's ids are its own."""
+        return f"{self.name}/{own}" if self.digest else own
 
 
 class Buckets:
@@ -291,6 +298,18 @@ class Security:
                 f"The API key {caller.name!r} may predict, but not load or unload models. Use an admin key."
             )
 
+    def require_outcomes(self, caller: Caller) -> None:
+        """Checks that a caller may record predictions, tell their outcomes, and read decisions.
+
+        Raises:
+            ForbiddenError: The caller's key lacks this right.
+        """
+        if not (caller.outcomes or caller.admin):
+            raise ForbiddenError(
+                f"The API key {caller.name!r} may predict, but not record predictions or tell outcomes. Use a key that "
+                "`murho key NAME --outcomes` has made."
+            )
+
     def reload(self) -> None:
         """Reads the file of keys again. If that fails, the keys stay as they are and the log says why."""
         if self._file is None:
@@ -365,10 +384,10 @@ LEAST_KEY_LENGTH = 32
 NAME = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._@-]{0,31})")
 NUMBER = r"[0-9]*\.?[0-9]+(?:e\+?[0-9]{1,2})?"
 STORED = re.compile(
-    rf"{NAME.pattern}:sha256:(?P<digest>[0-9a-fA-F]{{64}})(?P<options>(?::admin|:(?:requests|cost)={NUMBER})*)"
+    rf"{NAME.pattern}:sha256:(?P<digest>[0-9a-fA-F]{{64}})(?P<options>(?::admin|:outcomes|:(?:requests|cost)={NUMBER})*)"
 )
 MOST_FILE_BYTES = 2**20
-FORM = "NAME:sha256:HEX, and then :admin, :requests=N (a second) or :cost=N (row-draws a second) if wanted"
+FORM = "NAME:sha256:HEX, and then :admin, :outcomes, :requests=N (a second) or :cost=N (row-draws a second) if wanted"
 
 
 def make_key() -> str:
@@ -396,7 +415,8 @@ def parse_line(line: str, number: int = 1) -> Caller:
             "line."
         )
     digest = bytes.fromhex(found["digest"])
-    return Caller(found["name"], "admin" in options, limits.get("requests"), limits.get("cost"), digest)
+    rights = "admin" in options, "outcomes" in options
+    return Caller(found["name"], *rights, limits.get("requests"), limits.get("cost"), digest)
 
 
 def check_name(name: str) -> None:

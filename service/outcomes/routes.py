@@ -23,6 +23,7 @@ from murho.service.predict.memory import Share, decompressed
 from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed, shown
 from murho.service.predict.routes import REFERENCE
 from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
+from murho.service.security import Caller
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.blocks import HELD, check_size
@@ -96,6 +97,10 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
 
     Late, in any order, many at a time, and again: an id and its value count once, another value revises the first.
     """
+    from murho.service.outcomes.recorder import LONGEST_WORK
+
+    caller: Caller = request.scope["state"]["caller"]
+    parts.security.require_outcomes(caller)
     recorder, share = _recorder(parts), Share(parts.request_room)
     headers, settings = request.scope["state"]["headers"], parts.settings
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -104,7 +109,8 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
     try:
         body = await read_body(request.receive, headers, settings.request_timeout, settings.max_body_bytes, share)
         coding = headers.get("content-encoding", "")
-        return JSONBytes(await recorder.in_thread(partial(_add, parts, name, media_type, coding, body)))
+        adding = partial(_add, parts, caller, name, media_type, coding, body)
+        return JSONBytes(await recorder.in_thread(adding, LONGEST_WORK))
     finally:
         share.resize(0)
 
@@ -161,13 +167,15 @@ async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONB
 
 
 @router.get("/models/{name}/decisions/{id:path}", summary="A recorded decision, and its outcome", name="decision")
-async def _decision(parts: PartsDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - the path's word
+async def _decision(request: Request, parts: PartsDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - in the path
     """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
+    caller: Caller = request.scope["state"]["caller"]
+    parts.security.require_outcomes(caller)
     recorder = _recorder(parts)
 
     def look() -> dict[str, Any]:
         recorder.settle()
-        found = recorder.store.prediction(name, id)
+        found = recorder.store.prediction(name, caller.stored_id(id)) or recorder.store.prediction(name, id)
         if found is not None and found.decision is not None:
             told = orjson.loads(found.decision)
             if (shared := recorder.store.shared(told.pop("shared", ""))) is not None:
@@ -199,18 +207,24 @@ def _facts(parts: Parts, name: str) -> "dict[str, VersionFacts]":
     return {served.version: VersionFacts.of(served.spec)}
 
 
-def _add(parts: Parts, name: str, media_type: str, coding: str, body: bytes) -> dict[str, Any]:
+def _add(parts: Parts, caller: Caller, name: str, media_type: str, coding: str, body: bytes) -> dict[str, Any]:
     recorder, settings = _recorder(parts), parts.settings
     recorder.settle()
     facts = _facts(parts, name)
     body = decompressed(body, coding, settings.max_body_bytes)
     ids, values = READERS[media_type](body, settings)
     classes = any(each.classes is not None for each in facts.values())
-    found = recorder.store.add(name, *checked(ids, values, classes=classes, texts=media_type == "text/csv"))
+    ids, values = checked(ids, values, classes=classes, texts=media_type == "text/csv")
+    stored = {caller.stored_id(key): key for key in ids}
+    known = recorder.store.known(name, [*stored]) if caller.digest else ()
+    own = {stored[key]: key for key in known}
+    found = recorder.store.add(name, [own.get(key, key) for key in ids], values)
     if parts.bands is not None:
         parts.bands.refresh()
     others = recorder.store.models_of([*found.unknown][:MAX_LISTED])
-    whys = found.unknown | {key: f"It is of the model {model!r}." for key, model in others.items() if model != name}
+    whys = {stored.get(key, key): why for key, why in found.unknown.items()} | {
+        key: f"It is of the model {model!r}." for key, model in others.items() if model != name
+    }
     unknown = [{"id": key, "why": why} for key, why in whys.items()]
     return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 

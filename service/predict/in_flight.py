@@ -249,6 +249,7 @@ class InFlight:
 
         Raises:
             BadInputError: It can't be recorded, or not under these ids.
+            ForbiddenError: The caller may not record.
         """
         settings, ids, judged = self.parts.settings, request.ids, options.samples > 0 and options.noise
         if request.record is None and ids is None:
@@ -257,6 +258,7 @@ class InFlight:
             if ids is not None:
                 raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
             return False
+        self.parts.security.require_outcomes(self._caller)
         if settings.store is None:
             message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
             raise wrong("/record", message)
@@ -318,12 +320,14 @@ class InFlight:
             shared: What these share: an id and JSON.
         """
         recorder, telemetry, inputs = self.parts.recorder, self.parts.telemetry, asked.inputs
+        own = asked.request.ids
+        stored = None if own is None else [self._caller.stored_id(key) for key in own]
         assert recorder is not None  # noqa: S101 - `records`
         state = None if adapted is None else adapted.state
 
         def answer() -> ToRecord:
             cells = cells_of(self.model.schema, inputs.columns) if self.parts.settings.record_inputs else None
-            return ToRecord(self.model, prediction, asked.request.ids, cells, decisions, state, shared)
+            return ToRecord(self.model, prediction, stored, cells, decisions, state, shared)
 
         if inputs.count > MOST_RECORDED_AT_ONCE:
             found = await self.in_thread(lambda: recorder.record([answer()]))
@@ -334,7 +338,7 @@ class InFlight:
             telemetry.unrecorded.inc(inputs.count)
             message = "The store is behind: these rows aren't recorded."
             return [None] * inputs.count, [{"pointer": "/record", "message": message}]
-        return ids, []
+        return own or ids, []
 
     async def ask(self, asking: Asking[Result]) -> Result:
         """Lets the engine answer what is asked, whose work is admitted, and returns the result.

@@ -161,7 +161,7 @@ DIGEST = "ab" * 32
 
 
 def test_a_line_and_its_key_are_the_same() -> None:
-    for line in (f"web:sha256:{DIGEST}", f"ops:sha256:{DIGEST}:admin:requests=2.5:cost=1000"):
+    for line in (f"web:sha256:{DIGEST}", f"ops:sha256:{DIGEST}:admin:outcomes:requests=2.5:cost=1000"):
         assert parse_line(line).line() == line
     key = parse_line(f"ops:sha256:{DIGEST}:cost=1e6:admin")
     assert (key.name, key.admin, key.requests, key.cost) == ("ops", True, None, 1e6)

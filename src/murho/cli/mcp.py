@@ -71,7 +71,7 @@ async def _speak(settings: "Settings", url: str | None) -> None:
             state = cast("State", await stack.enter_async_context(app.router.lifespan_context(app)))
             while not state["parts"].registry.snapshot.loaded:
                 await asyncio.sleep(0.05)
-            connected = partial(in_process, app, {"state": {**state, "caller": Caller("stdio")}})
+            connected = partial(in_process, app, {"state": {**state, "caller": Caller("stdio", outcomes=True)}})
         server = make_server(connected)
         reading, writing = await stack.enter_async_context(stdio_server())
         await server.run(reading, writing, server.create_initialization_options())

@@ -145,7 +145,8 @@ def _say(line: str) -> None:
 
 def key(
     caller: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; the access log shows it.")],
-    admin: Annotated[bool, typer.Option("--admin", help="It may load and unload models, too.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="It may load and unload models, and all else.")] = False,
+    outcomes: Annotated[bool, typer.Option("--outcomes", help="It may record predictions and tell outcomes.")] = False,
     requests: Annotated[
         float | None, typer.Option(min=1e-6, help="Requests a second; by default those of the service's settings.")
     ] = None,
@@ -158,7 +159,7 @@ def key(
 
     check_name(caller)
     made = make_key()
-    stored = Caller(caller, admin, requests, cost, digest_of(made.encode()))
+    stored = Caller(caller, admin, outcomes, requests, cost, digest_of(made.encode()))
     typer.echo("The key, for the caller. It is shown this once and stored nowhere:", err=True)
     typer.echo(made)
     typer.echo(

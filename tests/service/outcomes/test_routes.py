@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from murho.command_line import app
+from murho.service.security import digest_of
 from tests.service.bodies import ARROW, arrow, read_table
 from tests.service.support import ROW, AppClient, FakeModel, make_client, pointers
 
@@ -175,3 +176,28 @@ def test_all_are_recorded_by_setting_and_what_has_no_room_is_said(tmp_path: Path
         answer = client.post("/predict", {"inputs": [ROW]}).json()
         assert answer["ids"] == [None]
         assert answer["warnings"][-1]["pointer"] == "/record"
+
+
+def test_recording_and_telling_take_a_right_and_ids_are_a_callers_own(tmp_path: Path) -> None:
+    keys = {"shop": ":outcomes", "lab": ":outcomes", "web": "", "ops": ":admin"}
+    lines = tuple(f"{name}:sha256:{digest_of(name.encode() * 16).hex()}{more}" for name, more in keys.items())
+    with make_client(FakeModel(), store=str(tmp_path / "murho.db"), api_keys=lines) as client:
+
+        def post(name: str, path: str, document: dict[str, Any]) -> Any:
+            answer = client.post(path, document, headers={"x-api-key": name * 16})
+            return answer.json() if answer.status_code == 200 else answer.status_code
+
+        one, other = {"inputs": [ROW], "ids": ["17"]}, {"inputs": [{**ROW, "Weight": 1000.0}], "ids": ["17"]}
+        assert post("web", "/predict", {"inputs": [ROW]})["mean"]
+        for refused in (one, {"inputs": [ROW], "record": True}):
+            assert post("web", "/predict", refused) == 403
+        assert post("web", OUTCOMES, told(("17", 1.0))) == 403
+        decision = client.get("/models/cars/decisions/17", headers={"x-api-key": "web" * 16})
+        assert decision.status_code == 403
+        assert post("shop", "/predict", one)["ids"] == ["17"]
+        assert post("lab", "/predict", other)["ids"] == ["17"]
+        assert post("lab", OUTCOMES, told(("17", 110.0), ("18", 1.0)))["unknown"][0]["id"] == "18"
+        # A key of another name tells of them by the name, too.
+        assert post("ops", OUTCOMES, told(("17", 1.0), ("shop/17", 131.0)))["accepted"] == 1
+        (version,) = client.get(QUALITY, headers={"x-api-key": "web" * 16}).json()["versions"]
+        assert (version["n"], version["bias"]) == (2, -0.5)
