@@ -142,6 +142,11 @@ class Prediction:
         return None if found is None else tuple(found)
 
     @property
+    def extrapolation(self) -> NDArray[np.bool_]:
+        """Whether each row is unlike the training rows, so that no held-out row speaks for its calibration `[B]`."""
+        return self._arrays["extrapolation"]
+
+    @property
     def mean(self) -> Array:
         """Predicted mean `[B]`. A classifier has none."""
         if self.classes is not None:
@@ -400,6 +405,8 @@ class Prediction:
         how = ["mean weights only" if self.samples == 0 else f"{self.samples} samples, seed {self.seed}"]
         if self.samples:
             how.append("calibrated" if self.calibrated else "not calibrated")
+        if far := np.count_nonzero(self.extrapolation):
+            how.append(f"{far:,} {'row extrapolates' if far == 1 else 'rows extrapolate'}")
         size = "1 row" if count == 1 else f"{count:,} rows"
         return f"{self.target}: {size}, {self.model} version {self.version}, {', '.join(how)}", cells
 
@@ -466,6 +473,7 @@ def _arrays(answer: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         if array.ndim != dimensions or not np.isfinite(array).all():
             raise ValueError(f"{name!r} isn't made of rows of finite numbers")
         arrays[name] = array
+    arrays["extrapolation"] = np.array(answer["extrapolation"], dtype=np.bool_)
     if of_classes:
         arrays["prediction"] = np.array(answer["prediction"], dtype=str)
     if sets := found["prediction_set"]:

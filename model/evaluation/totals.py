@@ -85,7 +85,8 @@ def calibrate_totals(
         drawn = posterior.drawn(encoded[rows], samples, posterior.seed, members=members)
         plan = posterior.target.plan(options, calibration, drawn.outputs.device)
         facts = {"samples": samples, "seed": posterior.seed, "calibrated": calibration is not None}
-        return RowMoments.of(plan.prediction(drawn.answer(plan), **facts)), drawn.members.cpu().numpy()
+        answer = plan.prediction(drawn.answer(plan), extrapolation=encoded.extrapolation[rows], **facts)
+        return RowMoments.of(answer), drawn.members.cpu().numpy()
 
     def blocks_of(
         rows: NDArray[np.int64], moments: RowMoments, of_units: NDArray[np.intp] | None

@@ -28,6 +28,7 @@ __all__ = [
     "DEFAULT_COVERAGE",
     "DEFAULT_PERCENTILES",
     "DEFAULT_SAMPLES",
+    "EXTRAPOLATION",
     "LEVELS",
     "NUMBER_FIELDS",
     "NUMBER_UNITS",
@@ -73,6 +74,7 @@ class Unit(StrEnum):
     """Indices of classes, whole numbers."""
     CLASS_SET = "set of classes"
     """Whether each class, the last axis, is in a set; truth values."""
+    TRUTH = "truth value"
 
 
 NUMBER_UNITS = frozenset({Unit.TARGET, Unit.PROBABILITY, Unit.NATS})
@@ -160,6 +162,14 @@ def arrays_of(prediction: AnyPrediction) -> list[NDArray[Any]]:
     return arrays if prediction.grid is None else [*arrays, prediction.grid]
 
 
+EXTRAPOLATION = AnswerField(
+    "extrapolation",
+    (Axis.ROWS,),
+    Unit.TRUTH,
+    "Whether the row is unlike the training rows, so that no held-out row speaks for its calibration.",
+    without_draws=True,
+)
+"""Of every answer; it has no column in a table."""
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
 DEFAULT_COVERAGE = 0.9
@@ -321,13 +331,14 @@ class Predicted:
         samples: S.
         seed: Seed of the draws.
         calibrated: Whether all that describes the distribution is calibrated, or all raw.
+        extrapolation: Whether each row is unlike the training rows, or has a value far outside its training range,
+            ``[B]``.
         percentiles: ``[B, K]``, or of a class's probability over draws ``[B, C, K]``; None if S is 0.
         draws: Function values, ``[B, S]``, or probabilities under each draw, ``[B, S, C]``; None unless requested.
         functions: As draws, but averaged over what missing cells may be; None unless ``noise_moments`` are requested.
         mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
         unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
-        extrapolation: Whether it is, or has a value far outside its training range, ``[B]``, likewise.
         told: Whether there is something to tell of each row, ``[B]``, likewise.
         grid: Percentiles at the levels of `PredictOptions.grid`, ``[B, G]``, besides all that was asked for.
     """
@@ -336,12 +347,12 @@ class Predicted:
     seed: int
     calibrated: bool
     _: KW_ONLY
+    extrapolation: Bools
     percentiles: Doubles | None = None
     draws: Doubles | None = None
     functions: Doubles | None = None
     mc_error: MonteCarloError | None = None
     unlike: Bools | None = None
-    extrapolation: Bools | None = None
     told: Bools | None = None
     grid: Doubles | None = None
 

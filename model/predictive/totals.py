@@ -515,8 +515,7 @@ class RowMoments:
         Raises:
             OptionError: There are no draws, and a threshold.
         """
-        rows = len(answer)
-        unlike = np.zeros(rows) if answer.unlike is None else answer.unlike.astype(np.float64)
+        rows, unlike = len(answer), answer.extrapolation.astype(np.float64)
         number = answer if isinstance(answer, Prediction) else None
         mean = number.mean[:, None] if number is not None else answer.probabilities  # type: ignore[union-attr]
         if answer.samples == 0:

@@ -185,9 +185,10 @@ class Distribution(Generic[Answer]):
         return tuple(replace(value, row=int(rows[value.row])) for value in found)
 
     @property
-    def unlike(self) -> Bools | None:
-        """Whether each row is unlike the training rows, ``[B]``; None: not known."""
-        return self._plain.unlike
+    def extrapolation(self) -> Bools:
+        """Whether each row is unlike the training rows, so that no held-out row speaks for its calibration, ``[B]``."""
+        found: Bools = self._plain.extrapolation
+        return found
 
     def _drawn(self, name: str, **changes: Any) -> NDArray[Any]:
         """A field of the answer that takes draws.

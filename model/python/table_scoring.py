@@ -94,11 +94,9 @@ class LocalScorer:
         question = Question(slice(0, block.num_rows), self._options, most_told=sys.maxsize if self._warnings else 0)
         ((answer, found),) = self._posterior.predict_questions(columns, [question])
         written: dict[str, Any] = written_columns(answer, self._options)
-        imputed, unlike = self.schema.incomplete(columns), answer.unlike | answer.told
-        unlike[imputed] = answer.unlike[imputed]
         if self._warnings:
             written["warnings"] = warning_texts(block.num_rows, found)
-        return Scored(answer_table(written), int(unlike.sum()), len(imputed))
+        return Scored(answer_table(written), int(answer.extrapolation.sum()), len(self.schema.incomplete(columns)))
 
 
 def written_columns(answer: AnyPrediction, options: PredictOptions) -> dict[str, Any]:

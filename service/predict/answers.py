@@ -21,6 +21,7 @@ from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
 from murho.model.predictive.prediction import (
     CLASS_FIELDS,
+    EXTRAPOLATION,
     NUMBER_FIELDS,
     NUMBER_UNITS,
     AdaptedBands,
@@ -280,6 +281,7 @@ def fact_headers(answered: Answered) -> dict[str, str]:
         "murho-samples": str(prediction.samples),
         "murho-seed": str(prediction.seed),
         "murho-calibrated": str(prediction.calibrated).lower(),
+        "murho-extrapolation": str(np.count_nonzero(prediction.extrapolation)),
         "murho-warnings": str(len(answered.warnings)),
         **({} if answered.adapted is None else {"murho-state": answered.adapted.state}),
     }
@@ -389,6 +391,7 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
             Field(None, description="For each row its missing cells, the most helpful first. Only if asked for."),
         ),
         "calibrated": (bool, Field(description=calibrated)),
+        EXTRAPOLATION.name: (list[bool], Field(description=EXTRAPOLATION.about)),
         "calibration": (Adapted | None, Field(None, description="Absent where bands are those of the checkpoint.")),
         "warnings": (list[InputWarning], ...),
     }

@@ -280,6 +280,7 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
         document["ids"] = answered.ids
     document |= answered.explained or {}
     document["calibrated"] = prediction.calibrated
+    document["extrapolation"] = prediction.extrapolation
     if answered.adapted is not None:
         document["calibration"] = calibration_of(answered.adapted)
     document["warnings"] = answered.warnings

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import orjson
 
-from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Axis, PredictOptions, Unit
+from murho.model.predictive.prediction import (
+    CLASS_FIELDS,
+    EXTRAPOLATION,
+    NUMBER_FIELDS,
+    AnswerField,
+    Axis,
+    PredictOptions,
+    Unit,
+)
 from murho.service.predict.answers import Answered, Encoded, answer_facts
 from murho.service.predict.json_bodies import encode_document
 from murho.service.predict.options import Told
@@ -68,7 +76,7 @@ class Output(NamedTuple):
     @property
     def datatype(self) -> str:
         """Its datatype in the protocol; a class goes by its name."""
-        return {Unit.CLASS: BYTES, Unit.CLASS_SET: "BOOL"}.get(self.field.unit, "FP64")
+        return {Unit.CLASS: BYTES, Unit.CLASS_SET: "BOOL", Unit.TRUTH: "BOOL"}.get(self.field.unit, "FP64")
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -76,11 +84,11 @@ class Output(NamedTuple):
         return tuple(OPTION_OF_AXIS[axis] for axis in self.field.axes if axis in OPTION_OF_AXIS)
 
     @property
-    def include(self) -> Literal["draws", "mc_error"] | None:
-        """The part of a prediction that is only computed when it is asked for (`PredictOptions`)."""
+    def include(self) -> str | None:
+        """The part of an answer that a request has to name: `draws`, `mc_error` or `extrapolation`."""
         if self.within is not None:
-            return "mc_error"
-        return "draws" if self.field.name == "draws" else None
+            return self.within.name
+        return self.field.name if self.field.name in ("draws", EXTRAPOLATION.name) else None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -110,7 +118,7 @@ class Output(NamedTuple):
 def outputs_of(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
     """Returns the outputs of a model of a number, or of classes, those first that are there by default."""
     found = []
-    for each in NUMBER_FIELDS if classes is None else CLASS_FIELDS:
+    for each in (*(NUMBER_FIELDS if classes is None else CLASS_FIELDS), EXTRAPOLATION):
         if each.parts:
             found += [Output(f"{part.name}_{each.name}", part, classes, within=each) for part in each.parts]
         else:

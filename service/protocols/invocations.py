@@ -93,7 +93,8 @@ def _pieces(answered: "Answered") -> "Iterator[bytes]":
         rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
         yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
         before = b","
-    yield b"]," + orjson.dumps(answer_facts(answered))[1:]
+    rest = {"extrapolation": answered.prediction.extrapolation, **answer_facts(answered)}
+    yield b"]," + orjson.dumps(rest, option=orjson.OPT_SERIALIZE_NUMPY)[1:]
 
 
 SCORING = ScoringCodec()

@@ -174,7 +174,8 @@ def _tells_rows(document: JSON, arguments: JSON) -> JSON:
             told["probabilities"] = {name: share for share, name in likely}
             unsure = 2.0 * document["epistemic_entropy"][row] > document["entropy"][row]
             doubt = "the networks disagree about this row"
-        reasons = [*([doubt] if unsure else []), *because.get(row, [])]
+        warned = because.get(row, ["the row is unlike the training rows"] if document["extrapolation"][row] else [])
+        reasons = [*([doubt] if unsure else []), *warned]
         rows.append(told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})})
     unit = (arguments["about"]["target"] or {}).get("unit")
     return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.responses import Response
 
-    from murho.model.arrays import Doubles
+    from murho.model.arrays import Bools, Doubles
     from murho.model.predictive.prediction import PredictOptions
     from murho.service.settings import Settings
 
@@ -501,10 +501,11 @@ async def _through(
         record: Whether it is recorded.
 
     Returns:
-        The answer for the last block, with the warnings of all.
+        The answer for the last block, with `extrapolation` and the warnings of all.
     """
     in_thread, model, request = call.in_thread, call.model, asked.request
     outside: list[UnfamiliarValue] = []
+    extrapolation: list[Bools] = []
     unrecorded: list[dict[str, str]] = []
 
     def write(answered: Answered) -> None:
@@ -521,6 +522,7 @@ async def _through(
                     request = asked.request.model_copy(update={"ids": asked.request.ids[first : call.rows]})
                 names, target = (model.name, model.version), model.schema.target.name
                 of_block, prediction, ids = Asked(inputs, asked.options, request), found.prediction, None
+                extrapolation.append(prediction.extrapolation)
                 if record:
                     ids, unkept = await call.recorded(of_block, prediction, adapted=options.adapted)
                     unrecorded = unrecorded or unkept
@@ -534,4 +536,5 @@ async def _through(
         if writing is not None:
             await asyncio.gather(writing, return_exceptions=True)
     call.answered(asked.options)
-    return replace(answered, warnings=[*warnings_of(outside, answered.asked), *unrecorded])
+    of_all = replace(answered.prediction, extrapolation=np.concatenate(extrapolation))
+    return replace(answered, prediction=of_all, warnings=[*warnings_of(outside, answered.asked), *unrecorded])

@@ -39,6 +39,7 @@ def answer(document: dict[str, Any], name: str = "line", version: str = "1") -> 
         if drawn
         else None,
         "calibrated": True,
+        "extrapolation": [m > 1000 for m in mean],
         "warnings": [{"pointer": "/inputs/x/0", "message": "x: high"}] if mean[0] > 1000 else [],
     }
 

@@ -35,13 +35,14 @@ def answer(rows: int = 3, start: int = 0, **changes: Any) -> dict[str, Any]:
         "draws": [[value, value + 1] for value in mean],
         "mc_error": {"mean": [0.1] * rows, "std": [0.2] * rows, "percentiles": [[0.1, 0.2, 0.3]] * rows},
         "calibrated": True,
+        "extrapolation": [False] * (rows - 1) + [True],
         "warnings": [Problem("9000 is above the range", start + rows - 1, start + rows - 1, "Weight")],
     } | changes
 
 
 def without_draws(document: dict[str, Any]) -> dict[str, Any]:
     """The answer to `samples=0`."""
-    kept = {"model", "target", "seed", "mean", "classes", "prediction", "probabilities", "calibrated"}
+    kept = {"model", "target", "seed", "mean", "classes", "prediction", "probabilities", "calibrated", "extrapolation"}
     return document | dict.fromkeys(document.keys() - kept) | {"samples": 0, "warnings": []}
 
 
@@ -59,6 +60,7 @@ CLASSIFIED: dict[str, Any] = {
     "percentiles": {"levels": [5, 95], "values": [[[0.88, 0.99], [0.01, 0.1]], [[0.1, 0.4], [0.6, 0.9]]]},
     "prediction_set": {"coverage": 0.9, "values": [["Adelie"], ["Adelie", "Gentoo"]]},
     "calibrated": True,
+    "extrapolation": [False, True],
     "warnings": [],
 }
 MEAN_ONLY, MEAN_CLASSES = without_draws(answer(2)), without_draws(CLASSIFIED)
@@ -76,6 +78,7 @@ def test_answers_join_in_order(sizes: list[int]) -> None:
         np.testing.assert_array_equal(joined.columns()[name], column)
     rows = [at + size - 1 for at, size in zip(starts, sizes, strict=True)]
     assert [each.row for each in joined.warnings if each != more] == rows
+    assert np.flatnonzero(joined.extrapolation).tolist() == rows
     assert joined.warnings.count(more) == 1
     assert joined.mc_error is not None
     assert {name: array.shape[1:] for name, array in joined.mc_error.items()} == {
@@ -146,6 +149,7 @@ def test_rows_keep_all_that_is_theirs(key: Any, rows: list[int]) -> None:
     assert len(found) == len(rows)
     assert list(found.labels) == [list("abcde")[row] for row in rows]
     np.testing.assert_array_equal(found.mean, prediction.mean[rows])
+    np.testing.assert_array_equal(found.extrapolation, np.array(rows) == 4)
     marked = [(new, "e") for new, old in enumerate(rows) if old == 4]
     assert [(warning.row, warning.label) for warning in found.warnings] == marked
 
@@ -218,7 +222,7 @@ def test_text_is_a_table_and_a_long_one_is_shortened() -> None:
     warnings = [Problem("9000 is above the range", 1, "b", "Weight")]
     shown = Prediction.of([answer(2, exceedance=None, draws=None, warnings=warnings)], np.array(["a", "b"]))
     assert repr(shown).splitlines() == [
-        "mpg: 2 rows, cars version 1, 2 samples, seed 7, calibrated",
+        "mpg: 2 rows, cars version 1, 2 samples, seed 7, calibrated, 1 row extrapolates",
         "   mean  std  epistemic_std  aleatoric_std   p5   p50  p97.5",
         "a  10.0  2.5            1.5            2.0  6.0  10.0   15.0",
         "b  11.0  2.5            1.5            2.0  7.0  11.0   16.0",
@@ -229,6 +233,8 @@ def test_text_is_a_table_and_a_long_one_is_shortened() -> None:
     assert lines[2].split() == ["0", "Adelie", "0.960", "0.040", "0.190", "0.040", "Adelie"]
     lines = repr(Prediction.of([answer(1000, warnings=[])])).splitlines()
     assert lines[0].startswith("mpg: 1,000 rows")
+    assert "extrapolate" not in repr(shown[0])
+    assert repr(shown[[1, 1]]).splitlines()[0].endswith(", 2 rows extrapolate")
     assert len(lines) == 13
     assert set(lines[7].split()) == {"…"}
     assert lines[8].split()[:2] == ["995", "1005.0"]

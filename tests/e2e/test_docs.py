@@ -113,7 +113,7 @@ def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace
         json.loads(block_after(README, "answer")),
     )
     assert list(answer) == list(printed)
-    for key in ("model", "target", "samples", "seed", "calibrated", "warnings"):
+    for key in ("model", "target", "samples", "seed", "calibrated", "extrapolation", "warnings"):
         assert answer[key] == printed[key]
     # Another processor rounds otherwise, and on a busy one the time limit ends the search with other choices.
     assert answer["mean"] == pytest.approx(printed["mean"], abs=3.0)

@@ -48,6 +48,8 @@ async def _ask_everything(client: Client) -> None:
     assert not usual["unsure"]
     assert unusual["unsure"]
     assert "is above the training range" in " ".join(unusual["because"])
+    many = (await told("predict", model="rents", rows=[odd] * 110))["rows"]  # more than warnings are listed of
+    assert "the row is unlike the training rows" in many[-1]["because"]
     totals = await told("aggregate", model="rents", rows=[ROW, odd, ROW], by=["city"], statistic="mean")
     assert [(group["group"], group["rows"]) for group in totals["groups"]] == [(["Bern"], 2), (["Elsewhere"], 1)]
 

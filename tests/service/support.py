@@ -88,8 +88,9 @@ class FakeModel:
         with np.errstate(over="ignore"):
             mean = np.nan_to_num(columns["Weight"]) / 100.0 + np.nan_to_num(columns["Horsepower"])
         seed = 7 if options.seed is None else options.seed
+        extrapolation = np.isin(np.arange(len(mean)), [value.row for value in self.schema.outside(columns)])
         if options.samples == 0:
-            return Prediction(0, seed, calibrated=False, mean=mean)
+            return Prediction(0, seed, calibrated=False, mean=mean, extrapolation=extrapolation)
         samples = np.arange(options.samples) - (options.samples - 1) / 2
         draws = mean[:, None] + samples
         epistemic = np.broadcast_to(samples.std(), mean.shape)
@@ -103,6 +104,7 @@ class FakeModel:
             std=np.hypot(epistemic, aleatoric),
             epistemic_std=epistemic,
             aleatoric_std=aleatoric,
+            extrapolation=extrapolation,
             percentiles=mean[:, None] + (levels - 50.0) / 10.0,
             grid=mean[:, None] + (np.array(options.grid) - 50.0) / 10.0 if options.grid else None,
             exceedance=1.0 / (1.0 + np.exp(np.clip(thresholds - mean[:, None], -50, 50)))

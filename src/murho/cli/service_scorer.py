@@ -93,7 +93,7 @@ class ServiceScorer:
         self._model = model
 
     def score(self, block: pa.Table) -> Scored:
-        """The answer of the service; it lists the first 100 warnings of a request, so further rows don't count."""
+        """The answer of the service; it lists the first 100 warnings, so further imputed rows don't count."""
         columns = columns_from_table(block, self.schema)
         options, classes = self._options, self.schema.target.classes
         # What only the other kind of target has is not sent: the service would refuse it.
@@ -113,23 +113,23 @@ class ServiceScorer:
                 **own,
             )
         written = written_columns(_prediction(answer, options), options)
-        unlike: set[int] = set()
         imputed: set[int] = set()
         placed = []
         for warning in answer.warnings:
             if warning.row is not None and warning.feature is not None:
                 placed.append(warning)
                 cell = columns[warning.feature][warning.row : warning.row + 1]
-                (imputed if is_missing(cell)[0] else unlike).add(warning.row)
+                if is_missing(cell)[0]:
+                    imputed.add(warning.row)
         if self._warnings:
             written["warnings"] = warning_texts(len(answer), placed)
         cut = any(warning.message.startswith(MORE_WARNINGS) for warning in answer.warnings)
-        return Scored(answer_table(written), len(unlike), len(imputed), cut)
+        return Scored(answer_table(written), int(answer.extrapolation.sum()), len(imputed), cut)
 
 
 def _prediction(answer: Answer, options: PredictOptions) -> Prediction | ClassPrediction:
     """The answer of a service as one of this process."""
-    names = ("samples", "seed", "calibrated", "epistemic_std", "percentiles", "draws")
+    names = ("samples", "seed", "calibrated", "extrapolation", "epistemic_std", "percentiles", "draws")
     shared = {name: getattr(answer, name) for name in names}
     shared["mc_error"] = None if answer.mc_error is None else MonteCarloError(**answer.mc_error)
     if answer.classes is None:

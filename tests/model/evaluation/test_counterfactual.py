@@ -44,7 +44,13 @@ def test_of_a_plane_the_steepest_feature_moves_just_far_enough(seed: int, rise: 
     def plane(columns: Any) -> Prediction:
         nonlocal asked
         asked += len(columns["a"])
-        return Prediction(1, 0, False, np.stack([columns[name] for name in "abc"], axis=1) @ weights)
+        return Prediction(
+            1,
+            0,
+            False,
+            np.stack([columns[name] for name in "abc"], axis=1) @ weights,
+            extrapolation=np.zeros(len(columns["a"]), dtype=bool),
+        )
 
     goal = Goal.model_validate({"mean": {"at_least": float(start @ weights + rise)}})
     asking = counterfactuals(PLANE, None, row, goal, goal.options(PLANE))

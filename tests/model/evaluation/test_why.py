@@ -54,7 +54,7 @@ def shares_of(game: Game, cells: NDArray[np.float64]) -> tuple[Why, NDArray[np.f
         values = np.stack([*columns.values()], axis=1)
         worth = game(~np.isnan(values), np.nan_to_num(values))
         std = np.sqrt(np.abs(worth))
-        return Prediction(1, 0, False, worth, std, std, std)
+        return Prediction(1, 0, False, worth, std, std, std, extrapolation=np.zeros(len(worth), dtype=bool))
 
     asking: Asking[Why] = why(schema_of(cells.shape[1]), columns, play(columns), PredictOptions())
     try:
@@ -140,7 +140,14 @@ def test_a_set_is_worth_what_the_model_answers_with_the_other_cells_missing(rent
 
 def test_a_model_without_imputation_says_so() -> None:
     with pytest.raises(OptionError, match=r"missing cells in 'x0'.*--missing refuse"):
-        next(why(schema_of(2, imputed=False), {}, Prediction(0, 0, False, np.zeros(1)), PredictOptions()))
+        next(
+            why(
+                schema_of(2, imputed=False),
+                {},
+                Prediction(0, 0, False, np.zeros(1), extrapolation=np.zeros(1, dtype=bool)),
+                PredictOptions(),
+            )
+        )
 
 
 def test_a_missing_cell_is_worth_the_fall_of_the_mean_variance(rent: Posterior) -> None:

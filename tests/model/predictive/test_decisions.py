@@ -26,6 +26,7 @@ def _linear(places: np.ndarray, noise: float = 0.5) -> Prediction:
         DRAWS,
         0,
         calibrated=True,
+        extrapolation=np.zeros(len(places), dtype=bool),
         mean=places.copy(),
         std=np.hypot(spread, noise),
         epistemic_std=spread,
@@ -93,6 +94,7 @@ def _classes(contexts: int) -> ClassPrediction:
         probabilities=np.stack([share, 1.0 - share], axis=1),
         epistemic_std=np.full((contexts, 2), drawn.std()),
         draws=np.stack([drawn, 1.0 - drawn], axis=2),
+        extrapolation=np.zeros(contexts, dtype=bool),
         unlike=np.zeros(contexts, dtype=bool),
     )
 

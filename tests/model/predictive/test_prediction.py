@@ -23,11 +23,13 @@ from murho.model.predictive.prediction import (
 CLASSES = ("a", "b_c", "{}")
 TABLE = np.arange(6.0).reshape(2, 3)
 SETS = np.array([[True, False, True], [False, True, False]])
+INSIDE = np.zeros(2, dtype=bool)
 OPTIONS = PredictOptions(samples=5, percentiles=(5.0, 97.5), draws=True)
 ABOUT_CLASSES = ClassPrediction(
     5,
     0,
     calibrated=True,
+    extrapolation=INSIDE,
     classes=CLASSES,
     prediction=np.array([2, 0]),
     probabilities=TABLE,
@@ -68,15 +70,17 @@ def test_a_table_of_classes_has_the_columns_of_murho_predict_then_further_ones_a
 
 def test_without_draws_columns_are_there_and_empty() -> None:
     options = PredictOptions(samples=0, thresholds=(2.0,), draws=True, mc_error=True)
-    numbers = answer_columns(Prediction(0, 0, calibrated=False, mean=np.ones(2)), options, tuple(Place))
+    mean_only = Prediction(0, 0, calibrated=False, extrapolation=INSIDE, mean=np.ones(2))
+    numbers = answer_columns(mean_only, options, tuple(Place))
     errors = ["mean_mc_error", "std_mc_error", *(f"p{level}_mc_error" for level in (5, 50, 95))]
     assert list(numbers)[-7:] == ["exceedance_2", *errors, "draws"]
     assert np.isnan(numbers["std"]).all()
     assert numbers["draws"].shape == (2, 0)
-    mean_only = ClassPrediction(
-        0, 0, calibrated=False, classes=CLASSES, prediction=np.zeros(2, dtype=np.int64), probabilities=np.ones((2, 3))
+    likeliest, shares = np.zeros(2, dtype=np.int64), np.ones((2, 3))
+    of_classes = ClassPrediction(
+        0, 0, calibrated=False, extrapolation=INSIDE, classes=CLASSES, prediction=likeliest, probabilities=shares
     )
-    classes = answer_columns(mean_only, options, tuple(Place))
+    classes = answer_columns(of_classes, options, tuple(Place))
     assert classes["prediction_set"].tolist() == [None, None]
     assert np.isnan(classes["epistemic_entropy"]).all()
     assert classes["draws"].shape == (2, 0, 3)

@@ -48,6 +48,7 @@ class Rows:
             samples=SAMPLES,
             seed=0,
             calibrated=True,
+            extrapolation=np.zeros(means.shape[1], dtype=bool),
             mean=means.mean(axis=0),
             epistemic_std=means.std(axis=0),
             aleatoric_std=np.sqrt(variances.mean(axis=0)),
@@ -210,7 +211,7 @@ def test_groups_are_limited_by_the_memory_that_they_take(samples: int, most: int
 
     def add(start: int, count: int) -> None:
         numbers = np.zeros(count)
-        answer = Prediction(samples=samples, seed=0, calibrated=False, mean=numbers)
+        answer = Prediction(samples=samples, seed=0, calibrated=False, extrapolation=numbers > 0, mean=numbers)
         if samples:
             zeros = np.zeros((count, samples))
             answer = replace(

@@ -183,8 +183,7 @@ def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
     (warning,) = distribution.warnings
     assert (warning.row, warning.feature) == (1, "size")
     assert "9000" in warning.message
-    assert distribution.unlike is not None
-    assert distribution.unlike.tolist() == [False, True, False]
+    assert distribution.extrapolation.tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(

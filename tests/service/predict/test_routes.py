@@ -11,7 +11,7 @@ from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client,
 
 KEYS = [
     *("model", "target", "samples", "seed", "mean", "std", "epistemic_std", "aleatoric_std"),
-    *("percentiles", "calibrated", "warnings"),
+    *("percentiles", "calibrated", "extrapolation", "warnings"),
 ]
 PATHS = ["/predict", "/models/cars/predict", "/models/cars/versions/1/predict"]
 
@@ -37,7 +37,7 @@ def test_what_was_asked_for_has_the_shape_of_rows_by_levels_thresholds_and_sampl
         "include": ["draws", "mc_error"],
     }
     answer = client.post("/predict", {"inputs": [ROW, ROW], **options}).json()
-    assert list(answer) == [*KEYS[:-2], "exceedance", "draws", "mc_error", *KEYS[-2:]]
+    assert list(answer) == [*KEYS[:-3], "exceedance", "draws", "mc_error", *KEYS[-3:]]
     assert answer["percentiles"]["levels"] == [5, 97.5, 50]
     assert answer["exceedance"]["thresholds"] == [20.0, 130.0]
     for name, columns in (("percentiles", 3), ("exceedance", 2)):

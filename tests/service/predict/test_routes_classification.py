@@ -28,7 +28,7 @@ from tests.service.support import ROW, AppClient, make_client
 ROWS = [ROW, {**ROW, "Weight": 1200.0, "Origin/plant": "Europe"}, {**ROW, "Weight": 9000.0, "Automatic": False}]
 KEYS = [
     *("model", "target", "samples", "seed", "classes", "prediction", "probabilities", "epistemic_std", "entropy"),
-    *("epistemic_entropy", "percentiles", "prediction_set", "calibrated", "warnings"),
+    *("epistemic_entropy", "percentiles", "prediction_set", "calibrated", "extrapolation", "warnings"),
 ]
 NEED_DRAWS = ("epistemic_std", "entropy", "epistemic_entropy", "percentiles", "prediction_set")
 TABLE = csv(pa.Table.from_pylist(ROWS))
@@ -115,7 +115,7 @@ def test_sets_are_never_empty_and_grow_with_the_coverage(service: AppClient, cov
 
 def test_without_draws_there_are_prediction_and_probabilities_alone(service: AppClient) -> None:
     answer = ask(service, samples=0, include=["mc_error"])
-    assert list(answer) == [*KEYS[:-2], "mc_error", *KEYS[-2:]]
+    assert list(answer) == [*KEYS[:-3], "mc_error", *KEYS[-3:]]
     assert all(answer[key] is None for key in (*NEED_DRAWS, "mc_error"))
     np.testing.assert_allclose(np.sum(answer["probabilities"], axis=1), 1.0)
     assert answer["calibrated"] is False

@@ -94,7 +94,8 @@ def test_the_answer_is_that_of_the_whole_table(
     else:
         assert inside.content == whole.content
     assert int(inside.headers["content-length"]) == len(inside.content)
-    for name in ("content-type", "vary", "murho-warnings", "murho-samples", "murho-model"):
+    assert whole.headers["murho-extrapolation"] == "2"
+    for name in ("content-type", "vary", "murho-extrapolation", "murho-warnings", "murho-samples", "murho-model"):
         assert inside.headers[name] == whole.headers[name]
 
 

@@ -16,7 +16,7 @@ from murho.service.telemetry.metrics import Telemetry
 from tests.service.support import ROW, AppClient
 
 ONE = np.ones(1)
-ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE)
+ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE, extrapolation=ONE > 1.0)
 
 
 def made() -> Telemetry:
@@ -51,7 +51,8 @@ def doubt(prediction: Any) -> dict[str, float]:
 
 def test_sums_go_over_the_rows_of_all_answers() -> None:
     std, epistemic = np.array([5.0, 10.0]), np.array([3.0, 10.0])
-    answer = Prediction(256, 0, True, np.zeros(2), std, epistemic, np.array([4.0, 0.0]), unlike=np.array([False, True]))
+    far, noise = np.array([False, True]), np.array([4.0, 0.0])
+    answer = Prediction(256, 0, True, np.zeros(2), std, epistemic, noise, extrapolation=far)
     sums = {"rows": 4.0, "unlike_rows": 2.0, "spread_rows": 4.0, "std": 30.0, "epistemic_share": 2 * (0.36 + 1.0)}
     assert doubt(answer) == pytest.approx(sums)
 
@@ -65,6 +66,7 @@ def test_the_share_of_classes_is_that_of_the_entropy_and_a_sure_answer_has_none(
         ("a", "b"),
         np.array([0, 0]),
         probabilities,
+        extrapolation=np.zeros(2, dtype=bool),
         entropy=np.array([0.6, 0.0]),
         epistemic_entropy=np.array([0.15, 0.0]),
     )
