@@ -211,7 +211,11 @@ def test_a_row_unlike_the_training_rows_has_no_promise_of_its_band(visit: Visit)
     assert "of such rows lie between" in visit.text("#band-line")
     visit.fill("Weight", "9000")
     visit.answered()
-    assert "No training row is like this one" in visit.text("#band-line")
+    assert "nothing checks it" in visit.text("#band-line")
+    visit.tab("file")
+    choose_file(visit, f"{HEADER}\n3000,100,true,1975-06-01,USA\n9000,100,true,1975-06-01,USA\n")
+    visit.wait("#file-done")
+    assert "Rows unlike the training rows: 1 of 2." in visit.text("#file-done")
 
 
 def test_a_wrong_file_says_where(visit: Visit) -> None:

@@ -107,14 +107,13 @@ async function answerAll() {
   await explored;
 }
 
-function show({ row, answer }) {
+function show({ answer }) {
   const messages = messagesOf(answer.warnings, false);
   form.say(messages);
   const elsewhere = messages.filter((item) => !feature(item.feature));
   $('row-warnings').hidden = elsewhere.length === 0;
   $('row-warnings').replaceChildren(...elsewhere.map((item) => Object.assign(document.createElement('li'), { textContent: item.message })));
-  const far = messages.some((item) => feature(item.feature) && row[item.feature] !== null);
-  kind.answer.show(overview, answer, choices(), far);
+  kind.answer.show(overview, answer, choices());
 }
 
 /** Draws what the open tab shows of a row. */

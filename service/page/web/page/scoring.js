@@ -127,7 +127,7 @@ export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
       $('file-stop').hidden = true;
       return;
     }
-    warned += Number(response.headers.get('murho-warnings')) || 0;
+    warned += Number(response.headers.get('murho-extrapolation'));
     const [names, ...answers] = records(await response.text());
     titles = names;
     answers.forEach((line, i) => output.push([piece[i], line]));
@@ -156,7 +156,7 @@ function finish(file, header, titles, output, warned, dialect) {
   link.download = `${file.name.replace(/\.csv$/i, '')}-predicted.csv`;
   $('file-stop').hidden = true;
   $('file-done').hidden = false;
-  $('file-summary').textContent = warned ? `${count(warned)} values are unlike the training rows.` : 'All rows are like the training rows.';
+  $('file-summary').textContent = warned ? `Rows unlike the training rows: ${count(warned)} of ${count(output.length)}.` : 'All rows are like the training rows.';
   const shown = output.slice(0, SHOWN_ROWS).map(([row, line]) => [...cells(line), ...cells(row, dialect.delimiter)]);
   const answers = cells(titles);
   $('file-preview').replaceChildren(table([...answers, ...cells(header, dialect.delimiter)],

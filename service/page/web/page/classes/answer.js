@@ -37,8 +37,8 @@ export function either(names) {
   return `${shown.slice(0, -1).join(', ')} or ${shown.at(-1)}`;
 }
 
-/** Shows an answer. `choices.coverage` is that of the set, in percent; `far`: no training row is like the row. */
-export function showAnswer(overview, answer, choices, far) {
+/** Shows an answer. `choices.coverage` is that of the set, in percent. */
+export function showAnswer(overview, answer, choices) {
   const { target, calibration } = overview;
   const { classes } = answer;
   const [probabilities, intervals] = [answer.probabilities[0], answer.percentiles.values[0]];
@@ -48,7 +48,7 @@ export function showAnswer(overview, answer, choices, far) {
 
   $('headline').replaceChildren(h('span', { class: 'target' }, target.name), h('strong', { class: name.length > LONG ? 'long' : null }, name), h('span', { class: 'spread' }, ` ${chance}`));
   showBar(target.name, `${name} ${chance}`);
-  $('sure-text').textContent = far ? 'No training row is like this one, so nobody knows how far the probabilities are right.'
+  $('sure-text').textContent = answer.extrapolation[0] ? 'This row lies outside the training rows, so nothing checks its probabilities.'
     : answer.calibrated && calibration ? `Probabilities are calibrated on ${count(calibration.rows)} held-out rows.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
 
   const shares = sharesOf(overview);
@@ -68,7 +68,7 @@ export function showAnswer(overview, answer, choices, far) {
   showBars($('class-bars'), rows, `Probabilities of ${target.name}`);
   $('class-legend').replaceChildren(key('accent', `in the ${choices.coverage} % set`), key('out', 'not in it'), key('ink', '90 % of the draws', 'line'), shares ? key('grey', 'training rows') : '');
 
-  showSet(answer, choices, far);
+  showSet(answer, choices);
   const { entropy: [entropy], epistemic_entropy: [doubt] } = answer;
   const most = Math.log(classes.length);
   const words = entropy < SURE ? 'There is next to no uncertainty to split.' : inWords(doubt / entropy);
@@ -76,13 +76,13 @@ export function showAnswer(overview, answer, choices, far) {
 }
 
 /** Says which classes are in the set, the likeliest first. */
-function showSet(answer, choices, far) {
+function showSet(answer, choices) {
   const [probabilities] = answer.probabilities;
   const chance = (name) => probabilities[answer.classes.indexOf(name)];
   const names = answer.prediction_set?.values[0].toSorted((a, b) => chance(b) - chance(a)).map(named);
   $('coverage-text').textContent = `${choices.coverage} %`;
   $('coverage').setAttribute('aria-valuetext', `${choices.coverage} %`);
   $('set-text').replaceChildren(...(names ? [
-    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${far ? ' This row is unlike them.' : ''}`),
+    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${answer.extrapolation[0] ? ' This row is unlike them.' : ''}`),
   ] : ['The checkpoint has no sets.']));
 }

@@ -28,8 +28,8 @@ export function targetBars(overview, height) {
   return histogram.counts.map((rows, at) => ({ x: histogram.start + at * width, x2: histogram.start + (at + 1) * width, y: (height * rows) / most }));
 }
 
-/** Shows an answer. `choices` are the chosen band in percent and the threshold (null: none); `far`: no training row is like the row. */
-export function showAnswer(overview, answer, choices, far) {
+/** Shows an answer. `choices` are the chosen band in percent and the threshold (null: none). */
+export function showAnswer(overview, answer, choices) {
   const { target } = overview;
   const [mean, std, doubt, noise] = ['mean', 'std', 'epistemic_std', 'aleatoric_std'].map((name) => answer[name][0]);
   const { levels } = answer.percentiles;
@@ -43,7 +43,7 @@ export function showAnswer(overview, answer, choices, far) {
   showBar(target.name, `${placed(mean, std)} ± ${placed(std, std)}${unit}`);
   const calibrated = answer.calibrated && overview.calibration ? `, calibrated on ${overview.calibration.rows} held-out rows` : '';
   const ends = `${placed(low, std)} and ${placed(high, std)}${unit}`;
-  $('band-text').textContent = far ? `band: between ${ends}. No training row is like this one, so nobody knows how often such bands hold.` : `of such rows lie between ${ends}${calibrated}.`;
+  $('band-text').textContent = answer.extrapolation[0] ? `band: between ${ends}. This row lies outside the training rows: its band is wider there, and nothing checks it.` : `of such rows lie between ${ends}${calibrated}.`;
 
   const share = std > 0 ? doubt ** 2 / std ** 2 : 0;
   showSplit(short(noise) + unit, short(doubt) + unit, share, `${inWords(share)} Their squares add up: ${short(noise)}² + ${short(doubt)}² = ${short(std)}².`);
