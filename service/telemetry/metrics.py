@@ -249,7 +249,7 @@ class OfVersion:
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
         self._rows.inc(rows)
-        if found := np.count_nonzero(prediction.extrapolation):
+        if found := int(np.count_nonzero(prediction.extrapolation)):
             self._unlike.inc(found)
         if isinstance(prediction, Prediction):
             whole, part, power = prediction.std, prediction.epistemic_std, 2
