@@ -131,7 +131,8 @@ def test_compose_starts_prometheus_and_grafana_in_a_profile_alone() -> None:
     for place, *_ in (parts for parts in mounted if parts[0].startswith(".")):
         assert (ROOT / place).exists()
     (scraped,) = yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
-    assert scraped["static_configs"] == [{"targets": ["murho:8000"]}]
+    port = services["murho"]["environment"]["MURHO_METRICS_PORT"]
+    assert scraped["static_configs"] == [{"targets": [f"murho:{port}"]}]
     assert scraped["job_name"] == "murho"
     # Else the service would refuse to be scraped under this name.
     assert services["murho"]["environment"]["MURHO_HOSTS"].startswith("${MURHO_HOSTS:-murho,")

@@ -160,7 +160,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     assert calibration_of(spec).rows == after["n"] == before["n"] == 200
     assert 0.8 < after["calibrated"]["coverage"]["90"] <= 1.0
     answer = cast("Predictive", rent.drawn(rows.encoded, SAMPLES, rent.seed).predictive())
-    assert before["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
+    assert before["raw"]["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
     assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
 
 
