@@ -81,10 +81,10 @@ def picture(table, limit, names):
     change = alt.Chart(pd.DataFrame({"batch": [CHANGE - 0.5]})).mark_rule(strokeDash=[2, 3], color="#666666")
     rows = []
     for column, title, level, scale in (
-        ("epistemic_std", "mean epistemic_std", limit, alt.Scale(type="log", domain=[0.05, 30])),
+        ("epistemic_std", "mean epistemic_std", limit, alt.Scale(type="log", domain=[0.05, 3000])),
         ("coverage", "share in 90 % bands", 0.9, alt.Scale(domain=[0, 1])),
     ):
-        panels, axis = [], alt.Axis(values=[0.1, 1, 10] if column == "epistemic_std" else [0, 0.5, 0.9])
+        panels, axis = [], alt.Axis(values=[0.1, 1, 10, 100, 1000] if column == "epistemic_std" else [0, 0.5, 0.9])
         for name in names:
             line = base.transform_filter(alt.datum.stream == name).mark_line(color="#1f6fb2", point=True)
             line = line.encode(
