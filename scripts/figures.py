@@ -53,12 +53,15 @@ COLOURS = (DARK, "#c2410c", "#4d7c0f", "#7e22ce", "#e07b00", "#c9a227", "#4fb37c
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One direction of a chart: title with the unit, ends (None: those of the marks), scale, d3 format of numbers."""
+    """One direction of a chart: title with the unit, ends (None: those of the marks), scale, d3 format of numbers.
+
+    Without a format numbers are written as the axis would.
+    """
 
     title: str
     ends: tuple[float, float] | None = None
     logarithmic: bool = False
-    format: str = "~g"
+    format: str = ""
 
     def scale(self) -> alt.Scale:
         """For Altair."""
@@ -236,7 +239,8 @@ def parts_figure(*, epochs: int = 400) -> Any:
     parts = {"doubt: epistemic_std": answer.epistemic_std, "noise: aleatoric_std": answer.aleatoric_std}
     lines = [Layer("line", name, grid, of, colour=COLOURS[at]) for at, (name, of) in enumerate(parts.items())]
     lines.append(Layer("line", "true noise", grid, noise_std(grid), colour=GREY, dash=(4, 3)))
-    return above & chart(lines, axis, Axis("standard deviation"), title="", width=640, height=170)
+    below = chart(lines, axis, Axis("standard deviation"), title="", width=640, height=170)
+    return alt.vconcat(above, below).resolve_scale(color="independent")
 
 
 def coverage_figure(*, splits: int = 8, epochs: int = 100) -> tuple[Any, pd.DataFrame]:

@@ -332,7 +332,7 @@ class Encoder(Stored):
         )
         if textbook:
             parts = tuple(part.without_limit() if isinstance(part, Scaled) else part for part in parts)
-        whitening = Whitening.fit(parts, columns) if whitened else None
+        whitening = Whitening.fit(parts, columns) if whitened and not textbook else None
         return cls(schema, encoding, parts, whitening, distribution, textbook=textbook)
 
     @cached_property
