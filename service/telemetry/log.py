@@ -88,6 +88,7 @@ class Stderr:
 
     _waiting: ClassVar[queue.Queue[str | None] | None] = None
     _dropped: ClassVar[int] = 0
+    _counting: ClassVar[threading.Lock] = threading.Lock()
 
     def write(self, text: str) -> int:
         """Writes a text, or leaves it to the thread that writes; drops it if too many wait there."""
@@ -98,7 +99,8 @@ class Stderr:
                 try:
                     waiting.put_nowait(text)
                 except queue.Full:
-                    Stderr._dropped += text.count("\n")
+                    with Stderr._counting:
+                        Stderr._dropped += text.count("\n")
         return len(text)
 
     def flush(self) -> None:
@@ -131,8 +133,9 @@ class Stderr:
                 data = text.encode(errors="backslashreplace")
                 while data:
                     data = data[os.write(number, data) :]
-            if cls._dropped and not waiting.full():
-                dropped, cls._dropped = cls._dropped, 0
+            if cls._dropped and waiting.qsize() <= WAITING_TEXTS // 2:  # else this line might be dropped, too
+                with cls._counting:
+                    dropped, cls._dropped = cls._dropped, 0
                 structlog.get_logger("murho.log").warning("log lines dropped: stderr was not read", lines=dropped)
 
     @classmethod
