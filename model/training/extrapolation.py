@@ -153,7 +153,7 @@ class _Trial:
     Attributes:
         share: Share of the excess that the function follows.
         tested: Widths of the outer thirds below and above, in the number's unit.
-        error: Sum over draws and rows of the squared errors of what is followed, in the target's own unit.
+        error: Sum over draws and rows of the squared errors of what is followed, in a multiple of the target's unit.
         expected: The same sum as slope and curvature at the pretended edge let expect it, for each of `FACTORS`,
             ``[G]``.
         slopes: Root mean square slope of the function at the true edges below and above, ``[2]``, for a standard
@@ -216,6 +216,7 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
         return np.asarray(target.transform.inverse(torch.from_numpy(target.location + target.scale * standardised)))
 
     function = values({})
+    size = float(np.abs(in_unit(function)).max()) or 1.0  # so that squares stay finite
 
     def expand(name: str, edges: Doubles, outwards: Doubles, std: float, among: Places) -> Doubles:
         """Value, slope and curvature at the edges of some rows, ``[3, S, n]``, by one-sided differences.
@@ -248,9 +249,10 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
         share = min(1.0, max(0.0, float((linear * change).sum()) / squares)) if squares > 0.0 else 0.0
         followed, spread = at_edge + share * linear, np.hypot(linear, quadratic)
         middle = in_unit(followed)
-        error = float(np.square(in_unit(function[:, outer]) - middle).sum())
+        error = float(np.square((in_unit(function[:, outer]) - middle) / size).sum())
         ends_of = (in_unit(followed + side * factor * spread) for factor in FACTORS for side in (-NODE, NODE))
-        expected = np.array([np.square(end - middle).sum() / 6.0 for end in ends_of]).reshape(-1, 2).sum(axis=1)
+        squares_of = [np.square((end - middle) / size).sum() / 6.0 for end in ends_of]
+        expected = np.reshape(squares_of, (-1, 2)).sum(axis=1)
         expansions = [
             expand(name, np.full(known.size, end), np.full(known.size, side), std, known)[1:]
             for end, side in zip(ends, (-1.0, 1.0), strict=True)
