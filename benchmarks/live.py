@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = ["DELAYS", "Asked", "bands_of", "main", "scores", "task"]
+__all__ = ["DELAYS", "WAYS", "Asked", "bands_of", "main", "scores", "task"]
 
 DELAYS = (0, 24, 168)
 COVERAGE, WINDOW, STRETCH = 0.9, 500, 500

@@ -3,7 +3,8 @@
 (a) Test error of networks of two hidden layers by Bayes by Backprop under a scale mixture, beside networks of the same
 size by gradient descent, plain and with dropout. (b) Test error without the weights of the lowest ``|mu| / sigma``.
 (c) A 784-512-256-10 network with the KL in closed form and geometric weights of the minibatches.
-(d) Entropy on digits, turned digits and pure noise.
+(d) Entropy on digits, turned digits and pure noise. (e) Histograms of the weights and of their signal to noise, which
+``python -m scripts.figures mnist`` draws.
 
 50,000 images are learned, the last 10,000 training images calibrate (settings were chosen on them too), the 10,000 test
 images score. Finished fits are kept in ``OUTPUT/mnist``. Every Bayesian network becomes a checkpoint there, which
@@ -18,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from benchmarks.datasets import add_data
@@ -52,12 +54,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "main"]
 
-PARTS = ("networks", "pruning", "notebook", "doubt")
+PARTS = ("networks", "pruning", "notebook", "doubt", "histograms")
 PRIOR = ScaleMixturePrior(pi=0.25, sigma1=math.exp(-1), sigma2=math.exp(-4))
 """The spike is wider than those that the paper tried (e^-6 to e^-8): weights do not find a narrower one."""
 REMOVED = (0.0, 0.5, 0.75, 0.95, 0.98)
 """Shares of the weights to remove: those of the paper."""
 REFITTED = 0.95
+WEIGHTS, DECIBELS = np.linspace(-0.2, 0.2, 201), np.linspace(-60.0, 40.0, 201)
+"""Edges of the histograms."""
 POINTS = {"gradient descent": "sgd", "dropout": "dropout"}
 
 
@@ -158,6 +162,26 @@ class Run:
             f"\nentropy (mutual information), nats; ln 10 = 2.303 (d)\n{one_each('network', doubt_cells(kinds), found)}"
         )
         return {"doubt": found}
+
+    def histograms(self) -> Report:
+        """(e) Densities of a draw of the weights, and of ``|mu| / sigma`` in decibels, for the last width."""
+        width = self.options.widths[-1]
+        network, _ = self.bayes(width)
+        tensors = network.named_tensors()
+        names = [name.removesuffix(".mu") for name in tensors if name.endswith(".weight.mu")]
+        mu, rho = (torch.cat([tensors[f"{name}.{part}"].flatten() for name in names]) for part in ("mu", "rho"))
+        sigma = torch.nn.functional.softplus(rho)
+        drawn = mu + sigma * torch.randn(mu.shape, generator=torch.Generator().manual_seed(0))
+        weights = {"Bayes by Backprop, one draw": drawn.numpy()}
+        for title, kind in POINTS.items():
+            layers = [each.weight for each in self.point(kind, width) if isinstance(each, torch.nn.Linear)]
+            weights[title] = torch.cat([each.detach().flatten() for each in layers]).numpy()
+        ratios = {"Bayes by Backprop": (20.0 * torch.log10(mu.abs() / sigma)).numpy()}
+        found: Report = {}
+        for what, of, edges in (("weights", weights, WEIGHTS), ("signal to noise", ratios, DECIBELS)):
+            counts = {name: np.histogram(values, edges, density=True)[0] for name, values in of.items()}
+            found[what] = {"edges": edges, "densities": counts}
+        return {"histograms": found | {"width": width}}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

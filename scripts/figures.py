@@ -1,10 +1,11 @@
-"""Draws figures of the documentation into ``docs/``: ``python -m scripts.figures answer``, ``trust`` or ``bandits``.
+"""Draws figures of the documentation into ``docs/``: ``python -m scripts.figures NAME``.
 
 ``answer.png``: predictions of a model of weight alone, also far beyond the training range. With one feature nothing is
 held fixed behind the picture: the band at a weight is for all cars of that weight, so it can be compared with the dots.
 The checkpoint is made by `TRAIN`. ``trust-parts.png`` splits the std of answers along the one feature of a made-up
 table, whose noise is known and which has a gap; ``trust-coverage.png`` counts how often 90 % bands hold, on all
-held-out cars and on parts of them. ``bandits.png`` has the runs of the last `benchmarks.mushroom`.
+held-out cars and on parts of them. ``bandits.png`` has the runs of the last `benchmarks.mushroom`, ``mnist.png`` the
+weights of the last `benchmarks.mnist`.
 """
 
 from __future__ import annotations
@@ -161,6 +162,8 @@ def save(drawn: Any, path: Path) -> None:
 
 
 CARS = ROOT / "examples" / "cars.csv"
+FLOOR = 1e-3
+"""Least density that is drawn on a logarithmic axis."""
 FEATURE, TARGET = "Weight_in_lbs", "Miles_per_Gallon"
 TRAIN = "murho train examples/cars.csv --config examples/cars.toml --name cars-by-weight --budget 40 " + " ".join(
     f"--ignore {name}" for name in ("Cylinders", "Displacement", "Horsepower", "Acceleration", "Year", "Origin")
@@ -299,18 +302,45 @@ def bandits_figure(runs: Mapping[str, Sequence[dict[str, Any]]], decisions: int)
     return chart(layers, x, y, title="mushroom: cumulative regret")
 
 
+def mnist_figure(histograms: Mapping[str, Any]) -> Any:
+    """Densities of the weights beside those of networks without a posterior, and of their signal to noise."""
+    titles = {"weights": ("weights", "weight"), "signal to noise": ("signal to noise", "|mu| / sigma, decibels")}
+    panels = []
+    for what, (title, across) in titles.items():
+        edges = np.asarray(histograms[what]["edges"])
+        middles = 0.5 * (edges[1:] + edges[:-1])
+        densities = {name: np.asarray(of) for name, of in histograms[what]["densities"].items()}
+        layers = [
+            Layer("line", name, middles, np.maximum(of, FLOOR), colour=colour)
+            for colour, (name, of) in zip(COLOURS, densities.items(), strict=False)
+        ]
+        top = max(of.max() for of in densities.values())
+        up = Axis("density", (FLOOR, 1.2 * top), logarithmic=True) if what == "weights" else Axis("density")
+        panels.append(chart(layers, Axis(across), up, title=f"MNIST, 2x{histograms['width']}: {title}", width=460))
+    return alt.hconcat(*panels).resolve_scale(color="independent")
+
+
+def _last(benchmark: str) -> dict[str, Any]:
+    """The last line of a benchmark's results."""
+    lines = map(orjson.loads, (DEFAULT_OUTPUT / "results.jsonl").read_bytes().splitlines())
+    found: dict[str, Any] = [line for line in lines if line["benchmark"] == benchmark][-1]
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draws; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.figures", description="Draws figures of the documentation."
     )
-    parser.add_argument("figure", choices=("answer", "trust", "bandits"))
+    parser.add_argument("figure", choices=("answer", "trust", "bandits", "mnist"))
     parser.add_argument("--checkpoints", type=Path, default=default_root(), metavar="DIR", help="of cars-by-weight")
     parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR", help="default docs")
     options = parser.parse_args(arguments)
+    if options.figure == "mnist":
+        save(mnist_figure(_last("mnist")["histograms"]), options.output / "mnist.png")
+        return 0
     if options.figure == "bandits":
-        lines = map(orjson.loads, (DEFAULT_OUTPUT / "results.jsonl").read_bytes().splitlines())
-        *_, last = (line for line in lines if line["benchmark"] == "mushroom")
+        last = _last("mushroom")
         figure = bandits_figure(last["problems"]["mushroom"], last["options"]["decisions"])
         save(figure, options.output / "bandits.png")
         return 0

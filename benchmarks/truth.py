@@ -1,0 +1,218 @@
+"""`python -m benchmarks.truth`: every kind of answer under every condition, beside a known truth.
+
+Made-up tables (`benchmarks.truth_tables`) are drawn anew, fitted with the defaults, and asked in every way
+(`benchmarks.truth_answers`). A cell, such as ``prediction*counts``, shows what was found and its standard error over
+repeats: of bands the share of truths inside, of a spread its root mean square to that of the errors. A cell is red, and
+marked with ``!``, where it is off by more than three standard errors, and by more than 4 points or a quarter of a
+spread; it is told, and marked with ``~``, where the answers themselves say so, in nine of ten rows at least, by
+`extrapolation`. Red cells come last.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.results import Kept, Report, add_counts, command, table
+from benchmarks.runner import Job, add_fits, reports_of, sources
+from benchmarks.truth_answers import ANSWERS, Case, Measure, extrapolated
+from benchmarks.truth_service import SERVED, measured_service
+from benchmarks.truth_tables import TABLES, known_table
+from murho.model.runtime import at_most_threads
+from murho.model.training.candidates import Reporter
+from murho.model.training.options import make_options
+from murho.model.training.train import train
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Iterator, Sequence
+
+__all__ = ["Found", "judged", "judged_cells", "main", "matching", "measured_table"]
+
+ERRORS = 3.0
+"""Standard errors that a cell may be off by."""
+TOLD = 0.9
+"""Share of the rows whose answers warn, from which on a cell is told."""
+
+
+def measured_table(
+    name: str, repeat: int, budget: float | None = None, *, quick: bool = False, kinds: Collection[str] = ANSWERS
+) -> Report:
+    """Answers of some kinds about one table, fitted with the defaults of `murho train` but for ``budget``, ``quick``.
+
+    Returns:
+        ``cells``: name of a cell → name of a promise → what was measured; ``left_out``: name → why; ``told``: condition
+        → share of the rows whose answers warn; ``seconds``.
+    """
+    began, known = time.monotonic(), known_table(name, repeat)
+    options = {"seed": repeat, "budget": budget, **({"quick": True} if quick else {}), **known.options}
+    report: Report = {"cells": {}, "left_out": {}, "told": {}}
+    with at_most_threads(1):
+        trained = train(
+            known.training.labelled(known.world.classes), "y", make_options(options), reporter=Reporter()
+        ).posterior
+        for condition, rows in known.asked.items():
+            case = Case(known, trained, condition, rows)
+            report["told"][condition] = float(np.mean(extrapolated(case)))
+            for kind, answer in ((each, ANSWERS[each]) for each in kinds):
+                cell = f"{kind}*{condition}"
+                if why := answer.unless(case):
+                    report["left_out"][cell] = why
+                else:
+                    report["cells"][cell] = {of: asdict(each) for of, each in answer.measure(case).items()}
+    return report | {"seconds": time.monotonic() - began}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A promise in a cell, over all repeats.
+
+    Attributes:
+        cell: Kind of answer and condition, with ``*`` between them.
+        promise: What is promised.
+        number: Share that was found, or ratio of spreads.
+        aim: What it shall be.
+        error: Standard error of the number; NaN for a single repeat.
+        verdict: Empty, ``~`` or ``!``.
+    """
+
+    cell: str
+    promise: str
+    number: float
+    aim: float
+    error: float
+    verdict: str
+
+    @property
+    def text(self) -> str:
+        """Number ± standard error: per cent, or a ratio."""
+        factor, digits = (1.0, 2) if self.aim == 1.0 and "/" in self.promise else (100.0, 1)
+        error = "" if np.isnan(self.error) else f" ± {factor * self.error:.{digits}f}"
+        return f"{factor * self.number:.{digits}f}{error}{self.verdict}"
+
+
+def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) -> Found:
+    """Judges what the repeats have found.
+
+    A ratio is that of all repeats together, and its standard error that of its logarithm by a jackknife.
+
+    Args:
+        cell: Its name.
+        promise: Its name.
+        measures: One for each repeat.
+        told: Share of the rows whose answers warn.
+    """
+    found, promised = (np.array([getattr(each, name) for each in measures]) for name in ("found", "promised"))
+    first, count = measures[0], len(measures)
+    if first.ratio:
+        whole = _ratio(promised.sum(), found.sum())
+        without = np.array([_ratio(promised.sum() - p, found.sum() - f) for p, f in zip(promised, found, strict=True)])
+        off = float(np.log(whole))
+        error = float(np.sqrt((count - 1) * np.var(np.log(without)))) if count > 1 else float("nan")
+        number, aim, spread = whole, 1.0, whole * error
+    else:
+        differences, aim = found - promised, float(promised.mean())
+        off, number = float(differences.mean()), float(found.mean())
+        error = spread = float(differences.std(ddof=1) / count**0.5) if count > 1 else float("nan")
+    wrong = {"both": abs(off), "least": -off, "most": off}[first.side]
+    red = wrong > first.within and not wrong <= ERRORS * error
+    return Found(cell, promise, number, aim, spread, ("~" if told >= TOLD else "!") if red else "")
+
+
+def _ratio(promised: float, found: float) -> float:
+    return float(np.sqrt(max(promised, 1e-300) / max(found, 1e-300)))
+
+
+def judged_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
+    """What was found of all cells of some repeats of one table."""
+    for cell in dict.fromkeys(name for each in reports for name in each["cells"]):
+        if not matching(cell, pattern):
+            continue
+        having = [each for each in reports if cell in each["cells"]]
+        for promise in dict.fromkeys(name for each in having for name in each["cells"][cell]):
+            measures = [Measure(**each["cells"][cell][promise]) for each in having if promise in each["cells"][cell]]
+            told = [each["told"].get(cell.partition("*")[2], 0.0) for each in having]
+            yield judged(cell, promise, measures, float(np.mean(told)))
+
+
+def matching(cell: str, pattern: str) -> bool:
+    """Whether the name of a cell matches a pattern, in which ``*`` is any text and the end is free."""
+    return fnmatch(cell, f"{pattern}*")
+
+
+def _shown(cells: Sequence[Found]) -> Iterator[str]:
+    """A table for each kind of answer: a line for each condition, a column for each promise."""
+    for kind, of_kind in groupby(cells, lambda each: each.cell.partition("*")[0]):
+        lines: dict[str, dict[str, str]] = {}
+        for each in of_kind:
+            lines.setdefault(each.cell.partition("*")[2], {})[each.promise] = each.text
+        promises = list(dict.fromkeys(name for line in lines.values() for name in line))
+        yield table([kind, *promises], [[name, *(of.get(each, "") for each in promises)] for name, of in lines.items()])
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    add_fits(parser)
+    add_counts(parser, repeats=(8, "tables drawn for each condition"))
+    parser.add_argument("--only", default="*", metavar="CELLS", help="such as 'totals*missing*' (default: all)")
+    parser.add_argument("--left-out", action="store_true", help="also list the cells that are left out, and why")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Fits, asks and prints."""
+    known = {name: [f"{kind}*{of}" for of in known_table(name, 0).asked for kind in ANSWERS] for name in TABLES}
+    known |= {name: list(cells) for name, cells in SERVED.items()}
+    wanted = [name for name, cells in known.items() if any(matching(each, options.only) for each in cells)]
+    jobs = [
+        Job(
+            f"truth-{name}-{repeat}",
+            name,
+            measured_service if name in SERVED else measured_table,
+            (name, repeat, options.budget),
+            [sources(), options.budget],
+        )
+        for repeat in range(options.repeats)
+        for name in wanted
+    ]
+    reports = reports_of(jobs, Kept(options.output / "truth.jsonl"), workers=options.jobs, fresh=options.fresh)
+    lines = {name: [reports[job.name] for job in jobs if job.line == name] for name in wanted}
+    order = {
+        kind: place
+        for place, kind in enumerate(
+            dict.fromkeys(each.partition("*")[0] for cells in known.values() for each in cells)
+        )
+    }
+    cells = [each for of in lines.values() for each in judged_cells(of, options.only)]
+    cells.sort(key=lambda each: order[each.cell.partition("*")[0]])
+    print("\n\n".join(_shown(cells)))
+    if options.left_out:
+        left = {
+            cell: why
+            for of in lines.values()
+            for cell, why in of[0]["left_out"].items()
+            if matching(cell, options.only)
+        }
+        print("\nleft out\n" + table(["cell", "why"], list(left.items())))
+    for verdict, title in (("~", "off, and told in the answers"), ("!", "red")):
+        some = [each for each in cells if each.verdict == verdict]
+        print(f"\n{title}: {len(some)} of {len(cells)} promises")
+        if some:
+            print(
+                table(
+                    ["cell", "promise", "found", "shall be"],
+                    [[each.cell, each.promise, each.text, f"{each.aim:.3g}"] for each in some],
+                )
+            )
+    return {"cells": [asdict(each) for each in cells]}
+
+
+main = command(__doc__, add, run)
+
+if __name__ == "__main__":
+    sys.exit(main())
