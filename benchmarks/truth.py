@@ -4,8 +4,8 @@ Made-up tables (`benchmarks.truth_tables`) are drawn anew, fitted with the defau
 (`benchmarks.truth_answers`). A cell, such as ``prediction*counts``, shows what was found and its standard error over
 repeats: of bands the share of truths inside, of a spread its root mean square to that of the errors. A cell is red, and
 marked with ``!``, where it is off by more than three standard errors, and by more than 4 points or a quarter of a
-spread; it is told, and marked with ``~``, where the answers themselves say so, in nine of ten rows at least, by
-`extrapolation`. Red cells come last.
+spread; it is told, and marked with ``~``, where the answers themselves say, in nine of ten rows at least, that nothing
+is promised: by `extrapolation`, or as not `calibrated`. Red cells come last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.results import Kept, Report, add_counts, command, table
 from benchmarks.runner import Job, add_fits, reports_of, sources
-from benchmarks.truth_answers import ANSWERS, Case, Measure, extrapolated
+from benchmarks.truth_answers import ANSWERS, Case, Measure, warned
 from benchmarks.truth_service import SERVED, measured_service
 from benchmarks.truth_tables import TABLES, known_table
 from murho.model.runtime import at_most_threads
@@ -47,8 +47,8 @@ def measured_table(
     """Answers of some kinds about one table, fitted with the defaults of `murho train` but for ``budget``, ``quick``.
 
     Returns:
-        ``cells``: name of a cell → name of a promise → what was measured; ``left_out``: name → why; ``told``: condition
-        → share of the rows whose answers warn; ``seconds``.
+        ``cells``: name of a cell → name of a promise → what was measured; ``left_out``: name → why; ``told``: name →
+        share of the rows whose answers warn; ``seconds``.
     """
     began, known = time.monotonic(), known_table(name, repeat)
     options = {"seed": repeat, "budget": budget, **({"quick": True} if quick else {}), **known.options}
@@ -59,12 +59,13 @@ def measured_table(
         ).posterior
         for condition, rows in known.asked.items():
             case = Case(known, trained, condition, rows)
-            report["told"][condition] = float(np.mean(extrapolated(case)))
+            told = float(np.mean(warned(case)))
             for kind, answer in ((each, ANSWERS[each]) for each in kinds):
                 cell = f"{kind}*{condition}"
                 if why := answer.unless(case):
                     report["left_out"][cell] = why
                 else:
+                    report["told"][cell] = told if answer.calibrated else 1.0
                     report["cells"][cell] = {of: asdict(each) for of, each in answer.measure(case).items()}
     return report | {"seconds": time.monotonic() - began}
 
@@ -137,7 +138,7 @@ def judged_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
         having = [each for each in reports if cell in each["cells"]]
         for promise in dict.fromkeys(name for each in having for name in each["cells"][cell]):
             measures = [Measure(**each["cells"][cell][promise]) for each in having if promise in each["cells"][cell]]
-            told = [each["told"].get(cell.partition("*")[2], 0.0) for each in having]
+            told = [each["told"].get(cell, 0.0) for each in having]
             yield judged(cell, promise, measures, float(np.mean(told)))
 
 

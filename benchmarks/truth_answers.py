@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = ["ANSWERS", "Answer", "Case", "Measure", "extrapolated"]
+__all__ = ["ANSWERS", "Answer", "Case", "Measure", "warned"]
 
 BANDS = {"90 %": (5.0, 95.0), "50 %": (25.0, 75.0)}
 LEVELS = (5.0, 25.0, 75.0, 95.0)
@@ -123,17 +123,19 @@ class Case:
         return self.rows.hidden is not None
 
 
-def extrapolated(case: Case) -> Bools:
-    """Which rows are answered with a warning that they are unlike the training rows, ``[B]``."""
-    return np.asarray(case.answer(PredictOptions(percentiles=())).extrapolation)
+def warned(case: Case) -> Bools:
+    """Which rows have answers that say that nothing is promised: `extrapolation`, or not `calibrated`; ``[B]``."""
+    answer = case.answer(PredictOptions(percentiles=()))
+    return np.asarray(answer.extrapolation | (not answer.calibrated))
 
 
 def prediction(case: Case, *, calibrated: bool = True) -> dict[str, Measure]:
     """Outcomes in the bands of a new observation; `std` to the error of the mean."""
     answer = case.answer(PredictOptions(percentiles=LEVELS, calibrated=calibrated))
     ends, truth = dict(zip(LEVELS, answer.percentiles.T, strict=True)), case.rows.outcomes
+    side = "least" if case.known.world.has_atoms else "both"  # the ends of a band may have a probability of their own
     found = {
-        name: _share((ends[low] <= truth) & (truth <= ends[high]), (high - low) / 100.0)
+        name: _share((ends[low] <= truth) & (truth <= ends[high]), (high - low) / 100.0, side=side)
         for name, (low, high) in BANDS.items()
     }
     return found | {"std / RMSE": _spread(answer.std, truth - answer.mean)}
@@ -395,10 +397,12 @@ class Answer:
     Attributes:
         measure: What measures it.
         unless: Why it is not measured in a case; empty: it is.
+        calibrated: Whether it is promised to be calibrated.
     """
 
     measure: Callable[[Case], dict[str, Measure]]
     unless: Callable[[Case], str]
+    calibrated: bool = True
 
 
 def _numbers(case: Case) -> str:
@@ -415,8 +419,14 @@ def _parts(case: Case) -> str:
     return ""
 
 
+def _function(case: Case) -> str:
+    if case.known.training.hidden is not None:
+        return "what a missing cell would tell is noise to a network that learned from such rows"
+    return _parts(case)
+
+
 def _noise(case: Case) -> str:
-    return _parts(case) or ("what a missing cell would tell counts as doubt" if case.incomplete else "")
+    return _function(case) or ("what a missing cell would tell counts as doubt" if case.incomplete else "")
 
 
 def _totals(case: Case) -> str:
@@ -448,8 +458,8 @@ def _changed(case: Case) -> str:
 
 ANSWERS: Mapping[str, Answer] = {
     "prediction": Answer(prediction, _numbers),
-    "raw": Answer(raw, _numbers),
-    "function": Answer(function, _parts),
+    "raw": Answer(raw, _numbers, calibrated=False),
+    "function": Answer(function, _function),
     "noise": Answer(noise, _noise),
     "exceedance": Answer(exceedance, _numbers),
     "totals, sum": Answer(sums, _totals),
@@ -458,7 +468,7 @@ ANSWERS: Mapping[str, Answer] = {
     "totals, count_above": Answer(counts_above, _totals),
     "totals, weighted": Answer(weighted_sums, _totals),
     "probabilities": Answer(probabilities, _classes),
-    "raw probabilities": Answer(raw_probabilities, _classes),
+    "raw probabilities": Answer(raw_probabilities, _classes, calibrated=False),
     "sets": Answer(sets, _classes),
     "totals, count": Answer(counts, _classes),
     "abstain": Answer(abstain, _classes),

@@ -77,6 +77,11 @@ class World:
     law: Law = _normal
     classes: int = 0
 
+    @property
+    def has_atoms(self) -> bool:
+        """Whether single values of the outcome have probabilities of their own."""
+        return self.law in (_capped, _counts)
+
     @classmethod
     def drawn(cls, generator: Generator, categories: int, law: Law = _normal, classes: int = 0) -> World:
         """A world drawn anew."""
