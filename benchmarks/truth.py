@@ -91,17 +91,29 @@ class Found:
     verdict: str
 
     @property
+    def is_ratio(self) -> bool:
+        """Whether the number is a ratio of spreads, and not a share."""
+        return "/" in self.promise
+
+    @property
+    def number_text(self) -> str:
+        """The number: a ratio, or per cent."""
+        return f"{self.number:.2f}" if self.is_ratio else f"{100.0 * self.number:.1f}"
+
+    @property
     def text(self) -> str:
-        """Number ± standard error: per cent, or a ratio."""
-        factor, digits = (1.0, 2) if self.aim == 1.0 and "/" in self.promise else (100.0, 1)
-        error = "" if np.isnan(self.error) else f" ± {factor * self.error:.{digits}f}"
-        return f"{factor * self.number:.{digits}f}{error}{self.verdict}"
+        """The number ± its standard error."""
+        if np.isnan(self.error):
+            return self.number_text + self.verdict
+        error = f"{self.error:.2f}" if self.is_ratio else f"{100.0 * self.error:.1f}"
+        return f"{self.number_text} ± {error}{self.verdict}"
 
 
 def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) -> Found:
     """Judges what the repeats have found.
 
-    A ratio is that of all repeats together, and its standard error that of its logarithm by a jackknife.
+    A ratio is that of all repeats together, and its standard error that of its logarithm by a jackknife. No standard
+    error is less than that of so many independent rows.
 
     Args:
         cell: Its name.
@@ -110,20 +122,21 @@ def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) ->
         told: Share of the rows whose answers warn.
     """
     found, promised = (np.array([getattr(each, name) for each in measures]) for name in ("found", "promised"))
-    first, count = measures[0], len(measures)
+    first, repeats, count = measures[0], len(measures), sum(each.count for each in measures)
     if first.ratio:
-        whole = _ratio(promised.sum(), found.sum())
-        without = np.array([_ratio(promised.sum() - p, found.sum() - f) for p, f in zip(promised, found, strict=True)])
-        off = float(np.log(whole))
-        error = float(np.sqrt((count - 1) * np.var(np.log(without)))) if count > 1 else float("nan")
-        number, aim, spread = whole, 1.0, whole * error
+        number, aim = _ratio(promised.sum(), found.sum()), 1.0
+        without = [_ratio(promised.sum() - p, found.sum() - f) for p, f in zip(promised, found, strict=True)]
+        off, least = float(np.log(number)), (0.5 / count) ** 0.5
+        error = ((repeats - 1) * float(np.var(np.log(without)))) ** 0.5
     else:
-        differences, aim = found - promised, float(promised.mean())
-        off, number = float(differences.mean()), float(found.mean())
-        error = spread = float(differences.std(ddof=1) / count**0.5) if count > 1 else float("nan")
+        number, aim = float(found.mean()), float(promised.mean())
+        off, least = number - aim, (max(aim * (1.0 - aim), 0.0) / count) ** 0.5
+        error = float(np.std(found - promised)) / max(repeats - 1, 1) ** 0.5
+    error = max(error, least) if repeats > 1 else float("nan")
     wrong = {"both": abs(off), "least": -off, "most": off}[first.side]
-    red = wrong > first.within and not wrong <= ERRORS * error
-    return Found(cell, promise, number, aim, spread, ("~" if told >= TOLD else "!") if red else "")
+    red = wrong > first.within and (first.within == 0.0 or wrong > ERRORS * error)
+    verdict = ("~" if told >= TOLD else "!") if red else ""
+    return Found(cell, promise, number, aim, number * error if first.ratio else error, verdict)
 
 
 def _ratio(promised: float, found: float) -> float:
@@ -155,6 +168,29 @@ def _shown(cells: Sequence[Found]) -> Iterator[str]:
             lines.setdefault(each.cell.partition("*")[2], {})[each.promise] = each.text
         promises = list(dict.fromkeys(name for line in lines.values() for name in line))
         yield table([kind, *promises], [[name, *(of.get(each, "") for each in promises)] for name, of in lines.items()])
+
+
+def _overview(cells: Sequence[Found]) -> Iterator[str]:
+    """Tables of all conditions: for each kind of answer the number of its first promise, and the worst verdict."""
+    groups: dict[frozenset[str], dict[str, dict[str, list[Found]]]] = {}
+    kinds: dict[str, dict[str, list[Found]]] = {}
+    for each in cells:
+        kind, _, condition = each.cell.partition("*")
+        kinds.setdefault(kind, {}).setdefault(condition, []).append(each)
+    for kind, of in kinds.items():
+        alike = next((names for names in groups if len(names & of.keys()) > 1), frozenset(of))
+        groups.setdefault(alike, {})[kind] = of
+    for of_kinds in groups.values():
+        conditions = list(dict.fromkeys(name for of in of_kinds.values() for name in of))
+        lines = [[name, *(_in_short(of.get(name, ())) for of in of_kinds.values())] for name in conditions]
+        yield table(["", *of_kinds], lines)
+
+
+def _in_short(promises: Sequence[Found]) -> str:
+    if not promises:
+        return ""
+    verdicts = {each.verdict for each in promises}
+    return promises[0].number_text + next((mark for mark in "!~" if mark in verdicts), "")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -191,7 +227,7 @@ def run(options: argparse.Namespace) -> Report:
     }
     cells = [each for of in lines.values() for each in judged_cells(of, options.only)]
     cells.sort(key=lambda each: order[each.cell.partition("*")[0]])
-    print("\n\n".join(_shown(cells)))
+    print("\n\n".join((*_shown(cells), "the first promise of each, with the worst verdict", *_overview(cells))))
     if options.left_out:
         left = {
             cell: why

@@ -55,6 +55,7 @@ class Measure:
         within: How far the mean over repeats may be off: a share, or for ratios the logarithm of a factor.
         side: ``both``, ``least`` (more is right, too) or ``most``.
         ratio: Whether the number is the root of ``promised / found``.
+        count: Number of rows, totals or decisions behind it.
     """
 
     found: float
@@ -62,17 +63,18 @@ class Measure:
     within: float = 0.04
     side: str = "both"
     ratio: bool = False
+    count: int = 1
 
 
 def _share(hits: ArrayLike, promised: ArrayLike = 0.9, within: float = 0.04, side: str = "both") -> Measure:
     found, promise = (float(np.mean(np.asarray(each, dtype=np.float64))) for each in (hits, promised))
-    return Measure(found, promise, within, side)
+    return Measure(found, promise, within, side, count=np.size(hits))
 
 
 def _spread(told: ArrayLike | None, errors: ArrayLike) -> Measure:
     """Root mean square of a spread that was told, as a share of that of errors: within a quarter."""
     square, promise = (float(np.mean(np.square(np.asarray(each, dtype=np.float64)))) for each in (errors, told))
-    return Measure(square, promise, QUARTER, ratio=True)
+    return Measure(square, promise, QUARTER, ratio=True, count=np.size(errors))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,8 +211,11 @@ def sums(case: Case) -> dict[str, Measure]:
 
 
 def sums_alike(case: Case) -> dict[str, Measure]:
-    """Sums of 50 rows that are alike in their first number."""
-    return _blocks(case, "sum", 50, np.argsort(case.rows.numbers[:, 0]))
+    """Sums of 50 rows that are alike in their first number, as far as it is told."""
+    told, hidden = case.rows.numbers[:, 0], case.rows.hidden
+    if hidden is not None:
+        told = np.where(hidden[:, 0], np.random.default_rng(0).uniform(-1.0, 1.0, len(told)), told)
+    return _blocks(case, "sum", 50, np.argsort(told))
 
 
 def means(case: Case) -> dict[str, Measure]:
@@ -247,7 +252,7 @@ def why(case: Case) -> dict[str, Measure]:
     dummy = size[explained.why.features.index("x3")] if "x3" in explained.why.features else 0.0
     return {
         "adds up": _share(np.abs(baseline + shares.sum(axis=1) - total) < 1e-6 * unit, 1.0),
-        "of no effect": Measure(float(dummy / size.sum()), 0.0, 0.08, "most"),
+        "of no effect": Measure(float(dummy / size.sum()), 0.0, 0.08, "most", count=len(shares)),
     }
 
 
@@ -267,7 +272,7 @@ def asking(case: Case) -> dict[str, Measure]:
     before: Any = explained.answer
     asked = (told != rows.hidden).any(axis=1)
     fall, promise = (float(np.mean(each[asked])) for each in (before.std**2 - after.std**2, forecast))
-    return {"forecast / fall": Measure(fall, promise, QUARTER, ratio=True)}
+    return {"forecast / fall": Measure(fall, promise, QUARTER, ratio=True, count=int(asked.sum()))}
 
 
 def counterfactual(case: Case) -> dict[str, Measure]:
@@ -288,7 +293,7 @@ def counterfactual(case: Case) -> dict[str, Measure]:
             category = np.array([int(str(found.columns["kind"][0])[1:])])
             again = case.known.world.outcomes(generator, np.tile(numbers, (200, 1)), np.tile(category, 200))
             hits.append(float(np.mean(again > threshold)))
-    return {"reached": Measure(float(np.mean(hits)), GOAL, 0.04, "least")} if hits else {}
+    return {"reached": Measure(float(np.mean(hits)), GOAL, 0.04, "least", count=len(hits))} if hits else {}
 
 
 def decide(case: Case) -> dict[str, Measure]:

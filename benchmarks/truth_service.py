@@ -68,7 +68,7 @@ def measured_service(name: str, repeat: int, _budget: float | None = None) -> Re
 
 
 def _equal(close: Bools) -> dict[str, Measure]:
-    return {"equal": Measure(float(np.mean(close)), 1.0, within=0.0)}
+    return {"equal": Measure(float(np.mean(close)), 1.0, within=0.0, count=close.size)}
 
 
 def _served(known: Known, trained: Trained) -> dict[str, dict[str, Measure]]:
@@ -149,7 +149,9 @@ def _streams(known: Known, trained: Trained, repeat: int) -> dict[str, dict[str,
         for rows in ROWS:
             seeds = range(STREAMS * repeat, STREAMS * (repeat + 1))
             raised = [alarm_at(shape, rows, OUTCOMES, seed) is not None for seed in seeds]
-            found[f"alarm*{shape}, {rows} rows"] = {"false": Measure(float(np.mean(raised)), 0.005, 0.005, "most")}
+            found[f"alarm*{shape}, {rows} rows"] = {
+                "false": Measure(float(np.mean(raised)), 0.005, 0.005, "most", count=STREAMS)
+            }
     generator = np.random.default_rng([repeat, 1])
     numbers, category = generator.uniform(-1.0, 1.0, (BEFORE + AFTER, 4)), generator.integers(4, size=BEFORE + AFTER)
     outcomes = known.world.outcomes(generator, numbers, category)
@@ -166,5 +168,6 @@ def _followed(asked: Asked) -> dict[str, Measure]:
     for method in ("adaptive", "rolling"):
         bands = WAYS[f"Murho, {method}"](asked, 0)[late]
         truth = asked.truth[late]
-        found[method] = Measure(float(np.mean((bands[:, 0] <= truth) & (truth <= bands[:, 1]))), 0.9)
+        inside = (bands[:, 0] <= truth) & (truth <= bands[:, 1])
+        found[method] = Measure(float(np.mean(inside)), 0.9, count=len(inside))
     return found

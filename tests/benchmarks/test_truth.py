@@ -11,7 +11,7 @@ from benchmarks.truth import judged, judged_cells, matching, measured_table
 from benchmarks.truth_answers import ANSWERS, Measure
 from benchmarks.truth_tables import MIDDLES, TABLES, known_table
 
-RIGHT = Measure(0.9, 0.9)
+RIGHT = Measure(0.9, 0.9, count=1_000)
 
 
 def test_a_share_is_red_if_it_is_off_by_three_standard_errors_and_by_four_points() -> None:
@@ -22,7 +22,7 @@ def test_a_share_is_red_if_it_is_off_by_three_standard_errors_and_by_four_points
 
 
 def test_a_spread_is_red_if_it_is_off_by_a_quarter() -> None:
-    ratio = [Measure(4.0, promised, 0.223, ratio=True) for promised in (4.0, 4.2, 3.9)]
+    ratio = [Measure(4.0, promised, 0.223, ratio=True, count=1_000) for promised in (4.0, 4.2, 3.9)]
     assert judged("a*b", "std / RMSE", ratio, told=0.0).verdict == ""
     wide = [replace(each, promised=4.0 * each.promised) for each in ratio]
     found = judged("a*b", "std / RMSE", wide, told=0.0)
@@ -39,6 +39,17 @@ def test_what_the_answers_warn_of_is_told_and_not_red() -> None:
 def test_a_promise_of_at_least_is_not_broken_by_more() -> None:
     assert judged("a*b", "90 %", [replace(RIGHT, found=1.0, side="least")] * 3, told=0.0).verdict == ""
     assert judged("a*b", "risk", [replace(RIGHT, found=1.0, side="most")] * 3, told=0.0).verdict == "!"
+
+
+def test_few_totals_are_not_red_because_all_of_them_agree() -> None:
+    few = [replace(RIGHT, found=1.0, count=5)] * 3
+    assert judged("a*b", "90 %", few, told=0.0).verdict == ""
+    assert judged("a*b", "90 %", [replace(each, count=500) for each in few], told=0.0).verdict == "!"
+
+
+def test_one_repeat_has_no_verdict_unless_all_is_promised() -> None:
+    assert judged("a*b", "90 %", [replace(RIGHT, found=0.1)], told=0.0).verdict == ""
+    assert judged("a*b", "equal", [Measure(0.99, 1.0, within=0.0, count=100)], told=0.0).verdict == "!"
 
 
 def test_names_of_cells_match_with_their_star() -> None:
