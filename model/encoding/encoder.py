@@ -138,8 +138,9 @@ class Ranges:
         """Return the inputs for the distances beyond the ranges, and the columns as the network sees them.
 
         At an excess of d standard deviations, t of them tested, the input is the standard deviation of a random slope,
-        a random curvature and, where the network sees no more, another slope, with the sign of the excess:
-        ``± sqrt((slope d)^2 + (bend t (d - t / 2))^2 + (stop (d - t))^2)``.
+        a random curvature and, where the network sees no more, another slope:
+        ``sqrt((slope d)^2 + (bend t (d - t / 2))^2 + (stop (d - t))^2)``. It has no sign, so that in a draw both sides
+        of a range move alike: their errors must not cancel in a total.
 
         Args:
             columns: Canonical columns, ``[B]`` each.
@@ -162,8 +163,7 @@ class Ranges:
         distances = np.minimum(np.abs(excess) / self.stds, LARGEST)
         tested = np.minimum(followed / self.stds, LARGEST)
         terms = slopes * distances, bends * tested * (distances - 0.5 * tested), stops * (distances - tested)
-        inputs = np.copysign(np.linalg.norm(terms, axis=0), excess)
-        return inputs, {**columns, **dict(zip(self.features, seen.T, strict=True))}
+        return np.linalg.norm(terms, axis=0), {**columns, **dict(zip(self.features, seen.T, strict=True))}
 
 
 @dataclass(frozen=True, slots=True)

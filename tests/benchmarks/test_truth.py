@@ -104,9 +104,12 @@ def test_answers_of_quick_fits_are_about_as_true_as_promised(name: str) -> None:
 
 
 def test_extrapolations_are_told_and_their_bands_open() -> None:
-    report = measured_table("complete", 2, quick=True, kinds=["prediction"])
+    report = measured_table("complete", 2, quick=True, kinds=["prediction", "totals, sum"])
     far = ("1.1 x the range", "1.5 x the range", "10 x the range", "two features at 1.25 x")
     assert report["told"]["prediction*complete"] < 0.05
     assert [report["told"][f"prediction*{condition}"] for condition in far] == [1.0] * 4
     for condition in far:
         assert report["cells"][f"prediction*{condition}"]["90 %"]["found"] > 0.7, condition
+    # Errors below and above the range don't cancel in a total.
+    total = Measure(**report["cells"]["totals, sum*2 x the range"]["100 rows, std / RMSE"])
+    assert judged("a*b", "std / RMSE", [total], told=0.0).number > 0.6

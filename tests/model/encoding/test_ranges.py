@@ -102,7 +102,7 @@ def test_the_input_of_the_distance_grows_by_slope_bend_and_stop_of_its_side_with
     d, t = 3.0 / std, 2.0 / std  # of the row at 7: the distance, and how much of it is tested
     at_7 = np.sqrt((3.0 * d) ** 2 + (2.0 * t * (d - t / 2.0)) ** 2 + (4.0 * (d - t)) ** 2)
     at_5 = np.hypot(3.0 / std, 2.0 * 0.5 / std**2)
-    np.testing.assert_allclose(inputs[:4], [-9.0 / std, 0.0, at_5, at_7], rtol=1e-6)
+    np.testing.assert_allclose(inputs[:4], [9.0 / std, 0.0, at_5, at_7], rtol=1e-6)
     assert inputs[4] > 1e5
     assert np.isfinite(encoder.encode({"x": np.array([np.inf, -np.inf, 1e300])}).inputs).all()
     np.testing.assert_array_equal(encoder.encode({"x": VALUES}).inputs, plain.encode({"x": VALUES}).inputs)
