@@ -81,6 +81,7 @@ class Found:
         aim: What it shall be.
         error: Standard error of the number; NaN for a single repeat.
         verdict: Empty, ``~`` or ``!``.
+        said: Whether the aim is what the answers say, and no constant.
     """
 
     cell: str
@@ -89,6 +90,7 @@ class Found:
     aim: float
     error: float
     verdict: str
+    said: bool = False
 
     @property
     def is_ratio(self) -> bool:
@@ -97,8 +99,10 @@ class Found:
 
     @property
     def number_text(self) -> str:
-        """The number: a ratio, or per cent."""
-        return f"{self.number:.2f}" if self.is_ratio else f"{100.0 * self.number:.1f}"
+        """The number: a ratio, or per cent, with what the answers say if that is no constant."""
+        if self.is_ratio:
+            return f"{self.number:.2f}"
+        return f"{100.0 * self.number:.1f}" + (f" of {100.0 * self.aim:.1f}" if self.said else "")
 
     @property
     def text(self) -> str:
@@ -136,7 +140,7 @@ def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) ->
     wrong = {"both": abs(off), "least": -off, "most": off}[first.side]
     red = wrong > first.within and (first.within == 0.0 or wrong > ERRORS * error)
     verdict = ("~" if told >= TOLD else "!") if red else ""
-    return Found(cell, promise, number, aim, number * error if first.ratio else error, verdict)
+    return Found(cell, promise, number, aim, number * error if first.ratio else error, verdict, first.said)
 
 
 def _ratio(promised: float, found: float) -> float:
@@ -171,19 +175,34 @@ def _shown(cells: Sequence[Found]) -> Iterator[str]:
 
 
 def _overview(cells: Sequence[Found]) -> Iterator[str]:
-    """Tables of all conditions: for each kind of answer the number of its first promise, and the worst verdict."""
-    groups: dict[frozenset[str], dict[str, dict[str, list[Found]]]] = {}
+    """Tables of all conditions: for each kind of answer the number of its first promise, and the worst verdict.
+
+    Kinds of answers share a table if they have conditions in common; totals have tables of their own.
+    """
     kinds: dict[str, dict[str, list[Found]]] = {}
     for each in cells:
         kind, _, condition = each.cell.partition("*")
         kinds.setdefault(kind, {}).setdefault(condition, []).append(each)
+    tables: list[dict[str, dict[str, list[Found]]]] = []
     for kind, of in kinds.items():
-        alike = next((names for names in groups if len(names & of.keys()) > 1), frozenset(of))
-        groups.setdefault(alike, {})[kind] = of
-    for of_kinds in groups.values():
+        for others in tables:
+            if any(_are_totals(kind) == _are_totals(name) and each.keys() & of.keys() for name, each in others.items()):
+                others[kind] = of
+                break
+        else:
+            tables.append({kind: of})
+    for of_kinds in tables:
         conditions = list(dict.fromkeys(name for of in of_kinds.values() for name in of))
         lines = [[name, *(_in_short(of.get(name, ())) for of in of_kinds.values())] for name in conditions]
-        yield table(["", *of_kinds], lines)
+        title = "totals" if _are_totals(next(iter(of_kinds))) else ""
+        yield table([title, *(kind.removeprefix(TOTALS) for kind in of_kinds)], lines)
+
+
+TOTALS = "totals, "
+
+
+def _are_totals(kind: str) -> bool:
+    return kind.startswith(TOTALS)
 
 
 def _in_short(promises: Sequence[Found]) -> str:

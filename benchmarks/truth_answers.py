@@ -56,6 +56,7 @@ class Measure:
         side: ``both``, ``least`` (more is right, too) or ``most``.
         ratio: Whether the number is the root of ``promised / found``.
         count: Number of rows, totals or decisions behind it.
+        said: Whether what is promised is the mean of what the answers say, and no constant.
     """
 
     found: float
@@ -64,11 +65,12 @@ class Measure:
     side: str = "both"
     ratio: bool = False
     count: int = 1
+    said: bool = False
 
 
 def _share(hits: ArrayLike, promised: ArrayLike = 0.9, within: float = 0.04, side: str = "both") -> Measure:
     found, promise = (float(np.mean(np.asarray(each, dtype=np.float64))) for each in (hits, promised))
-    return Measure(found, promise, within, side, count=np.size(hits))
+    return Measure(found, promise, within, side, count=np.size(hits), said=np.ndim(promised) > 0)
 
 
 def _spread(told: ArrayLike | None, errors: ArrayLike) -> Measure:
