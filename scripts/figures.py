@@ -162,8 +162,6 @@ def save(drawn: Any, path: Path) -> None:
 
 
 CARS = ROOT / "examples" / "cars.csv"
-FLOOR = 1e-3
-"""Least density that is drawn on a logarithmic axis."""
 FEATURE, TARGET = "Weight_in_lbs", "Miles_per_Gallon"
 TRAIN = "murho train examples/cars.csv --config examples/cars.toml --name cars-by-weight --budget 40 " + " ".join(
     f"--ignore {name}" for name in ("Cylinders", "Displacement", "Horsepower", "Acceleration", "Year", "Origin")
@@ -304,19 +302,17 @@ def bandits_figure(runs: Mapping[str, Sequence[dict[str, Any]]], decisions: int)
 
 def mnist_figure(histograms: Mapping[str, Any]) -> Any:
     """Densities of the weights beside those of networks without a posterior, and of their signal to noise."""
-    titles = {"weights": ("weights", "weight"), "signal to noise": ("signal to noise", "|mu| / sigma, decibels")}
+    vertical = {"weights": Axis("density", (0.03, 40.0), logarithmic=True), "signal to noise": Axis("density")}
+    across = {"weights": Axis("weight"), "signal to noise": Axis("|mu| / sigma, decibels", format=".0f")}
     panels = []
-    for what, (title, across) in titles.items():
+    for what, up in vertical.items():
         edges = np.asarray(histograms[what]["edges"])
-        middles = 0.5 * (edges[1:] + edges[:-1])
-        densities = {name: np.asarray(of) for name, of in histograms[what]["densities"].items()}
         layers = [
-            Layer("line", name, middles, np.maximum(of, FLOOR), colour=colour)
-            for colour, (name, of) in zip(COLOURS, densities.items(), strict=False)
+            Layer("line", name, 0.5 * (edges[1:] + edges[:-1]), np.asarray(densities), colour=colour)
+            for colour, (name, densities) in zip(COLOURS, histograms[what]["densities"].items(), strict=False)
         ]
-        top = max(of.max() for of in densities.values())
-        up = Axis("density", (FLOOR, 1.2 * top), logarithmic=True) if what == "weights" else Axis("density")
-        panels.append(chart(layers, Axis(across), up, title=f"MNIST, 2x{histograms['width']}: {title}", width=460))
+        title = f"MNIST, two layers of {histograms['width']}: {what}"
+        panels.append(chart(layers, across[what], up, title=title, width=460))
     return alt.hconcat(*panels).resolve_scale(color="independent")
 
 
