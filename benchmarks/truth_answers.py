@@ -185,7 +185,7 @@ def _blocks(
 ) -> dict[str, Measure]:
     """Totals of rows that follow each other in an order, beside the totals of their outcomes."""
     count = len(order) // size
-    if not count:
+    if count < 1:
         return {}
     rows, groups = case.rows.some(order[: count * size]), np.arange(count).repeat(size)
     amounts = np.linspace(0.5, 1.5, len(groups)) if weighted else np.ones(len(groups))

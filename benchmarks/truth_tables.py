@@ -30,7 +30,7 @@ __all__ = ["TABLES", "Known", "Rows", "World", "known_table"]
 
 NUMBERS = ("x0", "x1", "x2", "x3")
 """The numeric features; the last one has no effect."""
-FRESH, FAR = 1_000, 400
+FRESH, FAR = 1_200, 400
 """Rows asked under a condition, and beyond the range."""
 DISTANCES = (1.05, 1.1, 1.25, 1.5, 2.0, 10.0)
 MIDDLES = (np.arange(400) + 0.5) / 400
