@@ -26,6 +26,7 @@ from murho.model.bbb.optimisers import Schedule
 from murho.model.bbb.rows import Rows, mixture_nll
 from murho.model.bbb.steps import PlainSteps, StepOptions, steps_of
 from murho.model.runtime import interrupts_held_back
+from murho.model.seeds import seed_for
 
 if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
@@ -176,7 +177,7 @@ def fit(
     device, seed, members = device or torch.device("cpu"), options.seed, network.architecture.members
     training, validation = training.to(device), validation.to(device)
     network, likelihood = network.to(device), likelihood.to(device)
-    order, seen = torch.Generator().manual_seed(seed + 1), training.seen_by(members)
+    order, seen = torch.Generator().manual_seed(seed_for(seed, "minibatches")), training.seen_by(members)
     minibatches = max(1, math.ceil(seen.longest / options.batch_size))
     shares = kl_weights(options.kl_weights, minibatches)
     steps = steps_of(
@@ -189,7 +190,7 @@ def fit(
             learning_rate=options.learning_rate,
             draws=options.draws_per_step,
             minibatches=minibatches,
-            seed=seed + 2,
+            seed=seed_for(seed, "steps"),
         )
     )
     averaged = steps.averaged
@@ -220,7 +221,8 @@ def fit(
             if number % epochs_between == 0 or last:
                 work += work_of_validation
                 current = averaged.load(averaged.average)
-                measured = mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, seed + 3, steps.outputs)
+                of_validation = seed_for(seed, "validation")
+                measured = mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, of_validation, steps.outputs)
                 kl = _kl(network, prior, seed) / seen.longest
                 require_finite(network, likelihood, number, {"the validation": torch.tensor(measured)})
                 averaged.load(current)
@@ -259,7 +261,7 @@ def fit(
 @torch.no_grad()
 def _kl(network: BayesianNetwork, prior: Prior, seed: int) -> float:
     """Mean over members of ``KL(q || prior)``, nats."""
-    generator = torch.Generator(network.mu.device).manual_seed(seed + 4)
+    generator = torch.Generator(network.mu.device).manual_seed(seed_for(seed, "KL"))
     return float(prior.kl(network.mu, network.sigma(), network.groups, generator).mean())
 
 

@@ -42,6 +42,7 @@ from murho.model.errors import OptionError
 from murho.model.predictive.decisions import choose
 from murho.model.predictive.draws import mean_network
 from murho.model.predictive.forward import forward
+from murho.model.seeds import seed_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -390,7 +391,7 @@ class ThompsonSampling:
         self._inputs, self._options = inputs, options
         self.posterior = RewardPosterior(inputs, arms, options)
         # Draws of decisions are apart from those of the updates.
-        self._generator = torch.Generator().manual_seed((options.seed + 2**62) % 2**63)
+        self._generator = torch.Generator().manual_seed(seed_for(options.seed, "decisions"))
 
     def choose(self, contexts: NDArray[np.floating], policy: str = "thompson") -> Ints:
         """Choose an arm for each context, each by a draw of its own; see `model.predictive.decisions.choose`.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from murho.model.seeds import seed_for
 from murho.model.training.candidates import NARROW, TRIAL, Attempt, Candidate
 from murho.model.training.scoring import mean_and_error, paired_difference, row_differences
 
@@ -108,7 +109,7 @@ def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> di
     }
     scores = fits.row_scores(candidate, outcome, rows)
     most = max(1, min(MOST_SHUFFLES, SHUFFLES // len(columns)))
-    generator = torch.Generator().manual_seed(fits.options.seed)
+    generator = torch.Generator().manual_seed(seed_for(fits.options.seed, "shuffles"))
     harm: dict[str, Tensor] = {}
     scorings = 1
     for name, where in columns.items():

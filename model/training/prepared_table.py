@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.errors import OptionError, TableError
+from murho.model.seeds import seed_for
 from murho.model.tables.columns import rows_of
 from murho.model.tables.data_report import DataReport, describe_table
 from murho.model.tables.inference import hints_of_table, without_misfits
@@ -253,8 +254,6 @@ HELD_OUT_A_SECOND = 40
 """Rows that judge the fits and calibrate, for each second; each takes some milliseconds in all."""
 FEWEST_OF_A_CLASS = 50
 """Rows of a class that are taken first: a class without a row could not be learned."""
-SAMPLE_SEED = 40
-"""Added to the seed of the training."""
 
 
 def rows_within_budget(rows: int, options: TrainOptions) -> int:
@@ -300,7 +299,7 @@ def rows_for_budget(prepared: PreparedTable) -> PreparedTable:
     count = rows_within_budget(len(labelled), options)
     if count == len(labelled):
         return prepared
-    order = np.random.default_rng(options.seed + SAMPLE_SEED).permutation(labelled)
+    order = np.random.default_rng(seed_for(options.seed, "sample of rows")).permutation(labelled)
     if prepared.plan.schema.target.classes is not None:
         order = _rare_classes_first(order, prepared.targets[order])
     rows = np.sort(order[:count])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from murho.model.bbb.rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judged
+from murho.model.seeds import seed_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +120,7 @@ def judge_scores(
         parts = (part.expand(*outputs.shape[:2], -1) for part in scorer.parts(outputs))
         return [part.unflatten(1, (draws, -1)).movedim(1, 2) for part in parts]
 
-    kept = judged(network, rows, parts_of, draws=draws, seed=seed + 4, size=1024)
+    kept = judged(network, rows, parts_of, draws=draws, seed=seed_for(seed, "scores"), size=1024)
     scores = []
     for block in torch.arange(len(rows)).split(1024):
         parts = [part[:, block].double().movedim(2, 1) for part in kept]

@@ -36,6 +36,7 @@ from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
 from murho.model.errors import FitError
 from murho.model.runtime import give_back, interrupts_held_back
+from murho.model.seeds import seed_for
 from murho.model.tables.splits import folds_of
 from murho.model.training.candidates import (
     FULL,
@@ -132,8 +133,6 @@ class BestSoFar:
 
 SETTLING_RATE = 0.3
 """First learning rate of the settling fit, as a share of the usual one."""
-SECOND_SEED = 10
-"""Added to the seed for the settling fit; a fit uses its seed and the next few."""
 
 
 def fit_options(options: TrainOptions, rows: int, *, rate: float = 1.0, **others: Any) -> FitOptions:
@@ -289,7 +288,8 @@ class CandidateFits:
             members=members,
             skip=options.skip and bool(candidate.hidden),
         )
-        start, reads = torch.Generator().manual_seed(options.seed), data.reads(candidate.inputs, members)
+        start = torch.Generator().manual_seed(seed_for(options.seed, "initial weights"))
+        reads = data.reads(candidate.inputs, members)
         alike = reads is None or candidate.encoding != MIXED
         return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads, alike=alike), likelihood
 
@@ -306,7 +306,7 @@ class CandidateFits:
             warm_up_steps=0 if settling else round(warm_up_share(rows) * epochs * minibatches),
             temperature=candidate.temperature,
             patience=options.patience,
-            seed=options.seed + (SECOND_SEED if settling else 0),
+            seed=seed_for(options.seed, "settling fit") if settling else options.seed,
             budget=budget,
             budget_by_clock=self.plan.by_clock,
         )

@@ -35,6 +35,7 @@ from murho.model.errors import FitError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.totals import calibrate_totals
 from murho.model.runtime import at_most_threads
+from murho.model.seeds import seed_for
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
 from murho.model.training.candidates import SHARE_OF_SEARCH, Attempt, Candidate, Reporter, SearchResult, Stage
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
@@ -327,8 +328,6 @@ STEPS = 500
 LEARNING_RATE = 0.1
 """First learning rate, as a share of the usual one: weights move to what the newest rows add, and not anywhere else."""
 SHOWN = 256
-LAST_SEED = 20
-"""Added to the seed of the training."""
 
 
 def fit_to_newest_rows(
@@ -367,7 +366,7 @@ def fit_to_newest_rows(
                 patience=None,
                 warm_up_steps=0,
                 temperature=kept.temperature,
-                seed=options.seed + LAST_SEED,
+                seed=seed_for(options.seed, "newest rows"),
             ),
             device=torch.device(device),
             progress=reporter,

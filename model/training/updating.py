@@ -24,6 +24,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
 from murho.model.runtime import at_most_threads
+from murho.model.seeds import seed_for
 from murho.model.tables.splits import (
     FEWEST_ROWS_TO_CALIBRATE,
     MOST_HELD_OUT,
@@ -100,7 +101,7 @@ def split_new_rows(count: int, seed: int, members: int, units: Units | None = No
     _, first, of_rows = np.unique(units.of_rows, return_index=True, return_inverse=True)
     numbers, partitions = first.argsort().argsort()[of_rows.reshape(-1)], []
     for partition in range(2 if members % (2 * folds) == 0 else 1):
-        generator = np.random.Generator(np.random.PCG64([seed, partition]))
+        generator = np.random.Generator(np.random.PCG64(seed_for(seed, f"folds {partition}")))
         blocks = [generator.permutation(folds) for _ in range(math.ceil(units.count / folds))]
         partitions.append(np.concatenate(blocks)[numbers])
     if members == 1:
