@@ -19,6 +19,7 @@ from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.runtime import in_parts, interrupts_held_back, load_compiled, threads_for
+from murho.model.seeds import seed_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -316,7 +317,7 @@ class CompiledSteps:
         outputs = torch.empty(members, draws * count, self.plain.network.architecture.outputs)
         features, into, numbers = rows.numpy(), outputs.numpy(), np.arange(count)
         room = self._kernels.network.room_of_outputs(self._layers, self._mean.shape[1], count, draws)
-        seed = int(torch.randint(2**31, (), generator=generator))
+        seed = int(torch.randint(2**62, (), generator=generator))
 
         def work(some: slice) -> None:
             for member in range(some.start, some.stop):
@@ -344,6 +345,6 @@ class CompiledSteps:
         return room
 
 
-def _key(seed: int, member: int) -> np.uint32:
+def _key(seed: int, member: int) -> np.uint64:
     """The key of a member's normal numbers."""
-    return np.uint32(np.random.SeedSequence((seed, member)).generate_state(1)[0])
+    return np.uint64(seed_for(seed, f"member {member}"))

@@ -3,9 +3,10 @@
 - Local reparameterisation draws ``h = a + d e`` with mean a, variance ``d^2`` and a standard normal e. With
   ``g = dF/dh``, ``dF/da = g`` and ``dF/d(d^2) = g e / (2 d)``. The 2 cancels against the one of ``d(sigma^2)`` and of
   ``d(x^2)``, so the kernels carry ``g e / d``.
-- Normal numbers depend on a counter alone (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two
-  rounds of a 32-bit hash of the counter, and the inverse of the normal distribution function (Giles 2012,
-  "Approximating the erfinv function"). So a fit is the same to the bit for any number of threads.
+- Normal numbers are quantiles (Giles 2012, "Approximating the erfinv function") of the words of Philox4x32-10 (Salmon,
+  Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"). Its key belongs to the member, and its
+  counter consists of the place within the layer, the layer and the step. So no two numbers of a fit share a word, and a
+  fit is the same to the bit for any number of threads.
 
 Products are MKL's, all else is loops of 16 numbers at a time.
 """
@@ -23,6 +24,7 @@ from murho.model.compiling import (
     QUICK_FURTHEST,
     THREE,
     ZERO,
+    as_written,
     compiled,
     own_threads,
     part,
@@ -45,15 +47,15 @@ if TYPE_CHECKING:
 __all__ = [
     "OUTPUTS",
     "Real",
-    "Word",
     "backward",
     "draw_outputs",
+    "fill_words",
     "forward",
     "gather",
-    "hashed",
     "last_values",
     "layer_table",
     "normal",
+    "philox",
     "room_of_buffers",
     "room_of_outputs",
     "scales",
@@ -61,7 +63,7 @@ __all__ = [
 
 require_products()
 
-Real, Word = np.float32, np.uint32
+Real, Word, Long = np.float32, np.uint32, np.uint64
 HALF = Real(0.5)
 RELU, SILU, SIGMOID = range(3)
 """Activations, in the order of `model.bbb.network.ACTIVATIONS`."""
@@ -109,22 +111,50 @@ def quick_log(value: Any) -> Any:
     return Real(power) * LN2 + place * polynomial(ARTANH[4:], place * place, ARTANH[3])
 
 
-@part
-def hashed(word: Any) -> Any:
-    """A hash of 32 bits (C. Wellons, "Prospecting for hash functions": xorshift and multiply, twice)."""
-    word = Word(word ^ Word(word >> Word(16)))
-    word = Word(word * Word(0x21F0AAAD))
-    word = Word(word ^ Word(word >> Word(15)))
-    word = Word(word * Word(0x735A2D97))
-    return Word(word ^ Word(word >> Word(15)))
+ROUNDS, LOW = 10, Long(0xFFFFFFFF)
+MULTIPLIERS, WEYL = (Long(0xD2511F53), Long(0xCD9E8D57)), (Long(0x9E3779B9), Long(0xBB67AE85))
 
 
 @part
-def normal(counter: Any, key: Any, step: Any) -> Any:
-    """A standard normal number from a counter and two keys, all of 32 bits; its size is at most 5.4."""
-    word = hashed(Word(hashed(Word(Word(counter) * Word(0x9E3779B9)) ^ Word(key)) + Word(step)))
-    place = (Real(np.int32(word >> Word(8))) + HALF) * STEP - ONE  # between -1 and 1
-    depth = -quick_log((ONE - place) * (ONE + place))
+def philox(a: Any, b: Any, c: Any, d: Any, key: Any) -> Any:
+    """Four words of Philox4x32-10, from a counter of four words of 32 bits and a key of 64 bits.
+
+    Words are 64 bits wide, because vectors multiply 32 by 32 bits in that form; their upper halves have no meaning.
+    """
+    first_key, second_key = Long(key) & LOW, Long(key) >> Long(32)
+    for _ in range(ROUNDS):
+        first, second = (a & LOW) * MULTIPLIERS[0], (c & LOW) * MULTIPLIERS[1]
+        a, b, c, d = (second >> Long(32)) ^ b ^ first_key, second, (first >> Long(32)) ^ d ^ second_key, first
+        first_key, second_key = first_key + WEYL[0], second_key + WEYL[1]
+    return a, b, c, d
+
+
+@compiled("void(uint32[::1], int64, int64, uint64)")
+def fill_words(words: NDArray[np.uint32], layer: int, step: int, key: Any) -> None:
+    """Fill an array with the words of a member's layer and step, ``[n]``; each counter gives four of them."""
+    widest_vectors()
+    quarter = words.size // 4
+    one, two, three = words[quarter:], words[2 * quarter :], words[3 * quarter :]
+    for place in range(quarter):
+        a, b, c, d = philox(Long(place), Long(layer), Long(step), Long(0), key)
+        words[place], one[place], two[place], three[place] = Word(a), Word(b), Word(c), Word(d)
+    rest = philox(Long(quarter), Long(layer), Long(step), Long(0), key)
+    for place in range(4 * quarter, words.size):
+        words[place] = Word(rest[place - 4 * quarter])
+
+
+@as_written
+def _place(word: Any) -> Any:
+    """A word as a number x between -1 and 1, of 24 bits, and ``1 - x^2``, which in another order could be 0."""
+    place = (Real(np.int32(np.int32(word) >> np.int32(8))) + HALF) * STEP
+    return place, (ONE - place) * (ONE + place)
+
+
+@part
+def normal(word: Any) -> Any:
+    """The standard normal number at a word's quantile; its size is at most 5.4."""
+    place, rest = _place(word)
+    depth = -quick_log(rest)
     near = polynomial(CENTRE[1:], depth - SHIFT, CENTRE[0])
     far = polynomial(TAIL[1:], Real(math.sqrt(depth)) - THREE, TAIL[0])
     return SQRT2 * place * (near if depth < FIVE else far)
@@ -138,14 +168,17 @@ def logistic(value: Any) -> Any:
     return share if value >= ZERO else power * share
 
 
-@compiled("void(float32[::1], float32[::1], float32[::1], float32[::1], float32[::1], uint32, uint32, int64)")
-def _draw_hidden(
-    means: Floats, variances: Floats, after: Floats, squares: Floats, slopes: Floats, key: Any, step: Any, kind: int
-) -> None:
-    """Draw values, and apply the activation; ``e / d`` takes the place of the variances. All ``[n]``."""
+@compiled("void(float32[::1], float32[::1], float32[::1], float32[::1], float32[::1], int64)")
+def _draw_hidden(means: Floats, variances: Floats, after: Floats, squares: Floats, slopes: Floats, kind: int) -> None:
+    """Draw values, and apply the activation; ``e / d`` takes the place of the variances. All ``[n]``.
+
+    The words of the normal numbers are where the slopes will be: with an array of their own, the compiler could not see
+    that it is the same place, and would use no vectors.
+    """
     widest_vectors()
+    words = slopes.view(Word)
     for index in range(means.size):  # the compiler makes a loop of each kind
-        number, deviation = normal(index, key, step), Real(math.sqrt(variances[index]))
+        number, deviation = normal(words[index]), Real(math.sqrt(variances[index]))
         value = means[index] + deviation * number
         variances[index] = number / deviation
         if kind == RELU:
@@ -158,12 +191,12 @@ def _draw_hidden(
         after[index], squares[index], slopes[index] = hidden, hidden * hidden, slope
 
 
-@compiled("void(float32[::1], float32[::1], uint32, uint32)")
-def _draw(means: Floats, variances: Floats, key: Any, step: int) -> None:
+@compiled("void(float32[::1], float32[::1], uint32[::1])")
+def _draw(means: Floats, variances: Floats, words: Any) -> None:
     """Draw the outputs, in place of the means; ``e / d`` takes the place of the variances."""
     widest_vectors()
     for index in range(means.size):
-        number, deviation = normal(index, key, step), Real(math.sqrt(variances[index]))
+        number, deviation = normal(words[index]), Real(math.sqrt(variances[index]))
         means[index] += deviation * number
         variances[index] = number / deviation
 
@@ -301,7 +334,7 @@ def gather(features: Any, reads: Any, numbers: Any, inputs: Any, squares: Any) -
 
 @compiled(
     "void(int64[::1], int64[:,::1], float32[::1], float32[::1], float32[::1], float32[::1], float32[::1], float32[::1],"
-    " int64, int64, int64, uint32, uint32)"
+    " int64, int64, int64, uint64, int64)"
 )
 def forward(
     table: Integers,
@@ -332,8 +365,8 @@ def forward(
         rows: B.
         copies: Draws of each row, S.
         activation: `RELU`, `SILU` or `SIGMOID`.
-        key: Of the normal numbers; each layer has its own.
-        step: Likewise.
+        key: Of the normal numbers.
+        step: Number of the step, from 1; 0: none.
     """
     many = rows * copies
     for number in range(len(layers)):
@@ -353,13 +386,13 @@ def forward(
             hidden_squares = _buffer(work, layers, many, number - 1, 3)
             _multiply(table, hidden, False, mu[first:], False, means, many, outputs, units, True)
             _multiply(table, hidden_squares, False, variance[first:], False, variances, many, outputs, units, True)
-        own = Word(hashed(Word(Word(key) + Word(number))))
+        slopes = _buffer(work, layers, many, number, 4)
+        fill_words(slopes.view(Word), number, step, key)
         if number < len(layers) - 1:
             after, after_squares = _buffer(work, layers, many, number, 2), _buffer(work, layers, many, number, 3)
-            slopes = _buffer(work, layers, many, number, 4)
-            _draw_hidden(means, variances, after, after_squares, slopes, own, step, activation)
+            _draw_hidden(means, variances, after, after_squares, slopes, activation)
         else:
-            _draw(means, variances, own, step)
+            _draw(means, variances, slopes.view(Word))
 
 
 @compiled(
@@ -425,7 +458,7 @@ def room_of_outputs(layers: Integers, weights: int, rows: int, draws: int) -> in
 
 @compiled(
     "void(float32[::1], float32[::1], int64[:,::1], float32[:,::1], float32[::1], int64[::1], int64, int64,"
-    " float32[::1], float32[:,::1], uint32)"
+    " float32[::1], float32[:,::1], uint64)"
 )
 def draw_outputs(
     mu: Floats,
@@ -476,7 +509,7 @@ def draw_outputs(
         draws,
         activation,
         key,
-        Word(0),
+        0,
     )
     outputs[:] = last_values(buffers, layers, many)
     own_threads(threads)

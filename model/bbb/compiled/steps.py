@@ -16,7 +16,6 @@ import numpy as np
 from murho.model.bbb.compiled.network import (
     OUTPUTS,
     Real,
-    Word,
     backward,
     forward,
     gather,
@@ -283,7 +282,7 @@ def room_of_steps(layers: Integers, weights: int, inputs: int, rows: int, compon
 @compiled(
     "float64(UniTuple(float32[::1], 8), float32[::1], int64[:,::1], int64[:,::1], float32[:,::1], float32[::1],"
     " float32[::1], float32[::1], int64[::1], int64[::1], float64[:,::1], float32[::1], float32[::1], float64[::1],"
-    " float64[::1], float64[::1], int64[::1], float64, float32[::1], uint32)"
+    " float64[::1], float64[::1], int64[::1], float64, float32[::1], uint64)"
 )
 def take_steps(
     state: tuple[Floats, ...],
@@ -362,8 +361,8 @@ def take_steps(
             weights[row] = row_weights[numbers[row]] if row_weights.size else ONE
         gather(features, reads, numbers[:rows], inputs, squares)
         scales(rho, sigma, variance, slope)
-        word = Word(np.int64(schedule[step, NUMBER]))
-        forward(table, layers, mu, variance, inputs, squares, ones, buffers, rows, 1, settings[ACTIVATION], key, word)
+        number = np.int64(schedule[step, NUMBER])
+        forward(table, layers, mu, variance, inputs, squares, ones, buffers, rows, 1, settings[ACTIVATION], key, number)
         outputs = last_values(buffers, layers, rows)
         if settings[KIND] >= BERNOULLI:
             log_density = _classes(outputs, observed, weights, -scale / draws)

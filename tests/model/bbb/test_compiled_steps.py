@@ -30,21 +30,26 @@ numba = pytest.importorskip("numba")
 MEMBERS, INPUTS, ROWS = 2, 5, 23
 
 
+def words(count: int, key: int, layer: int, step: int) -> NDArray[np.uint32]:
+    """The random words of a layer in a step."""
+    from murho.model.bbb.compiled.network import fill_words
+
+    out = np.empty(count, np.uint32)
+    fill_words(out, layer, step, np.uint64(key))
+    return out
+
+
 @pytest.fixture(scope="module")
 def normals() -> Callable[..., NDArray[np.float32]]:
     """The normal numbers of a layer in a step."""
-    from murho.model.bbb.compiled.network import hashed, normal
+    from murho.model.bbb.compiled.network import normal
 
     @numba.njit  # type: ignore[untyped-decorator]
-    def fill(out: Any, key: Any, layer: Any, step: Any) -> None:
-        own = hashed(np.uint32(np.uint32(key) + np.uint32(layer)))
-        for index in range(out.size):
-            out[index] = normal(index, own, step)
+    def of_words(words: Any) -> Any:
+        return [normal(word) for word in words]
 
-    def numbers(count: int, key: np.uint32, layer: int, step: int) -> NDArray[np.float32]:
-        out = np.empty(count, np.float32)
-        fill(out, key, layer, np.uint32(step))
-        return out
+    def numbers(count: int, key: int, layer: int, step: int) -> NDArray[np.float32]:
+        return np.array(of_words(words(count, key, layer, step)), np.float32)
 
     return numbers
 
@@ -145,16 +150,74 @@ def test_the_gradient_is_that_of_automatic_differentiation(case: dict[str, Any],
         torch.testing.assert_close(average / 0.1, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
 
+PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
+KNOWN_ANSWERS = [
+    ((0,) * 6, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((0xFFFFFFFF,) * 6, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (PI, (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+]
+"""Counter and key, words: ``philox4x32 10`` in the file kat_vectors of Random123 (Salmon et al. 2011)."""
+
+
+@pytest.mark.parametrize(("given", "expected"), KNOWN_ANSWERS)
+def test_the_random_words_are_those_of_random123(given: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    from murho.model.bbb.compiled.network import philox
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def of(counter: Any, key: Any) -> Any:
+        return philox(counter[0], counter[1], counter[2], counter[3], key)
+
+    found = of(np.array(given[:4], np.uint64), np.uint64(given[4] | given[5] << 32))
+    assert tuple(word & 0xFFFFFFFF for word in found) == expected
+
+
+@pytest.mark.parametrize("count", [1, 4, 7, 1030])
+def test_words_of_a_layer_are_those_of_its_counters(count: int) -> None:
+    from murho.model.bbb.compiled.network import philox
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def of(place: Any) -> Any:
+        return philox(np.uint64(place), np.uint64(2), np.uint64(9), np.uint64(0), np.uint64(2**63 + 5))
+
+    by_place = np.array([of(place) for place in range(count // 4 + 1)], np.uint64).astype(np.uint32)
+    whole = 4 * (count // 4)
+    expected = np.append(by_place[:-1].T.ravel(), by_place[-1, : count - whole])
+    np.testing.assert_array_equal(words(count, 2**63 + 5, 2, 9), expected)
+
+
+def test_no_two_places_layers_steps_and_members_share_a_stream() -> None:
+    """Pairs of neighbouring words: of 7 million, none is expected twice (7e6^2 / 2^65 = 1e-6)."""
+    keys = [int(steps._key(seed, member)) for seed in (0, 1, 2**32) for member in range(5)]
+    streams = {(keys[0], 0, step) for step in range(5000)}
+    streams |= {(key, layer, step) for key in keys for layer in range(4) for step in range(25)}
+    pairs = np.concatenate([words(2048, *stream).view(np.uint64) for stream in streams])
+    assert len(np.unique(pairs)) == len(pairs)
+
+
 def test_the_normal_numbers_are_independent_and_normal(normals: Any) -> None:
-    numbers = normals(500_000, np.uint32(7), 0, 1).astype(float)
+    numbers = normals(500_000, 7, 0, 1).astype(float)
     assert stats.kstest(numbers, "norm").pvalue > 1e-3
     assert abs(stats.kurtosis(numbers)) < 0.03
-    others = [numbers[1:], *(normals(500_000, np.uint32(key), layer, step) for key, layer, step in OTHERS)]
+    others = [numbers[1:], *(normals(500_000, *other) for other in OTHERS)]
     for other in others:
         assert abs(np.corrcoef(numbers[: len(other)], other)[0, 1]) < 0.006
+    # The four words of a counter stand a quarter of the layer apart.
+    assert np.abs(np.corrcoef(numbers.reshape(4, -1)) - np.eye(4)).max() < 0.012
 
 
-OTHERS = [(8, 0, 1), (7, 1, 1), (7, 0, 2)]
+def test_the_furthest_words_have_finite_symmetric_numbers() -> None:
+    from murho.model.bbb.compiled.network import normal
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def of(word: Any) -> Any:
+        return normal(word)
+
+    least, most = of(np.uint32(0x80000000)), of(np.uint32(0x7FFFFFFF))
+    assert -least == pytest.approx(most, rel=1e-6)
+    assert most == pytest.approx(stats.norm.isf(2.0**-25), rel=1e-3)
+
+
+OTHERS = [(8, 0, 1), (7 + 2**32, 0, 1), (7, 1, 1), (7, 0, 2)]
 """Another member, layer and step."""
 
 
