@@ -133,17 +133,15 @@ class Run:
 
     def _prune(self, name: str, network: BayesianNetwork) -> tuple[list[list[float]], BayesianNetwork]:
         """Share, weights left and errors of means and draws, for each of `REMOVED`; the network without `REFITTED`."""
-        tensors = {key: tensor.detach().clone() for key, tensor in network.named_tensors().items()}
-        rows, kept = [], network
+        tensors, rows, kept = network.named_tensors(), [], network
         for share in REMOVED:
-            pruned, left = tensors, sum(of.numel() for key, of in tensors.items() if key.endswith(".weight.mu"))
+            architecture = network.architecture
+            left = architecture.weights
             if share:
-                pruned, what = cut(tensors, network.architecture, share, held_inputs=())
+                architecture, what = cut(tensors, architecture, share, held_inputs=())
                 left = what.weights - what.removed
-            smaller = BayesianNetwork(network.architecture, torch.Generator())
-            with torch.no_grad():
-                for key, tensor in smaller.named_tensors().items():
-                    tensor.copy_(pruned[key])
+            smaller = BayesianNetwork(architecture, torch.Generator())
+            smaller.load_state_dict(network.state_dict())
             kept = smaller if share == REFITTED else kept
             both = (partial(mean_answers, smaller), partial(drawn_answers, smaller, draws=16))
             rows.append([share, left, *(scores(answers, self.test)["error"] for answers in both)])

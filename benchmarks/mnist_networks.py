@@ -32,7 +32,6 @@ from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.splits import HeldOut
-from murho.model.training.pruning import PRUNED_RHO, is_removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -205,7 +204,7 @@ def fit_bayes(recipe: Recipe, images: Images, initial: BayesianNetwork | None = 
     """
     inputs, digits = images.inputs, torch.from_numpy(images.digits).float()
     generator = torch.Generator().manual_seed(recipe.seed)
-    network = BayesianNetwork(Architecture(inputs.shape[1], recipe.hidden, CLASSES), generator)
+    network = BayesianNetwork(_architecture(recipe, initial), generator)
     with torch.no_grad():  # each sigma is a fifth of the standard deviation of the means of its layer's weights
         means, scales = network.parts(network.mu), network.parts(network.rho)
         for first in range(0, len(means), 2):
@@ -213,14 +212,10 @@ def fit_bayes(recipe: Recipe, images: Images, initial: BayesianNetwork | None = 
                 scale.copy_(inverse_softplus(0.2 * means[first].std()).expand_as(scale))
     if initial is not None:
         network.load_state_dict(initial.state_dict())
-    removed = is_removed(network.mu.detach(), network.rho.detach())
     step = GradientStep(network, Categorical(CLASSES), recipe.prior, total_rows=len(inputs))
     optimisers = (Adam([network.mu], 1.0), Adam([network.rho], 1.0))
     minibatches = math.ceil(len(inputs) / recipe.batch_size)
     shares, total = kl_weights(recipe.kl_weights, minibatches), recipe.epochs * minibatches
-    # Products with the sigmas of removed weights are too small for normal numbers, and an epoch took four times as
-    # long. The processor then rounds them to zero.
-    torch.set_flush_denormal(bool(removed.any()))
     for epoch in range(recipe.epochs):
         order = torch.randperm(len(inputs), generator=generator)
         for number, rows in enumerate(order.split(recipe.batch_size)):
@@ -237,13 +232,13 @@ def fit_bayes(recipe: Recipe, images: Images, initial: BayesianNetwork | None = 
             for optimiser, factor in zip(optimisers, (1.0, 5.0), strict=True):
                 optimiser.learning_rate = rate * factor
                 optimiser.step()
-            if removed.any():
-                with torch.no_grad():
-                    network.mu.masked_fill_(removed, 0.0)
-                    network.rho.masked_fill_(removed, PRUNED_RHO)
         print(f"epoch {epoch + 1} of {recipe.epochs}", end="\r", file=sys.stderr, flush=True)
-    torch.set_flush_denormal(False)
     return network
+
+
+def _architecture(recipe: Recipe, initial: BayesianNetwork | None) -> Architecture:
+    """That of the network to start from, which may lack weights."""
+    return Architecture(SIDE**2, recipe.hidden, CLASSES) if initial is None else initial.architecture
 
 
 def fit_point(recipe: PointRecipe, images: Images) -> nn.Sequential:
@@ -271,7 +266,7 @@ def fitted(folder: Path, name: str, recipe: Recipe | PointRecipe, images: Images
         folder.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_file(dict(network.state_dict()), path)
     if isinstance(recipe, Recipe):
-        network = BayesianNetwork(Architecture(SIDE**2, recipe.hidden, CLASSES), torch.Generator())
+        network = BayesianNetwork(_architecture(recipe, initial), torch.Generator())
     else:
         network = recipe.network().eval()
     network.load_state_dict(safetensors.torch.load_file(path))
@@ -281,7 +276,7 @@ def fitted(folder: Path, name: str, recipe: Recipe | PointRecipe, images: Images
 @torch.no_grad()
 def mean_answers(network: BayesianNetwork, inputs: Tensor) -> Tensor:
     """Log probabilities with all weights at their means, ``[1, N, C]``, for inputs ``[N, D]``."""
-    parts, hidden = network.parts(network.mu.detach()), inputs
+    parts, hidden = network.parts(network.without_removed(network.mu.detach())), inputs
     for first in range(0, len(parts), 2):
         hidden = (network.activation(hidden) if first else hidden) @ parts[first][0] + parts[first + 1][0]
     return torch.log_softmax(hidden, dim=-1)[None]

@@ -63,7 +63,12 @@ class Stored:
     """A part of ``model.json``; subclasses are dataclasses of types that pydantic knows."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "allow_inf_nan": False}
+    __pydantic_config__: ClassVar[ConfigDict] = {
+        "extra": "forbid",
+        "allow_inf_nan": False,
+        "ser_json_bytes": "base64",
+        "val_json_bytes": "base64",
+    }
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:

@@ -5,22 +5,26 @@ of weights (Kingma, Salimans and Welling 2015, "Variational dropout and the loca
 
 Half of the members of a mixed encoding do without the bins. Networks that read the same rows in two ways err on
 different rows, so their mixture is better than either kind alone, as mixtures of networks with other hyperparameters
-are (Wenzel et al. 2020, "Hyperparameter ensembles for robustness and uncertainty quantification"). All members of a
-checkpoint have the same shapes: weights from inputs that their member does not read are zero.
+are (Wenzel et al. 2020, "Hyperparameter ensembles for robustness and uncertainty quantification").
+
+All members have the same shapes. The architecture says which weights are absent all the same: those from inputs that
+their member does not read, and those that a pruning has removed. No draw has them, whatever mu and rho say.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from murho.model.json_validation import Stored, one_of
+from murho.model.json_validation import Count, MisfitError, Stored, one_of
 from murho.model.tables.splits import folds_of
 
 if TYPE_CHECKING:
@@ -28,17 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVATIONS",
-    "UNREAD_RHO",
     "Architecture",
     "BayesianNetwork",
-    "inputs_read",
+    "absent_weights",
     "inverse_softplus",
     "learned_tensors",
     "load_tensors",
     "local_reparameterisation",
-    "mixed_reading",
     "noise_tensors",
+    "removed_weights",
+    "unread_bins",
+    "unread_inputs",
     "weights_from_inputs",
+    "without_absent",
 ]
 
 
@@ -96,7 +102,7 @@ _AtLeastOne = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True, slots=True)
 class Architecture(Stored):
-    """Layer sizes, activation and number of members of a network.
+    """Layer sizes, activation and number of members of a network, and which weights are absent.
 
     Attributes:
         inputs: Encoded features, D.
@@ -105,6 +111,9 @@ class Architecture(Stored):
         activation: A key of `ACTIVATIONS`.
         members: Number of members, M.
         skip: Whether the last layer also reads the inputs, so that linear effects bypass the hidden layers.
+        unread: For each member the numbers of the inputs that it does not read; empty: all members read all.
+        removed: One bit for each weight, layer by layer in the order of `shapes`, without biases: 1 where a pruning has
+            removed it. The first weight has the highest bit of the first byte. Empty: there is no such weight.
     """
 
     inputs: _AtLeastOne
@@ -113,6 +122,23 @@ class Architecture(Stored):
     activation: Annotated[str, one_of(*ACTIVATIONS)] = "relu"
     members: Annotated[int, Field(ge=1, le=64)] = 1
     skip: bool = False
+    unread: tuple[tuple[Count, ...], ...] = ()
+    removed: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless ``unread`` and ``removed`` are of these members and weights."""
+        if self.unread and len(self.unread) != self.members:
+            raise MisfitError("unread", f"none or {self.members} lists, one a member", len(self.unread))
+        if max((0, *chain.from_iterable(self.unread))) >= self.inputs:
+            raise MisfitError("unread", f"numbers of inputs below {self.inputs}", self.unread)
+        found, size = len(self.removed), -(-self.weights // 8)
+        if found not in {0, size}:
+            raise MisfitError("removed", f"nothing or {size} bytes, a bit for each weight", f"{found} bytes")
+
+    @property
+    def weights(self) -> int:
+        """Number of all weights, without biases."""
+        return self.members * sum(inputs * outputs for inputs, outputs in self.layers)
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
@@ -143,19 +169,19 @@ class BayesianNetwork(nn.Module):
         rho: Unconstrained scales, ``[M, P]``, in the same order; ``sigma = softplus(rho)``.
         groups: Index of the tensor of each of the P entries, ``[P]``; the weights of a skip are a group of their own.
         alike: Whether members differ in what they read by chance alone, if at all, and not as two kinds.
-        reads: 1 where a member reads an input, else 0, ``[M, 1, D]``; None: every member reads all
-            (`model.bbb.network`).
+        reads: 1 where a member reads an input, else 0, ``[M, 1, D]``; None: every member reads all.
+        removed: Mask of the weights that a pruning has removed, ``[M, P]``; None: there are none.
     """
 
     groups: Tensor
     reads: Tensor | None
+    removed: Tensor | None
 
     def __init__(
         self,
         architecture: Architecture,
         generator: torch.Generator,
         initial_outputs: Mapping[int, float] | None = None,
-        reads: Tensor | None = None,
         *,
         alike: bool = True,
     ) -> None:
@@ -168,12 +194,13 @@ class BayesianNetwork(nn.Module):
             architecture: Layer sizes, activation and members.
             generator: Source of the initial means, on the CPU.
             initial_outputs: Output → constant that it starts near (`model.bbb.likelihood.Likelihood`).
-            reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
             alike: Whether members differ in what they read by chance alone, if at all, and not as two kinds.
         """
         super().__init__()
         self.architecture, self.alike = architecture, alike
-        last = len(architecture.layers) - 1
+        last, reads = len(architecture.layers) - 1, None
+        if architecture.unread:
+            reads = (~unread_inputs(architecture)).float()
         means, scales = list[Tensor](), list[float]()
         for index, (inputs, outputs) in enumerate(architecture.layers):
             scale = (1.0 if index == last else 2.0**0.5) / inputs**0.5
@@ -197,13 +224,23 @@ class BayesianNetwork(nn.Module):
             end = len(groups) - architecture.outputs
             groups[end - architecture.inputs * architecture.outputs : end] = len(means)
         self.register_buffer("groups", groups, persistent=False)
-        self.register_buffer("reads", None if reads is None else reads.float().unsqueeze(1), persistent=False)
+        self.register_buffer("reads", None if reads is None else reads.unsqueeze(1), persistent=False)
+        removed = None
+        if architecture.removed:
+            # A bias, which follows the weights of its layer, is never removed.
+            layers = (functional.pad(layer, (0, 0, 0, 1)) for layer in removed_weights(architecture))
+            removed = torch.cat([layer.flatten(start_dim=1) for layer in layers], dim=1)
+        self.register_buffer("removed", removed, persistent=False)
         self._shapes = [shape for name, shape in architecture.shapes().items() if name.endswith(".mu")]
         self.activation = ACTIVATIONS[architecture.activation]
 
     def sigma(self) -> Tensor:
         """Return the standard deviations of all weights and biases, ``[M, P]``."""
         return functional.softplus(self.rho)
+
+    def without_removed(self, values: Tensor) -> Tensor:
+        """Return numbers of all weights and biases, ``[M, P]``, with 0 for the weights that a pruning has removed."""
+        return values if self.removed is None else values.masked_fill(self.removed, 0.0)
 
     def forward(self, rows: Tensor, generator: torch.Generator | None, draws: int = 1) -> Tensor:
         """Compute the outputs of every row, each under its own draws (local reparameterisation).
@@ -219,7 +256,7 @@ class BayesianNetwork(nn.Module):
         Returns:
             ``[M, S * B, P]``, standardised; draw-major.
         """
-        means, variances = self.parts(self.mu), self.parts(self.sigma().square())
+        means, variances = map(self.parts, map(self.without_removed, (self.mu, self.sigma().square())))
         inputs = rows.expand(self.architecture.members, -1, -1)
         if self.reads is not None:
             inputs = inputs * self.reads
@@ -262,40 +299,55 @@ def load_tensors(views: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> 
 
 
 def learned_tensors(network: BayesianNetwork, likelihood: nn.Module) -> dict[str, Tensor]:
-    """Return what a checkpoint holds of a fit, without the weights from inputs that their member does not read."""
-    tensors = network.named_tensors() | noise_tensors(likelihood)
-    if network.reads is not None:
-        unread = network.reads.squeeze(1) == 0.0
-        for index in range(len(network.architecture.layers)):
-            gone = weights_from_inputs(network.architecture, index, unread)
-            for part, value in (("mu", 0.0), ("rho", UNREAD_RHO)):
-                name = f"layers.{index}.weight.{part}"
-                tensors[name] = tensors[name].masked_fill(gone, value)
-    return tensors
+    """Return what a checkpoint holds of a fit."""
+    return without_absent(network.named_tensors() | noise_tensors(likelihood), network.architecture)
 
 
-UNREAD_RHO = -39.0
-"""rho of a weight from an input that its member does not read: its sigma is 1e-17, and its mean is 0. As with a pruned
-weight (`model.training.pruning.PRUNED_RHO`, from which it differs), a draw of it vanishes in a float32 sum."""
+def without_absent(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
+    """Return tensors by the names of `Architecture.shapes`, and others, with 0 for mu and rho of all absent weights."""
+    changed = dict(tensors)
+    for layer, absent in enumerate(absent_weights(architecture)):
+        for name in (f"layers.{layer}.weight.mu", f"layers.{layer}.weight.rho"):
+            changed[name] = changed[name].masked_fill(absent, 0.0)
+    return changed
 
 
-def mixed_reading(members: int, inputs: int, bins: Sequence[int]) -> Tensor:
-    """Whether each member of a mixed encoding reads each input, ``[M, D]``, bool.
+def absent_weights(architecture: Architecture) -> list[Tensor]:
+    """Return masks of the absent weights, ``[M, inputs, outputs]`` for each layer."""
+    removed, unread = removed_weights(architecture), unread_inputs(architecture)
+    return [mask | weights_from_inputs(architecture, layer, unread) for layer, mask in enumerate(removed)]
+
+
+def removed_weights(architecture: Architecture) -> list[Tensor]:
+    """Return masks of the weights that a pruning has removed, ``[M, inputs, outputs]`` for each layer."""
+    shapes = [(architecture.members, *layer) for layer in architecture.layers]
+    packed = architecture.removed or bytes(architecture.weights // 8 + 1)
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=architecture.weights)
+    parts = torch.from_numpy(bits).bool().split([math.prod(shape) for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def unread_inputs(architecture: Architecture) -> Tensor:
+    """Mask of the inputs that each member does not read, ``[M, D]``."""
+    unread = torch.zeros(architecture.members, architecture.inputs, dtype=torch.bool)
+    for own, numbers in zip(unread, architecture.unread, strict=False):
+        own[list(numbers)] = True
+    return unread
+
+
+def unread_bins(members: int, bins: Sequence[int]) -> list[set[int]]:
+    """Return the inputs that each member of a mixed encoding does not read.
 
     Members of every second partition into folds read no bins, so that a row's judges are of both kinds. With one
     partition these are the members of odd numbers.
 
     Args:
         members: M.
-        inputs: D.
         bins: Numbers of the inputs that are bins of a number.
     """
     folds = folds_of(members)
     together = folds if members > folds else 1
-    reads = torch.ones(members, inputs, dtype=torch.bool)
-    plain = [member for member in range(members) if member // together % 2]
-    reads[torch.tensor(plain, dtype=torch.long)[:, None], torch.tensor(bins, dtype=torch.long)] = False
-    return reads
+    return [set(bins if member // together % 2 else ()) for member in range(members)]
 
 
 def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) -> Tensor:
@@ -312,10 +364,3 @@ def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) 
     before = 0 if index == 0 else architecture.hidden[index - 1]
     found[:, before:] = inputs[:, : width - before, None]
     return found
-
-
-def inputs_read(tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """Whether each member of a checkpoint reads each input, ``[M, D]``, bool; None: all members read all."""
-    mu, rho = (tensors[f"layers.0.weight.{part}"].cpu() for part in ("mu", "rho"))
-    reads = ~((mu == 0.0) & (rho == UNREAD_RHO)).any(dim=2)
-    return None if bool(reads.all()) else reads

@@ -1,7 +1,7 @@
 """The optimiser steps of a fit, and its validation: compiled, or plain PyTorch on any device.
 
 Both take the same steps (`model.bbb.free_energy`, Adam, averaging), with other normal numbers. Compiled steps need the
-extra ``murho[compiled]`` and a CPU; counts and scale-mixture priors are left to the plain ones.
+extra ``murho[compiled]`` and a CPU; counts, scale-mixture priors and pruned networks are left to the plain ones.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def kernels() -> Kernels | None:
 def steps_of(plain: PlainSteps) -> Steps:
     """The compiled form of steps, where there is one for the model and the device; else the plain ones."""
     weights = plain.network.mu
-    fitting = weights.device.type == "cpu" and plain.likelihood.kind in KINDS
+    fitting = weights.device.type == "cpu" and plain.likelihood.kind in KINDS and plain.network.removed is None
     shared = len(weights) >= torch.get_num_threads() or weights.numel() <= MOST_WEIGHTS
     if not (fitting and shared) or isinstance(plain.step.prior, ScaleMixturePrior):
         return plain

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from murho.model.bbb.network import without_absent
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import threads_for
 
@@ -191,7 +192,11 @@ def _empty_layer(like: Tensor, index: int, samples: int, units: int, inputs: int
 def mean_network(
     tensors: Mapping[str, Tensor], architecture: Architecture, device: torch.device | None = None
 ) -> Draws:
-    """The mu-only networks as M draws; the average of their outputs is the answer to ``samples=0``."""
+    """The mu-only networks as M draws; the average of their outputs is the answer to ``samples=0``.
+
+    Absent weights (`model.bbb.network.absent_weights`) are 0.
+    """
+    tensors = without_absent(tensors, architecture)
     means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
     members = torch.arange(architecture.members, device=device)
     return Draws.of(means[0::2], means[1::2], members, activation=architecture.activation, skip=architecture.skip)
@@ -212,11 +217,11 @@ class DrawMaker:
         """
         self._mu, self._device = mean_network(tensors, architecture), device
         sigmas = {
-            name: functional.softplus(tensors[f"{name.removesuffix('.mu')}.rho"].detach())
+            f"{name.removesuffix('.rho')}.mu": functional.softplus(tensors[name].detach())
             for name in architecture.shapes()
-            if name.endswith(".mu")
+            if name.endswith(".rho")
         }
-        self._sigma = mean_network(sigmas, architecture)
+        self._sigma = mean_network({**tensors, **sigmas}, architecture)
         for layer in self._sigma.layers[: _units_of_one(len(self._sigma.layers), architecture.skip)]:
             layer[:, -1] = 0.0  # what is always 1
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from murho.model.bbb.network import mixed_reading
+from murho.model.bbb.network import unread_bins
 from murho.model.bbb.rows import Rows
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Standardisation
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
@@ -230,15 +230,18 @@ class TrainingData:
             self._encoded[inputs] = self.encoder(inputs).encode(self.columns)
         return self._encoded[inputs]
 
-    def reads(self, inputs: InputChoice, members: int) -> torch.Tensor | None:
-        """Whether each member reads each input, ``[M, D]``; None: all do."""
+    def unread(self, inputs: InputChoice, members: int) -> tuple[tuple[int, ...], ...]:
+        """The inputs that each member does not read (`Architecture.unread`).
+
+        All members read the inputs that are zero in training: their weights are the prior of what lies beyond.
+        """
         encoder = self.encoder(inputs)
-        bins = encoder.bins if inputs.encoding == MIXED else ()
-        reads = mixed_reading(members, encoder.width, bins)
-        for member, names in enumerate(inputs.unread):
+        unread = unread_bins(members, encoder.bins if inputs.encoding == MIXED else ())
+        for own, names in zip(unread, inputs.unread, strict=False):
             for name in names:
-                reads[member, encoder.columns_of[name]] = False
-        return None if bool(reads.all()) else reads
+                own.update(range(encoder.width)[encoder.columns_of[name]])
+        found = tuple(tuple(sorted(own.difference(encoder.zero_in_training))) for own in unread)
+        return found if any(found) else ()
 
     def bends(self, transform: str) -> bool:
         """Whether a transform has the training targets in its domain, and is not nearly a line through them."""

@@ -287,11 +287,11 @@ class CandidateFits:
             activation=options.activation,
             members=members,
             skip=options.skip and bool(candidate.hidden),
+            unread=data.unread(candidate.inputs, members),
         )
         start = torch.Generator().manual_seed(seed_for(options.seed, "initial weights"))
-        reads = data.reads(candidate.inputs, members)
-        alike = reads is None or candidate.encoding != MIXED
-        return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads, alike=alike), likelihood
+        alike = not architecture.unread or candidate.encoding != MIXED
+        return BayesianNetwork(architecture, start, likelihood.initial_outputs, alike=alike), likelihood
 
     def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
         """The options of a fit, from the number of its training rows, N, and its budget."""

@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional
 
 from murho.model.bbb.fit import Fit, FitOptions, default_batch_size, fit
-from murho.model.bbb.network import BayesianNetwork, inputs_read, learned_tensors, load_tensors, noise_tensors
+from murho.model.bbb.network import BayesianNetwork, learned_tensors, load_tensors, noise_tensors
 from murho.model.bbb.priors import PosteriorPrior, gaussian_kl
 from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
@@ -141,7 +141,7 @@ def fit_to_new_rows(
     spec, target = old.spec, torch.device(device)
     likelihood = spec.likelihood.make(spec.architecture.members)
     likelihood.learn_target(spec.target)
-    network = BayesianNetwork(spec.architecture, torch.Generator(), reads=inputs_read(old.tensors))
+    network = BayesianNetwork(spec.architecture, torch.Generator())
     load_tensors(network.named_tensors() | noise_tensors(likelihood), old.tensors)
     features, targets = torch.from_numpy(rows.encoded.inputs), rows.standardised(old)
     folds = None if split.folds is None else torch.from_numpy(split.folds)

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["description", "overview", "report_charts", "target_of"]
 
 
-SHOWN_FACTS = ("metrics", "totals", "training", "architecture", "prior", "likelihood", "default_seed", "created")
+SHOWN_FACTS = ("metrics", "totals", "training", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
+OF_SINGLE_WEIGHTS = ("unread", "removed")
+"""Fields of the architecture that are not shown: lists as long as the network is large."""
 BINS = 30
 
 
@@ -55,6 +57,7 @@ def description(model: ModelLike) -> JSON:
         "left_out": dict(model.schema.left_out),
         "calibration": _without_lists(facts["calibration"]),
         **{fact: facts[fact] for fact in SHOWN_FACTS},
+        "architecture": {key: each for key, each in facts["architecture"].items() if key not in OF_SINGLE_WEIGHTS},
         "murho": facts["murho"],
     }
 

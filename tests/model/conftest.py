@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from torch import Tensor
-
     from murho.model.bbb.likelihood import Likelihood
 
 Value = TypeVar("Value")
@@ -197,7 +195,7 @@ def small_model(
     *,
     hidden: tuple[int, ...] = (6,),
     members: int = 1,
-    reads: Tensor | None = None,
+    unread: tuple[tuple[int, ...], ...] = (),
     alike: bool = True,
     known: Mapping[str, Any] | None = None,
     inputs: int = 2,
@@ -209,19 +207,19 @@ def small_model(
         noise: A kind of observation model.
         hidden: Widths of the hidden layers.
         members: M.
-        reads: Whether each member reads each input, ``[M, D]``; None: all do.
+        unread: The inputs that each member does not read; empty: all members read all.
         alike: Whether members differ in what they read by chance alone, if at all.
         known: Options of the observation model.
         inputs: D.
         seed: Seed of the initial means.
     """
     likelihood = make_likelihood(noise, members=members, **(known or {}))
-    architecture = Architecture(inputs, hidden, likelihood.outputs, members=members)
+    architecture = Architecture(inputs, hidden, likelihood.outputs, members=members, unread=unread)
     start = torch.Generator().manual_seed(seed)
-    return BayesianNetwork(architecture, start, likelihood.initial_outputs, reads, alike=alike), likelihood
+    return BayesianNetwork(architecture, start, likelihood.initial_outputs, alike=alike), likelihood
 
 
-OF_MODEL = ("noise", "hidden", "members", "reads", "alike", "known")
+OF_MODEL = ("noise", "hidden", "members", "unread", "alike", "known")
 
 
 def small_fit(

@@ -62,11 +62,10 @@ def made(
     )
     likelihood.limits = limits
     hidden, skip = options.pop("hidden", (7, 6)), options.pop("skip", True)
-    architecture = Architecture(INPUTS, hidden, likelihood.outputs, options.pop("activation", "silu"), MEMBERS, skip)
+    activation, unread = options.pop("activation", "silu"), ((), (2,))
+    architecture = Architecture(INPUTS, hidden, likelihood.outputs, activation, MEMBERS, skip, unread)
     generator = torch.Generator().manual_seed(1)
-    reads = torch.ones(MEMBERS, INPUTS, dtype=torch.bool)
-    reads[1, 2] = False
-    network = BayesianNetwork(architecture, generator, likelihood.initial_outputs, reads)
+    network = BayesianNetwork(architecture, generator, likelihood.initial_outputs)
     with torch.no_grad():
         network.mu.mul_(0.3)
         network.rho.add_(0.1 * torch.randn(network.rho.shape, generator=generator))
@@ -262,8 +261,9 @@ def test_a_fit_is_the_same_to_the_bit_for_any_number_of_threads() -> None:
 def test_what_has_no_compiled_steps_takes_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, rows, _ = made("heteroscedastic")
 
-    def of(likelihood: Likelihood, prior: Prior) -> type:
-        network = BayesianNetwork(Architecture(INPUTS, (4,), likelihood.outputs), torch.Generator().manual_seed(0))
+    def of(likelihood: Likelihood, prior: Prior, removed: bytes = b"") -> type:
+        architecture = Architecture(INPUTS, (4,), likelihood.outputs, removed=removed)
+        network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
         options: dict[str, Any] = {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
         return type(steps_of(PlainSteps(network, likelihood, prior, rows, rows.seen_by(1), **options)))
 
@@ -271,5 +271,6 @@ def test_what_has_no_compiled_steps_takes_plain_ones(monkeypatch: pytest.MonkeyP
     assert of(counts, GaussianPrior()) is PlainSteps
     assert of(taken.plain.likelihood, ScaleMixturePrior()) is PlainSteps
     assert of(taken.plain.likelihood, GaussianPrior()) is CompiledSteps
+    assert of(taken.plain.likelihood, GaussianPrior(), bytes(4)) is PlainSteps
     monkeypatch.setattr(steps, "kernels", lambda: None)
     assert of(taken.plain.likelihood, GaussianPrior()) is PlainSteps

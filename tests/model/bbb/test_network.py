@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
 from murho.model.bbb.network import (
-    UNREAD_RHO,
     Architecture,
     BayesianNetwork,
-    inputs_read,
+    absent_weights,
     learned_tensors,
-    mixed_reading,
-    weights_from_inputs,
+    removed_weights,
+    unread_bins,
 )
+from murho.model.errors import CheckpointError
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
 from tests.model.conftest import present
 from tests.model.gradient_checks import INPUTS
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def network_with(**changes: object) -> BayesianNetwork:
@@ -56,38 +60,84 @@ BINS = (1, 2)
 
 
 def network_of(members: int, *, skip: bool = True, seed: int = 0) -> BayesianNetwork:
-    architecture = Architecture(INPUTS, (6, 5), 1, "silu", members, skip)
-    reads = mixed_reading(members, INPUTS, BINS)
-    return BayesianNetwork(architecture, torch.Generator().manual_seed(seed), None, reads)
+    unread = tuple(map(tuple, unread_bins(members, BINS)))
+    architecture = Architecture(INPUTS, (6, 5), 1, "silu", members, skip, unread)
+    return BayesianNetwork(architecture, torch.Generator().manual_seed(seed))
 
 
 def test_the_two_judges_of_a_row_are_of_both_kinds() -> None:
-    reads = mixed_reading(10, 4, BINS)
-    assert reads[:, [0, 3]].all()
-    without_bins = ~reads[:, 1]
-    assert torch.equal(without_bins, ~reads[:, 2])
     # Members m and m + 5 judge rows of the folds m of two partitions.
-    assert without_bins.tolist() == [False] * 5 + [True] * 5
-    assert (~mixed_reading(4, 4, BINS)[:, 1]).tolist() == [False, True, False, True]
+    assert unread_bins(10, BINS) == [set()] * 5 + [set(BINS)] * 5
+    assert unread_bins(4, BINS) == [set(), set(BINS)] * 2
+
+
+def _with_any_values(network: BayesianNetwork) -> dict[str, Tensor]:
+    """Tensors of a checkpoint of which mu and rho of the absent weights are far from those of any weight."""
+    architecture, tensors = network.architecture, dict(network.named_tensors())
+    for layer, absent in enumerate(absent_weights(architecture)):
+        for part in ("mu", "rho"):
+            name = f"layers.{layer}.weight.{part}"
+            tensors[name] = tensors[name].masked_fill(absent, 50.0)
+    return tensors
 
 
 @pytest.mark.parametrize("skip", [False, True])
-def test_a_checkpoint_has_no_weights_from_what_is_not_read(skip: bool) -> None:
+def test_no_draw_has_a_weight_from_an_input_that_its_member_does_not_read(skip: bool) -> None:
     network, rows = network_of(4, skip=skip), torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
-    architecture, reads = network.architecture, mixed_reading(4, INPUTS, BINS)
-    tensors = learned_tensors(network, torch.nn.Module())
-    unread = [tensors[f"layers.{number}.weight.rho"] == UNREAD_RHO for number in range(3)]
-    assert [int(part.sum()) for part in unread] == [2 * 2 * 6, 0, 2 * 2 * 1 * skip]
-    for index, part in enumerate(unread):
-        assert torch.equal(part, weights_from_inputs(architecture, index, ~reads))
-    assert torch.equal(present(inputs_read(tensors)), reads)
-    # A network that reads all inputs, but has these weights, gives the same outputs.
-    plain = BayesianNetwork(architecture, torch.Generator())
+    architecture = network.architecture
+    absent = absent_weights(architecture)
+    assert [int(absent[layer].sum()) for layer in range(3)] == [2 * 2 * 6, 0, 2 * 2 * 1 * skip]
+    kept = learned_tensors(network, torch.nn.Module())
+    assert not any(kept[f"layers.0.weight.{part}"][absent[0]].any() for part in ("mu", "rho"))
+    draws = [DrawMaker(each, architecture).make(seed=3, samples=8) for each in (kept, _with_any_values(network))]
+    for weights, others in zip(*(each.weights for each in draws), strict=True):
+        assert torch.equal(weights, others)
+    for layer, weights in enumerate(draws[0].weights):
+        assert not weights[absent[layer][draws[0].members]].any()
+    # The network of the fit gives the outputs of such draws.
+    moved = rows.clone()
+    moved[:, list(BINS)] += 7.0
+    outputs = [network(each, torch.Generator().manual_seed(2)).detach() for each in (rows, moved)]
+    same = [torch.equal(*(each[member] for each in outputs)) for member in range(4)]
+    assert same == [False, True, False, True]
+
+
+def test_a_removed_weight_is_nothing_in_a_fit_and_in_its_gradient() -> None:
+    bits = np.random.default_rng(0).integers(0, 2, 2 * (3 * 8 + 8 * 6 + 6), dtype=np.uint8)
+    network = network_with(removed=np.packbits(bits).tobytes())
+    masks = removed_weights(network.architecture)
+    assert np.array_equal(torch.cat([mask.flatten() for mask in masks]), bits.astype(bool))
+    rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(1))
+    outputs = network(rows, torch.Generator().manual_seed(2))
+    outputs.sum().backward()
+    for gradients in map(network.parts, (present(network.mu.grad), present(network.rho.grad))):
+        for mask, gradient in zip(masks, gradients[::2], strict=True):
+            assert not gradient[mask].any()
+            assert gradient[~mask].any()
     with torch.no_grad():
-        for name, tensor in plain.named_tensors().items():
-            tensor.copy_(tensors[name])
-        outputs = [each(rows, torch.Generator().manual_seed(2)) for each in (network, plain)]
-    torch.testing.assert_close(*outputs)
+        for name, tensor in network.named_tensors().items():
+            tensor.copy_(_with_any_values(network)[name])
+        assert torch.equal(network(rows, torch.Generator().manual_seed(2)), outputs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unread": [[0]]}, "unread: expected none or 2 lists, one a member, found 1"),
+        ({"unread": [[0], [3]]}, "unread: expected numbers of inputs below 3"),
+        ({"unread": [[0], [-1]]}, "unread"),
+        ({"removed": "AAAA"}, "removed: expected nothing or 20 bytes, a bit for each weight"),
+        ({"removed": "no base64!"}, "removed"),
+    ],
+)
+def test_an_architecture_whose_absent_weights_do_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        Architecture.from_json(network_with().architecture.to_json() | changes)
+
+
+def test_an_architecture_is_read_as_it_was_written() -> None:
+    architecture = network_with(unread=((), (0, 2)), removed=bytes(range(20))).architecture
+    assert Architecture.from_json(architecture.to_json()) == architecture
 
 
 def test_members_do_not_interact() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from murho.model.bbb.likelihood import Bernoulli
-from murho.model.bbb.network import BayesianNetwork, mixed_reading
+from murho.model.bbb.network import BayesianNetwork, unread_bins
 from murho.model.bbb.numbers import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.bbb.rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.distributions.predictive import Predictive
@@ -66,8 +66,8 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
 def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_but_not_extrapolated() -> None:
     numbers, rows = small_rows(20), torch.arange(20)
     rows_of = Rows(numbers.features, (numbers.targets > 0.0).float(), torch.stack((rows % 5, rows // 5)))
-    reads = mixed_reading(10, numbers.features.shape[1], [0])
-    outcome = small_fit(rows_of, rows_of, members=10, noise="bernoulli", reads=reads, alike=False)
+    unread = tuple(map(tuple, unread_bins(10, [0])))
+    outcome = small_fit(rows_of, rows_of, members=10, noise="bernoulli", unread=unread, alike=False)
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
         outputs = outcome.network(rows_of.features, torch.Generator())

@@ -31,6 +31,8 @@ FACTS: dict[str, Any] = {
         "activation": "relu",
         "members": 2,
         "skip": False,
+        "unread": [[], [0]],
+        "removed": "",
     },
     "prior": {"sigma": 0.5, "kind": "gaussian"},
     "likelihood": {

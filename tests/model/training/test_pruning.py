@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.bbb.network import Architecture, BayesianNetwork, inputs_read
+from murho.model.bbb.network import Architecture, BayesianNetwork, removed_weights
 from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import SAMPLES
-from murho.model.predictive.draws import DrawMaker, Draws
-from murho.model.predictive.forward import forward
+from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.training.pruning import PRUNED_RHO, cut, extrapolation_inputs, prune
+from murho.model.training.pruning import cut, extrapolation_inputs, prune
 from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import calibration_of
@@ -51,12 +50,13 @@ def _tensors(seed: int = 0) -> dict[str, Tensor]:
 def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: int, fraction: float) -> None:
     tensors = _tensors(seed)
     pruned, done = cut(tensors, ARCHITECTURE, fraction, HELD)
+    masks = removed_weights(pruned)
     ratios: dict[str, list[Tensor]] = {"removed": [], "kept": [], "held": []}
     # What is held, spelled out: the last layer reads the inputs after four hidden units.
     for index, rows in {0: HELD, 1: [], 2: [4 + number for number in HELD]}.items():
         name = f"layers.{index}.weight"
         ratio = tensors[f"{name}.mu"].double().abs() / functional.softplus(tensors[f"{name}.rho"].double())
-        gone = pruned[f"{name}.rho"] == PRUNED_RHO
+        gone = masks[index]
         held = torch.zeros_like(gone)
         held[:, rows] = True
         for part, where in (("removed", gone), ("kept", ~gone & ~held), ("held", held)):
@@ -70,23 +70,30 @@ def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: in
     assert not len(kept) or float(removed.max()) <= float(kept.min())
 
 
-def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
-    pruned, _ = cut(_tensors(), ARCHITECTURE, 0.8, HELD)
-    draws = DrawMaker(pruned, ARCHITECTURE).make(seed=3, samples=40)
-    exact = Draws.of(
-        [
-            weight.masked_fill(pruned[f"layers.{index}.weight.rho"][draws.members] == PRUNED_RHO, 0.0)
-            for index, weight in enumerate(draws.weights)
-        ],
-        draws.biases,
-        draws.members,
-        activation=draws.activation,
-        skip=draws.skip,
-    )
-    rows = torch.randn(20, 5, generator=torch.Generator().manual_seed(1))
-    for size in (1.0, 1e6):
-        torch.testing.assert_close(forward(draws, size * rows), forward(exact, size * rows), rtol=0, atol=1e-6)
-    assert float(functional.softplus(torch.tensor(PRUNED_RHO)).square()) >= torch.finfo(torch.float32).tiny
+def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_tensors_hold() -> None:
+    tensors = _tensors()
+    pruned, _ = cut(tensors, ARCHITECTURE, 0.8, HELD)
+    removed = removed_weights(pruned)
+    draws = DrawMaker(tensors, pruned).make(seed=3, samples=40)
+    whole = DrawMaker(tensors, ARCHITECTURE).make(seed=3, samples=40)
+    for of_pruned, of_whole, mask in zip(draws.weights, whole.weights, removed, strict=True):
+        assert torch.equal(of_pruned, of_whole.masked_fill(mask[draws.members], 0.0))
+
+
+def test_a_second_pruning_removes_what_the_first_one_has_removed_and_more() -> None:
+    tensors = _tensors()
+    once, first = cut(tensors, ARCHITECTURE, 0.3, HELD)
+    # The tensors of removed weights say nothing: here they have the highest ratios of all.
+    loud = {
+        name: torch.where(mask, 99.0 if part == "mu" else -9.0, tensors[name])
+        for layer, mask in enumerate(removed_weights(once))
+        for part in ("mu", "rho")
+        for name in [f"layers.{layer}.weight.{part}"]
+    }
+    twice, second = cut(loud, once, 0.6, HELD)
+    directly, straight = cut(tensors, ARCHITECTURE, 0.6, HELD)
+    assert (twice, second) == (directly, straight)
+    assert first.removed < second.removed
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5, float("nan")])
@@ -133,7 +140,7 @@ def test_the_doubt_beyond_the_training_range_survives(skip: bool) -> None:
     assert before > 3.0 * _doubt(trained, 0.0)
     assert _doubt(prune(Posterior(spec, trained.tensors), 0.75).posterior) > 0.6 * before
     careless, _ = cut(trained.tensors, trained.architecture, 0.75, [])
-    assert _doubt(Posterior(spec, careless)) < 0.5 * before
+    assert _doubt(Posterior(replace(spec, architecture=careless), trained.tensors)) < 0.5 * before
     names = [trained.encoder.names[number] for number in extrapolation_inputs(trained.encoder)]
     beyond = [f"{name} beyond the training rows" for name in ("size", "day", "combination")]
     assert names == ["district is unseen", *beyond]
@@ -147,7 +154,8 @@ def test_without_rows_the_calibration_is_kept_and_old_metrics_are_not_claimed(re
     assert (pruned.posterior.spec.metrics, pruned.before, pruned.after) == ({}, None, None)
     said = {"from_version": "1", "fraction": 0.6, "rows": None, "calibration": "kept"}
     assert said.items() <= pruned.facts.items()
-    loaded = Posterior.load(write_checkpoint(tmp_path, "rent", pruned.posterior.spec, pruned.posterior.tensors))
+    # A file may hold any mu and rho of removed weights: the specification says that they are gone.
+    loaded = Posterior.load(write_checkpoint(tmp_path, "rent", pruned.posterior.spec, rent.tensors))
     ours, theirs = (one.predict_encoded(_beyond(loaded, 0.0), PredictOptions()) for one in (pruned.posterior, loaded))
     np.testing.assert_array_equal(ours.percentiles, theirs.percentiles)
 
@@ -167,5 +175,5 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
 def test_weights_of_inputs_that_a_member_does_not_read_are_not_counted() -> None:
     mixed = train_rooms(rooms_table(), encoding="mixed").posterior
     pruned = prune(mixed, 0.1)
-    assert torch.equal(present(inputs_read(mixed.tensors)), present(inputs_read(pruned.posterior.tensors)))
+    assert pruned.posterior.architecture.unread == mixed.architecture.unread
     assert pruned.facts["removed"] == round(0.1 * (pruned.facts["weights"] - pruned.facts["held"]))

@@ -63,11 +63,14 @@ def test_the_description_of_a_model_is_short() -> None:
     calibration = fit_conformal_map(scores)
     assert calibration is not None
     model = FakeModel()
-    model.spec = replace(model.spec, calibration=calibration)
+    sizes = model.spec.architecture
+    pruned = replace(sizes, unread=((0,),), removed=bytes(-(-sizes.weights // 8)))
+    model.spec = replace(model.spec, calibration=calibration, architecture=pruned)
     with make_client(model) as client:
         described = client.get("/models/cars")
         full = client.get("/models/cars/calibration").json()["calibration"]
     assert described.json()["calibration"]["method"] == full["method"] == calibration.method
     assert described.json()["calibration"]["rows"] == 900
     assert len(full["nominal"]) == len(full["observed"]) > 100
+    assert set(described.json()["architecture"]) == {"inputs", "hidden", "outputs", "activation", "members", "skip"}
     assert len(described.content) < 4000
