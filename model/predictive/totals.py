@@ -35,6 +35,7 @@ from murho.model.distributions.sums import LEAST, SumMixture, count_answers, cou
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.tables.cells import format_date
+from murho.model.tables.columns import MOST_EXACT
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[La
         names: Names of features.
 
     Raises:
-        OptionError: There is no such feature.
+        OptionError: There is no such feature, or its numbers are too large to be told apart.
     """
     kinds = {feature.name: feature.kind for feature in schema.features}
     cells = []
@@ -186,6 +187,11 @@ def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[La
             known = [None if cell != cell else format_date(cell) for cell in known]
         elif kinds[name] is FeatureKind.BOOLEAN:
             known = [bool(cell) for cell in known]
+        elif kinds[name] is FeatureKind.NUMERIC and bool(np.any(np.abs(columns[name]) >= MOST_EXACT)):
+            raise OptionError(
+                f"--by: {name!r} has numbers from 2^53 on, whose last digits a feature does not keep, so that "
+                "neighbours would be one group; send a label for each row in groups"
+            )
         missing = is_missing(columns[name])
         cells.append([None if lacks else cell for cell, lacks in zip(known, missing, strict=True)])
     return list(zip(*cells, strict=True)) if names else [()] * len(next(iter(columns.values())))

@@ -71,3 +71,16 @@ def test_flows_take_turns() -> None:
 
         client.portal.call(some)
         assert order == ["a1", "b1", "a2", "a3"]
+
+
+def test_whole_numbers_that_a_feature_does_not_hold_are_grouped_by_labels() -> None:
+    numbers = [2**53, 2**53 + 1, 2**53]
+    rows = [ROW | {"Weight": number} for number in numbers]
+    with make_client(FakeModel()) as client:
+        refused = client.post("/aggregate", {"inputs": rows, "by": ["Weight"], "samples": 10})
+        assert pointers(refused, 422) == ["/by"]
+        assert "send a label for each row in groups" in refused.text
+        told = client.post("/aggregate", {"inputs": rows, "groups": numbers, "samples": 10}).json()
+        assert (told["groups"], told["rows"]) == ([[2**53], [2**53 + 1]], [2, 1])
+        small = client.post("/aggregate", {"inputs": [ROW | {"Weight": 2**53 - 1}], "by": ["Weight"], "samples": 10})
+        assert small.json()["groups"] == [[2**53 - 1]]
