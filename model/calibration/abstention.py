@@ -13,10 +13,11 @@ depends on who judged them, as for bands (`model.calibration.conformal`):
 split-conformal
     One member, which neither learned nor stopped by these rows: the theorem, but that the map of the probabilities is
     fitted to them, each row being scored with a map of the others.
-cross-conformal, pooled-conformal
+cross-conformal, forward-conformal, pooled-conformal
     No theorem. Training chose the fit and when to stop by the same rows, and some of the members judged a row that all
-    answer; or the version before did. With known truth the risk is above alpha in less than ``DOUBT`` of the cases
-    (``python -m benchmarks.abstain --known``): a few judges are less sure than all members.
+    answer; or the members did before their last fit, to the newest rows; or the version before. With known truth the
+    risk is above alpha in less than ``DOUBT`` of the cases of the first kind (``python -m benchmarks.abstain
+    --known``): a few judges are less sure than all members.
 
 For the k surest rows, of which e are wrong, the p-value of "the risk is above alpha" is ``P[Bin(k, alpha) <= e]``. The
 numbers k are tested in `STARTS` rising sequences, each with its part of `DOUBT` until its first test that fails (fixed

@@ -20,6 +20,9 @@ split-conformal
 cross-conformal
     Only some members have not seen a held-out row, and all answer. No theorem promises c (sets of K folds have about
     ``1 - 2 (1 - c)`` at least, Vovk et al. 2018; Barber et al. 2021); measured coverage is near it.
+forward-conformal
+    Rows in time, judged by members that have learned from earlier rows only, and then go on to the newest ones. Rows in
+    time are not exchangeable: nothing is promised.
 pooled-conformal
     After an update, every row counts alike, earlier or new. So a few new rows change little, many decide, and one row
     more never changes much. The version before judged the earlier rows, so nothing is promised.
@@ -286,7 +289,7 @@ class PredictionSets(Stored):
     Attributes:
         rows: Number of held-out rows behind the sets.
         groups: Of classes; each class is in one.
-        method: ``split-conformal``, ``cross-conformal`` or ``pooled-conformal``, see the module.
+        method: What is known of the coverage, see the module.
     """
 
     rows: Count

@@ -21,6 +21,10 @@ cross-conformal
     Only some members have not seen a held-out row, and all answer (Vovk 2015, "Cross-conformal predictors",
     doi:10.1007/s10472-013-9368-4). Scores are narrowed by what the other members add (`model.evaluation.held_out`).
     There is no finite-sample guarantee.
+forward-conformal
+    The members that judge a row have learned from earlier rows only. Afterwards they go on to the newest rows
+    (`model.training.train`), so the networks that answer are not those that the map was fitted to. Rows in time are not
+    exchangeable either: no guarantee.
 pooled-conformal
     Scores that stand for held-out rows before an update, and those of new rows. Every row counts alike. So the map
     moves from the earlier one to that of the new rows as these become many, and a further row changes it little. The
@@ -62,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CENTRAL",
     "CROSS",
+    "FORWARD",
     "POOLED",
     "SPLIT",
     "AdaptedMap",
@@ -72,8 +77,8 @@ __all__ = [
 ]
 
 
-SPLIT, CROSS, POOLED = "split-conformal", "cross-conformal", "pooled-conformal"
-Method: TypeAlias = Annotated[str, one_of(SPLIT, CROSS, POOLED)]
+SPLIT, CROSS, FORWARD, POOLED = "split-conformal", "cross-conformal", "forward-conformal", "pooled-conformal"
+Method: TypeAlias = Annotated[str, one_of(SPLIT, CROSS, FORWARD, POOLED)]
 MINIMUM_ROWS = 10
 SIGNED_FROM = 100
 """From this many held-out rows on (or groups of them) the map is the signed one. Of 100 rows it costs 0.8 % of pinball
@@ -98,7 +103,7 @@ class ConformalMap(Stored):
         nominal: Nominal scores, ``[knots]``, increasing from below 0 to above.
         observed: Calibrated scores of these, ``[knots]``, increasing.
         rows: n, the number of held-out rows behind the map.
-        method: ``split-conformal``, ``cross-conformal`` or ``pooled-conformal``, see the module.
+        method: What is known of the coverage, see the module.
         narrowing: Factor of the held-out scores for what other members add; None where nothing is known of it.
     """
 

@@ -32,7 +32,7 @@ from murho.model.calibration.classes import (
     fit_class_map,
     fit_prediction_sets,
 )
-from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, ConformalMap, fit_conformal_map
+from murho.model.calibration.conformal import CROSS, FORWARD, POOLED, SPLIT, ConformalMap, fit_conformal_map
 from murho.model.distributions.mixtures import normal_cdf
 from murho.model.evaluation.classes import SET_COVERAGES, JudgedClasses, prediction_sets
 from murho.model.evaluation.judging import in_passes
@@ -101,7 +101,7 @@ def calibrate_held_out(
     weights: NDArray[np.float64] | None = None,
     units: NDArray[np.generic] | None = None,
     even: bool = False,
-    narrow: bool = True,
+    forward: bool = False,
     earlier: Calibration | None = None,
 ) -> Calibrated:
     """The calibration of held-out rows, and an estimate of what will be served.
@@ -123,9 +123,9 @@ def calibrate_held_out(
         units: Id of each row's exchangeable unit, ``[N]``: rows of one unit are not independent. None: each row is one.
         even: Whether every unit counts the same in the map of a number, whatever its number of rows: for a new row of a
             new unit. Rows of classes count as they are: thresholds take the units into account by themselves.
-        narrow: Whether scores and bands of a number count on what the other members add. Not where the judges of a row
-            have learned from the same rows: they then agree more than any two members. Probabilities are never
-            extrapolated.
+        forward: Whether judges have learned from earlier rows only. Scores and bands of a number then don't count on
+            what the other members add: the judges of a row have learned from the same rows, and agree more than any two
+            members. Probabilities are never extrapolated.
         earlier: A calibration of other rows, with which these are pooled (`model.calibration`); None: there is none.
 
     Returns:
@@ -137,7 +137,7 @@ def calibrate_held_out(
     members = posterior.architecture.members
     judges = min(members if group.members is None else len(group.members) for group in groups)
     of_classes = posterior.schema.target.classes is not None
-    described = members if narrow and judges > 1 and not of_classes else judges
+    described = members if not forward and judges > 1 and not of_classes else judges
     of_kind = ClassesByJudges if of_classes else NumbersByJudges
     parts: list[Any] = []
     for group in groups:
@@ -156,7 +156,7 @@ def calibrate_held_out(
         ),
         calibrating=np.isin(of_groups, list(calibrating)),
         insides=[of_parts == part for part in np.unique(of_parts)],
-        method=SPLIT if all(group.members is None for group in groups) else CROSS,
+        method=FORWARD if forward else SPLIT if all(group.members is None for group in groups) else CROSS,
         even=even,
         unlike=encoded.unlike[rows],
         own=posterior.calibration,
@@ -300,7 +300,7 @@ class NumbersByJudges(RowArrays):
             """The map of the rows of a mask ``[n]``, with their own narrowing; None where they are too few."""
             counts, scores = fitting.weights.of_rows(chosen), self.scores[chosen]
             # With one judge a row nothing tells what the other members add.
-            narrowing = self.of_rows(chosen).narrowing(counts) or (1.0 if fitting.method == CROSS else None)
+            narrowing = self.of_rows(chosen).narrowing(counts) or (None if fitting.method == SPLIT else 1.0)
             weights = counts.amounts if counts.weighted or fitting.even else None
             if weights is not None and fitting.even:
                 weights = weights / np.bincount(counts.units)[counts.units]

@@ -271,7 +271,7 @@ def _finished(
         weights=data.weights,
         units=units,
         even=grouped,
-        narrow=not split.forward,
+        forward=split.forward,
     )
     totals = calibrate_totals(
         posterior,

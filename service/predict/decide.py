@@ -116,8 +116,9 @@ class Evidence(Told):
     """The held-out rows that say when to answer "unsure"."""
 
     method: str
-    """split-conformal: the risk is below its limit with probability 0.95. cross-conformal, pooled-conformal: that is
-    measured, and not guaranteed, because these rows also chose the fit, or other members judged them than answer."""
+    """split-conformal: the risk is below its limit with probability 0.95. cross-conformal, forward-conformal,
+    pooled-conformal: that is measured, and not guaranteed, because these rows also chose the fit, or other networks
+    judged them than answer."""
     rows: int
 
 

@@ -13,7 +13,7 @@ import torch
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
 from murho.model.bbb.numbers import HeteroscedasticNoise
-from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
+from murho.model.calibration.conformal import CROSS, FORWARD, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
@@ -167,8 +167,8 @@ def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
     posterior, encoded, targets = _disagreeing()
     groups = _in_pairs(600, 6)
     arguments = (posterior, encoded, targets, groups)
-    conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), narrow=False)
-    assert conformal.narrowing == 1.0
+    conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), forward=True)
+    assert (conformal.method, conformal.narrowing) == (FORWARD, 1.0)
     _, of_all = calibrate_and_score(*arguments, calibrating=range(len(groups)))
     assert report["raw"]["crps"] == pytest.approx(of_all["judges"]["crps"])
     # What is printed says whose scores these are.

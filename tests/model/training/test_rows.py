@@ -103,6 +103,8 @@ def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_the_newe
     notes = Notes()
     trained = train_quickly(_with(make_table(), when=days), notes, time="when")
     assert notes.titles[-1] == "on the newest rows"
+    assert trained.spec.calibration is not None
+    assert trained.spec.calibration.method == "forward-conformal"  # the networks that answer judged no row
     assert sum("as a feature, judged on later rows" in line for line in notes.lines) == 2
     features = [feature.name for feature in trained.spec.schema.features]
     assert ("when" in features) == ("when" not in trained.spec.schema.left_out)
@@ -113,6 +115,7 @@ def test_row_order_trains_with_any_number_of_members(members: int) -> None:
     trained = train_quickly(make_table(), time="row-order", members=members)
     assert trained.spec.training["rows"] == 160
     assert trained.spec.calibration is not None
+    assert trained.spec.calibration.method == "forward-conformal"
 
 
 def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[TrainingData, str]:
