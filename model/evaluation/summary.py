@@ -13,6 +13,9 @@ __all__ = ["per_cent", "plus_minus", "significant", "summary", "verdict"]
 
 
 NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
+EXACT = 0.002
+"""Share of the constant answer's CRPS below which the floor of the noise makes much of the raw bands."""
+AT_THE_FLOOR = "(nearly exact: learned noise is never below 0.1 % of the target's std)"
 NEVER_EMPTY = "(a set is never empty, and the likeliest class alone is right more often than 90 %)"
 
 
@@ -69,6 +72,8 @@ def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:
     named = "90 % bands" + ("" if scores["calibrated"] else " (raw: too few rows to calibrate)")
     wide = f"{significant(scores[kind]['width']['90'])}{suffix} wide on average"
     near = [NEAR] if scores["calibrated"] else []
+    if scores["raw"]["crps"] < EXACT * ((scores.get("constant") or {}).get("crps") or 0.0):
+        near.append(AT_THE_FLOOR)
     return ["   ".join(shown), f"{named} cover {covered} of them, {wide}", *_basis(scores), *near]
 
 
