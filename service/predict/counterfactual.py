@@ -4,7 +4,7 @@ The search is `model.evaluation.counterfactual`; its rows are answered like thos
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from fastapi import Response
@@ -17,7 +17,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import document_of
-from murho.service.predict.options import Strict, Told, options_of, parsed
+from murho.service.predict.options import CommonOptions, Told, common_options, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
 
@@ -30,7 +30,7 @@ __all__ = ["DOOR"]
 MOST_FOUND = 10
 
 
-class CounterfactualRequest(Strict):
+class CounterfactualRequest(CommonOptions):
     """A row, and what its answer shall be. Null stands for an option that is not given."""
 
     inputs: Any
@@ -40,20 +40,8 @@ class CounterfactualRequest(Strict):
     """Features whose cells stay as they are."""
     count: int = Field(3, ge=1, le=MOST_FOUND)
     """How many rows; each changes another set of cells."""
-    samples: Annotated[int, Field(ge=0)] | None = None
-    """Draws behind the answers."""
-    seed: Annotated[int, Field(ge=0)] | None = None
-    """Seed of the draws."""
     noise: bool | None = None
     """As in a prediction."""
-    calibrated: bool | None = None
-    """As in a prediction."""
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """As in a prediction."""
-
-
-OF_ANSWERS = ("samples", "seed", "noise", "calibrated", "timeout")
-"""Options that answers have in a prediction, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +129,7 @@ def _read(body: bytes, terms: Terms) -> _Asked:
     problems.raise_any()
     if not isinstance(own.inputs, dict):
         raise wrong("/inputs", "Expected one row: an object with a value for each feature.")
-    options, request = options_of({name: getattr(own, name) for name in OF_ANSWERS}, settings, schema.target)
+    options, request = options_of(common_options(own), settings, schema.target)
     # There is one row, and so no number of it.
     row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
     return _Asked(row, options, request, own=own)

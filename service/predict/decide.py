@@ -23,7 +23,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
-from murho.service.predict.options import MAX_SEED, Many, Strict, Told, options_of, parsed
+from murho.service.predict.options import CommonOptions, Many, Strict, Told, common_options, options_of, parsed
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import (
     MAX_LISTED,
@@ -46,8 +46,6 @@ __all__ = ["DOOR", "DecideRequest"]
 
 BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
-COMMON = ("seed", "calibrated", "timeout", "record", "ids")
-"""Options that a prediction has, too."""
 LINEAR = (
     "This version is linear, without a hidden layer, so which action is the best hardly depends on the context. Train "
     "with --hidden 50 if it should."
@@ -73,7 +71,7 @@ EXAMPLE: JSON = {
 }
 
 
-class DecideRequest(Strict):
+class DecideRequest(CommonOptions):
     """Contexts, actions, and how to choose. Null stands for an option that is not given."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
@@ -100,12 +98,6 @@ class DecideRequest(Strict):
     """Number of the draw that decides for each context; at random by default. For thompson."""
     samples: Annotated[int, Field(ge=1)] | None = None
     """Draws behind the answer."""
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
-    """Seed of the draws."""
-    calibrated: bool | None = None
-    """As in a prediction."""
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """As in a prediction."""
     record: bool | None = None
     """true: the store keeps the decisions, with ids, so that outcomes can be told of them."""
     ids: Many[str] | None = None
@@ -231,7 +223,7 @@ def _read(body: bytes, terms: Terms) -> _Asked:
 
     document, schema, settings = document_of(body, terms), terms.schema, terms.settings
     asked = parsed(DecideRequest, document)
-    common = {name: getattr(asked, name) for name in COMMON}
+    common = common_options(asked)
     common["samples"] = samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
     of, request = options_of(common | {"percentiles": []}, settings, schema.target)
     actions = Actions.read(asked.actions, schema.target)

@@ -68,7 +68,7 @@ HINTS = {
 }
 """What stands where a parser stops, in lower case → what to do; longer words before those that they begin with."""
 
-OPTIONS = tuple(PredictRequest.model_fields)[1:]
+OPTIONS = tuple(name for name in PredictRequest.model_fields if name != "inputs")
 IDS = OPTIONS.index("ids")
 """They are others in every request."""
 MOST_KEPT, MOST_KEPT_BYTES = 256, 512

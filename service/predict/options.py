@@ -27,13 +27,14 @@ __all__ = [
     "EXAMPLE",
     "LISTS",
     "LONGEST_ID",
-    "MAX_SEED",
+    "CommonOptions",
     "Included",
     "InferenceError",
     "Many",
     "PredictRequest",
     "Strict",
     "Told",
+    "common_options",
     "options_of",
     "parsed",
     "predict_options",
@@ -201,7 +202,23 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Included = Literal["draws", "mc_error", "why", "worth_asking"]
 
 
-class PredictRequest(Strict):
+class CommonOptions(Strict):
+    """Options of every request for predictions. Null stands for an option that is not given."""
+
+    samples: Annotated[int, Field(ge=0)] | None = None
+    """Draws behind the answer; 0 for the deterministic mean of the mu network."""
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    """Seed of the draws; the checkpoint's own by default."""
+    calibrated: bool | None = None
+    """true (default): std and both its parts, percentiles and exceedance, or the probabilities of a classifier and
+    all that describes them, are as calibrated on held-out rows; false: all of them are raw. The answer says which
+    it is."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header
+    X-Request-Timeout says the same for every format."""
+
+
+class PredictRequest(CommonOptions):
     """Rows and how to predict them. Only `inputs` is required; null stands for an option that is not given."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
@@ -209,18 +226,10 @@ class PredictRequest(Strict):
     inputs: Any = Field(json_schema_extra=_INPUTS)
     """At least one row: a list of objects, a list of lists with the features in schema order, or an object of
     lists. null is a missing cell, where the feature allows it."""
-    samples: Annotated[int, Field(ge=0)] | None = None
-    """Draws behind the answer; 0 for the deterministic mean of the mu network."""
     percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = None
     """Percentile levels, strictly between 0 and 100; [5, 50, 95] by default."""
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
-    """Seed of the draws; the checkpoint's own by default."""
     noise: bool | None = None
     """true (default) describes a new observation, false the function alone. Not for a classifier."""
-    calibrated: bool | None = None
-    """true (default): std and both its parts, percentiles and exceedance, or the probabilities of a classifier and
-    all that describes them, are as calibrated on held-out rows; false: all of them are raw. The answer says which
-    it is."""
     thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = None
     """For each, the answer has the probability that the target exceeds it. Not for a classifier."""
     include: Annotated[list[Included], Field(max_length=MAX_LEVELS)] | None = None
@@ -230,9 +239,6 @@ class PredictRequest(Strict):
     likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were known."""
     coverage: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."""
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header
-    X-Request-Timeout says the same for every format."""
     record: bool | None = None
     """true: the answer is kept in the service's store and has ids, so that outcomes can be told of it."""
     ids: Many[Id] | None = None
@@ -285,6 +291,12 @@ def options_of(
     except BadInputError as error:
         problems = (Problem(move(each.pointer), each.message) for each in error.problems)
         raise BadInputError(problems, error.total) from None
+
+
+def common_options(request: CommonOptions) -> dict[str, Any]:
+    """Returns the options of a request that a prediction has, too."""
+    names = (PredictRequest.model_fields.keys() - {"inputs"}) & type(request).model_fields.keys()
+    return {name: getattr(request, name) for name in names}
 
 
 def value_of_text(text: str, *, listed: bool = False) -> Any:
