@@ -18,7 +18,7 @@ from murho.model.tables.schema_inference import MOST_WEIGHT
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import InputWarning, ModelName, Terms
+from murho.service.predict.answers import InputWarning, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.memory import Spool
 from murho.service.predict.options import Included, Many, PredictRequest, Told
@@ -197,8 +197,7 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest,
     call.counted.count_totals(totals.rows, len(totals.groups))
     classes = model.schema.target.classes
     return {
-        "model": {"name": model.name, "version": model.version},
-        "target": model.schema.target.name,
+        **names_of(model),
         "statistic": totals.options.statistic,
         "by": own.by or [],
         **({} if classes is None else {"classes": classes}),

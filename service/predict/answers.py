@@ -61,6 +61,7 @@ __all__ = [
     "calibration_of",
     "fact_headers",
     "head_of",
+    "names_of",
     "response_of",
     "warnings_of",
 ]
@@ -105,8 +106,7 @@ class Answered:
     """An answer, ready to be encoded.
 
     Attributes:
-        model: Name and version of the checkpoint.
-        target: The target's name.
+        model: The model that answers.
         asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
@@ -116,8 +116,7 @@ class Answered:
         explained: What else explains the answer: `why` and `worth_asking`, if they were asked for, as JSON data.
     """
 
-    model: tuple[str, str]
-    target: str
+    model: ModelLike
     asked: Asked
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
@@ -223,15 +222,15 @@ def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[s
     return warnings
 
 
+def names_of(model: ModelLike) -> dict[str, Any]:
+    """Returns which checkpoint answers, and what it predicts: every answer begins with it."""
+    return {"model": {"name": model.name, "version": model.version}, "target": model.schema.target.name}
+
+
 def head_of(answered: Answered) -> dict[str, Any]:
-    """Returns what every form of an answer begins with."""
+    """Returns what every form of an answer to a prediction begins with."""
     prediction = answered.prediction
-    head: dict[str, Any] = {
-        "model": {"name": answered.model[0], "version": answered.model[1]},
-        "target": answered.target,
-        "samples": prediction.samples,
-        "seed": prediction.seed,
-    }
+    head = names_of(answered.model) | {"samples": prediction.samples, "seed": prediction.seed}
     if prediction.classes is not None:
         head["classes"] = list(prediction.classes)
     return head
@@ -276,8 +275,8 @@ def fact_headers(answered: Answered) -> dict[str, str]:
     """Returns the facts as headers of an answer whose body has no place for them."""
     prediction = answered.prediction
     return {
-        "murho-model": answered.model[0],
-        "murho-version": answered.model[1],
+        "murho-model": answered.model.name,
+        "murho-version": answered.model.version,
         "murho-samples": str(prediction.samples),
         "murho-seed": str(prediction.seed),
         "murho-calibrated": str(prediction.calibrated).lower(),

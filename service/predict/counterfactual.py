@@ -14,7 +14,7 @@ from murho.model.errors import OptionError
 from murho.model.evaluation.counterfactual import MOST_ROWS, Counterfactual, Goal, counterfactuals
 from murho.service.errors import wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import Asked, ModelName, Terms
+from murho.service.predict.answers import Asked, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import document_of
 from murho.service.predict.options import CommonOptions, Told, common_options, options_of, parsed
@@ -145,8 +145,7 @@ def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactu
         changes = [{"feature": name, "from": given[name], "to": row[name]} for name in row if row[name] != given[name]]
         rows.append({"inputs": row, "changes": changes, "distance": distance, **_told(found.prediction, place, goal)})
     return {
-        "model": {"name": model.name, "version": model.version},
-        "target": model.schema.target.name,
+        **names_of(model),
         "reached": found.reached,
         "found": rows,
         "message": None if rows else NONE,

@@ -20,7 +20,7 @@ from murho.model.evaluation.recorded import with_grid
 from murho.model.files import JSON
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms
+from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
 from murho.service.predict.options import CommonOptions, Many, Strict, Told, common_options, options_of, parsed
@@ -161,8 +161,7 @@ async def _answer(call: InFlight) -> Response:
     decisions, warnings = await _decided(call, asked, record=record)
     recorded, more = await _recorded(call, asked, decisions) if record else ({}, [])
     document = {
-        "model": {"name": model.name, "version": model.version},
-        "target": model.schema.target.name,
+        **names_of(model),
         "policy": asked.how.policy,
         "goal": asked.how.goal,
         **decisions.document(),

@@ -205,8 +205,7 @@ class InFlight:
         if record:
             ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
             warnings += unrecorded
-        names, target, adapted = (model.name, model.version), model.schema.target.name, options.adapted
-        return Answered(names, target, asked, prediction, warnings, values, ids, adapted, explained)
+        return Answered(model, asked, prediction, warnings, values, ids, options.adapted, explained)
 
     def computed(self, asked: Asked | AskedInBlocks, rows: int, writer: Codec) -> tuple[PredictOptions, bool]:
         """Returns the options that are computed, which may be more than is asked for, and whether to record the answer.

@@ -156,8 +156,7 @@ def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool],
         outputs: The wanted outputs, and whether each is to be binary.
         answered: The answer.
     """
-    name, version = answered.model
-    head: JSON = {"model_name": name, "model_version": version}
+    head: JSON = {"model_name": answered.model.name, "model_version": answered.model.version}
     if request_id is not None:
         head["id"] = request_id
     head["parameters"] = _facts(answered)

@@ -503,7 +503,7 @@ async def _through(
     Returns:
         The answer for the last block, with `extrapolation` and the warnings of all.
     """
-    in_thread, model, request = call.in_thread, call.model, asked.request
+    in_thread, request = call.in_thread, asked.request
     outside: list[UnfamiliarValue] = []
     extrapolation: list[Bools] = []
     unrecorded: list[dict[str, str]] = []
@@ -520,13 +520,12 @@ async def _through(
                 outside += [replace(value, row=value.row + first) for value in found.outside]
                 if asked.request.ids is not None:
                     request = asked.request.model_copy(update={"ids": asked.request.ids[first : call.rows]})
-                names, target = (model.name, model.version), model.schema.target.name
                 of_block, prediction, ids = Asked(inputs, asked.options, request), found.prediction, None
                 extrapolation.append(prediction.extrapolation)
                 if record:
                     ids, unkept = await call.recorded(of_block, prediction, adapted=options.adapted)
                     unrecorded = unrecorded or unkept
-                answered = Answered(names, target, of_block, prediction, [], 0, ids, options.adapted)
+                answered = Answered(call.model, of_block, prediction, [], 0, ids, options.adapted)
                 if writing is not None:
                     await writing
                 writing = asyncio.ensure_future(in_thread(partial(write, answered)))

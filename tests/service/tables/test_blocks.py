@@ -34,7 +34,7 @@ for model, (kind, body) in itertools.product((FakeModel(), Classifier()), bodies
     for query in ({}, {"samples": "0"}, {"include": "draws", "samples": "8"}):
         asked = codecs[kind].decode(body, Terms(query, model.schema, Settings()))
         prediction = model.predict(asked.inputs.columns, asked.options)
-        answered = Answered(("m", "1"), "y", asked, prediction, [], 0)
+        answered = Answered(model, asked, prediction, [], 0)
         for codec in CODECS:
             if not (asked.options.draws and codec.media_type == "text/csv"):
                 codec.encode(answered)
