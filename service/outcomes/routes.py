@@ -17,9 +17,9 @@ from murho.model.tables.cells import canonical_category, parse_number
 from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
 from murho.service.parts import JSONBytes, Parts, PartsDependency
-from murho.service.predict.in_flight import read_body
+from murho.service.predict.bodies import whole_body
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.memory import Share, decompressed
+from murho.service.predict.memory import decompressed
 from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed, shown
 from murho.service.predict.routes import REFERENCE
 from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
@@ -101,18 +101,14 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
 
     caller: Caller = request.scope["state"]["caller"]
     parts.security.require_outcomes(caller)
-    recorder, share = _recorder(parts), Share(parts.request_room)
-    headers, settings = request.scope["state"]["headers"], parts.settings
+    recorder, headers = _recorder(parts), request.scope["state"]["headers"]
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in READERS:
         raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send {KINDS}.")
-    try:
-        body = await read_body(request.receive, headers, settings.request_timeout, settings.max_body_bytes, share)
+    async with whole_body(parts, request.scope, request.receive) as body:
         coding = headers.get("content-encoding", "")
         adding = partial(_add, parts, caller, name, media_type, coding, body)
         return JSONBytes(await recorder.in_thread(adding, LONGEST_WORK))
-    finally:
-        share.resize(0)
 
 
 class QualityQuery(Strict):

@@ -110,7 +110,7 @@ class Answered:
         asked: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
-        values: About how many values it has (`predict.in_flight.answer_values`).
+        values: About how many values it has (`predict.predictions.answer_values`).
         ids: Of the recorded rows; None for each if they could not be; None: that was not asked for.
         adapted: How outcomes have moved the bands; None: they are the checkpoint's.
         explained: What else explains the answer: `why` and `worth_asking`, if they were asked for, as JSON data.

@@ -18,6 +18,7 @@ from murho.service.predict.answers import Asked, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import document_of
 from murho.service.predict.options import CommonOptions, Told, common_options, options_of, parsed
+from murho.service.predict.predictions import ask
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
 
@@ -101,7 +102,7 @@ async def _answer(call: InFlight) -> Response:
     call.admit(MOST_ROWS, options, own.timeout)
     row, distribution = asked.inputs.columns, model.spec.encoder.distribution
     asking = counterfactuals(model.schema, distribution, row, own.goal, options, fixed=own.fixed, count=own.count)
-    found = await call.ask(asking)
+    found = await ask(call, asking)
     call.rows = 1
     call.answered(options)
     return JSONBytes(_document(model, own.goal, asked, found))

@@ -6,16 +6,13 @@ A protocol reads the body and writes the answer. The model, the limits, the queu
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from murho.model.errors import MurhoError, OptionError, Problem
+from murho.model.errors import MurhoError, Problem
 from murho.model.evaluation.recorded import with_grid
-from murho.model.evaluation.why import Asking, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
 from murho.service.engine.scheduler import PASS_SECONDS, Admitted
 from murho.service.errors import (
@@ -23,13 +20,13 @@ from murho.service.errors import (
     ClientGoneError,
     DeadlineError,
     NotReadyError,
-    SlowRequestError,
     TooLargeError,
     wrong,
 )
-from murho.service.predict.answers import MAX_WARNINGS, Answered, Asked, Codec, ToRecord, warnings_of
-from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Room, Share, Spool
-from murho.service.predict.rows import MAX_LISTED, Form, Inputs, cells_of, pointer
+from murho.service.predict.answers import MAX_WARNINGS, Asked, Codec, ToRecord
+from murho.service.predict.bodies import read_body
+from murho.service.predict.memory import SMALL_BYTES, Room, Share, Spool
+from murho.service.predict.rows import MAX_LISTED, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from murho.service.tables.blocks import AskedInBlocks
     from murho.service.telemetry.metrics import OfVersion
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight", "read_body"]
+__all__ = ["BYTES_PER_ROW_DRAW", "InFlight"]
 
 
 Result = TypeVar("Result")
@@ -53,8 +50,6 @@ BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
 MOST_RECORDED_AT_ONCE = 64
 """Rows whose record takes the event loop less than a millisecond."""
-VALUE_BYTES = 32
-"""Of an answer, while its passes are put together and encoded."""
 MOST_CLASS_VALUES = 100_000_000
 """Of one answer: as many as a million rows with a hundred percentiles of a number have."""
 
@@ -171,42 +166,6 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def predict(self, asked: Asked, writer: Codec) -> Answered:
-        """Returns the answer.
-
-        Args:
-            asked: The request.
-            writer: The codec of the answer.
-
-        Raises:
-            MurhoError: There is none; `errors.problem_details` has the HTTP status.
-        """
-        model, inputs = self.model, asked.inputs
-        options, record = self.computed(asked, inputs.count, writer)
-        further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else 0
-        cost, incomplete = self.admit(inputs.count, options, asked.request.timeout, inputs.columns, further)
-        # Rows take memory in place of the body that they were in, and so does their answer.
-        rows = 8 * inputs.count * len(inputs.columns)
-        values = answer_values(inputs, options, model.schema.target.classes)
-        if rows > SMALL_BYTES or self._share.size:
-            self._share.resize(rows if rows > SMALL_BYTES else 0)
-        await self.take_room(VALUE_BYTES * values)
-        answer = await self.compute(inputs, options, incomplete=incomplete, cost=None if further else cost)
-        prediction, explained = answer.prediction, dict[str, Any]()
-        if options.why:
-            shares = await self.ask(why(model.schema, inputs.columns, prediction, options))
-            explained["why"] = shares.document()
-        if options.worth_asking:
-            distribution = model.spec.encoder.distribution
-            asking = worth_asking(distribution, model.schema, inputs.columns, prediction, options)
-            explained["worth_asking"] = await self.ask(asking)
-        self.answered(options)
-        ids, warnings = None, warnings_of(answer.outside, asked)
-        if record:
-            ids, unrecorded = await self.recorded(asked, prediction, adapted=options.adapted)
-            warnings += unrecorded
-        return Answered(model, asked, prediction, warnings, values, ids, options.adapted, explained)
-
     def computed(self, asked: Asked | AskedInBlocks, rows: int, writer: Codec) -> tuple[PredictOptions, bool]:
         """Returns the options that are computed, which may be more than is asked for, and whether to record the answer.
 
@@ -273,6 +232,12 @@ class InFlight:
             raise BadInputError(problems, len(again))
         return True
 
+    def take_rows(self, size: int) -> None:
+        """Takes memory for rows, in place of the body that they were in."""
+        size = size if size > SMALL_BYTES else 0
+        if size or self._share.size:
+            self._share.resize(size)
+
     async def take_room(self, size: int, room: Room | None = None) -> None:
         """Takes bytes until the request is over, once it is admitted, or as many as it lacks to have so many.
 
@@ -338,26 +303,6 @@ class InFlight:
             message = "The store is behind: these rows aren't recorded."
             return [None] * inputs.count, [{"pointer": "/record", "message": message}]
         return own or ids, []
-
-    async def ask(self, asking: Asking[Result]) -> Result:
-        """Lets the engine answer what is asked, whose work is admitted, and returns the result.
-
-        Raises:
-            BadInputError: A row that is asked for has no finite answer.
-            MurhoError: See `compute`.
-        """
-        prediction: AnyPrediction | None = None
-        while True:
-            step, result = await self.in_thread(partial(_step_of, asking, prediction))
-            if step is None:
-                return cast("Result", result)
-            columns, options = step
-            inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
-            try:
-                prediction = (await self.compute(inputs, options, most_outside=0, again=True)).prediction
-            except BadInputError:
-                message = "A row is so far outside the training range that with other cells it has no finite answer."
-                raise wrong("/inputs", message) from None
 
     def admit(
         self, rows: int, options: PredictOptions, timeout: float | None, columns: Columns | None = None, more: int = 0
@@ -488,68 +433,6 @@ class InFlight:
         }
 
 
-def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
-    """Returns about how many values the answer for rows has, and not less."""
-    of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
-    return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
-
-
-async def read_body(
-    receive: Receive,
-    headers: Mapping[str, str],
-    seconds: float,
-    most: int,
-    share: Share,
-    spool: Spool | None = None,
-    *,
-    arrived: bool = False,
-) -> bytes:
-    """Returns the whole body; or nothing, and collects it in a spool.
-
-    Args:
-        receive: The next message of the client.
-        headers: The request's headers.
-        seconds: The most seconds that the body may take.
-        most: The most bytes.
-        share: Takes memory for it as it arrives; a small one that is there already needs none.
-        spool: Gets it; None: it is returned.
-        arrived: Whether all of it is there already, so that no timer is needed.
-
-    Raises:
-        TooLargeError: The body is larger, as announced before it is read, or as found.
-        SlowRequestError: The body takes longer.
-        ClientGoneError: The client closed the connection before the end.
-        QueueFullError: There is no memory for it.
-    """
-    announced = headers.get("content-length", "")
-    too_large = f"The body is larger than {most} bytes, the most that this service takes. Send parts."
-    if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
-        raise TooLargeError(too_large)
-    waiting, size, last = bytearray(), 0, False
-    try:
-        async with nullcontext() if arrived else asyncio.timeout(seconds):
-            while not last:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGoneError("The client closed the connection before the end of its request.")
-                part, last = message.get("body", b""), not message.get("more_body", False)
-                size += len(part)
-                if size > most:
-                    raise TooLargeError(too_large)
-                if last and size == len(part) <= SMALL_BYTES and spool is None:
-                    return bytes(part)
-                share.resize(len(waiting) + len(part))
-                waiting += part
-                if spool is not None and (last or len(waiting) >= WRITTEN_BYTES):
-                    written = bytes(waiting)
-                    await asyncio.to_thread(spool.write, written) if size > SMALL_BYTES else spool.write(written)
-                    waiting.clear()
-                    share.resize(0)
-    except TimeoutError:
-        raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
-    return bytes(waiting)
-
-
 def _query_of(text: bytes) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for name, value in QueryParams(text).multi_items():
@@ -571,36 +454,3 @@ def _seconds_of(said: str) -> float:
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
         raise wrong("", message)
     return seconds
-
-
-def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> int:
-    """Returns how many rows have to be asked for, at most, besides those of a request.
-
-    Raises:
-        BadInputError: This model, or these options, can't be asked.
-    """
-    from murho.model.encoding.imputation import IMPUTATIONS  # here: it imports torch, and /healthz is answered before
-
-    schema, distribution = model.schema, model.spec.encoder.distribution
-    rows = 0
-    if options.worth_asking:
-        if not options.samples:
-            raise wrong("/include", "worth_asking needs draws; ask for samples.")
-        rows += IMPUTATIONS * len(missing_cells(distribution, schema, columns))
-    if options.why:
-        try:
-            rows += rows_to_ask(schema, len(next(iter(columns.values()))))
-        except OptionError as error:
-            raise wrong("/include", f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
-
-    return rows
-
-
-def _step_of(
-    asking: Asking[Any], prediction: AnyPrediction | None
-) -> tuple[tuple[Columns, PredictOptions] | None, Any]:
-    """Returns the next rows to ask for, with options, after that for those before; or None, and the result."""
-    try:
-        return next(asking) if prediction is None else asking.send(prediction), None
-    except StopIteration as end:  # no future takes such an error
-        return None, end.value

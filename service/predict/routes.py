@@ -36,6 +36,7 @@ from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec
 from murho.service.predict.memory import accepted_coding, decompressed, is_plain, weighted
 from murho.service.predict.options import PredictRequest
+from murho.service.predict.predictions import predict
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
 from murho.service.tables.blocks import BlockCodec, answer_in_blocks
 from murho.service.tables.csv_tables import CSVCodec
@@ -275,7 +276,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     if isinstance(reader, BlockCodec) and isinstance(writer, BlockCodec):
         return await answer_in_blocks(call, reader, writer, terms)
     asked = await parts.decoder.decode(call, reader.decode, terms, unpacks=reader.unpacks)
-    answered = await call.predict(asked, writer)
+    answered = await predict(call, asked, writer)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values <= LARGE_ANSWER_VALUES:
         return response_of(writer.encode(answered), accepted, None)

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
+from murho.service.predict.bodies import whole_body
 from murho.service.predict.decide import DecideRequest
-from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW, read_body
-from murho.service.predict.memory import Share
+from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
 from murho.service.predict.rows import MAX_LISTED, shorten
 
 if TYPE_CHECKING:
@@ -514,26 +514,19 @@ class AgentDoor:
         """
         parts: Parts = scope["state"]["parts"]
         parts.scheduler.admission.require_room()
-        headers, settings, share = scope["state"]["headers"], parts.settings, Share(parts.request_room)
         parts.lifecycle.in_flight += 1
         try:
-            most = min(MESSAGE_BYTES, settings.max_body_bytes)
-            body = await read_body(receive, headers, settings.request_timeout, most, share)
-            cost = len(body) / BYTES_PER_ROW_DRAW
-            parts.security.admit(scope["state"]["caller"], cost, requests=0, reading=True)
-            self._wanted.set()
-            await self._open.wait()
-            told = False
+            async with whole_body(parts, scope, receive, MESSAGE_BYTES) as body:
+                cost = len(body) / BYTES_PER_ROW_DRAW
+                parts.security.admit(scope["state"]["caller"], cost, requests=0, reading=True)
+                self._wanted.set()
+                await self._open.wait()
+                whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-            async def replay() -> Message:
-                nonlocal told
-                if told:
-                    return await receive()
-                told = True
-                return {"type": "http.request", "body": body, "more_body": False}
+                async def replay() -> Message:
+                    return whole.pop() if whole else await receive()
 
-            ASKED_BY.set(scope)
-            await self._manager.handle_request(scope, replay, send)
+                ASKED_BY.set(scope)
+                await self._manager.handle_request(scope, replay, send)
         finally:
             parts.lifecycle.in_flight -= 1
-            share.resize(0)

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request, Response
 from murho.model.tables.schema import FeatureKind
 from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
-from murho.service.predict.in_flight import read_body
+from murho.service.predict.bodies import whole_body
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.memory import SMALL_BYTES, Share
+from murho.service.predict.memory import SMALL_BYTES
 from murho.service.predict.options import Strict, parsed
 from murho.service.predict.routes import Door, answer
 from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, InferResponse, outputs_of
@@ -121,13 +121,8 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
 
 async def _body(request: Request, parts: Parts) -> RepositoryRequest:
     """Returns the document in a body, which may be empty."""
-    headers, settings, share = request.scope["state"]["headers"], parts.settings, Share(parts.request_room)
-    most = min(SMALL_BYTES, settings.max_body_bytes)
-    try:
-        body = await read_body(request.receive, headers, settings.request_timeout, most, share)
-    finally:
-        share.resize(0)
-    return parsed(RepositoryRequest, load_json(body, SMALL_BYTES) if body.strip() else {})
+    async with whole_body(parts, request.scope, request.receive, SMALL_BYTES) as body:
+        return parsed(RepositoryRequest, load_json(body, SMALL_BYTES) if body.strip() else {})
 
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "parameters", "statistics")

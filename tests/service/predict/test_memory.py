@@ -152,7 +152,7 @@ def test_no_room_for_an_answer_is_told_before_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["murho.service.predict.json_bodies.encode_answer", "murho.service.predict.in_flight.answer_values"]
+    "where", ["murho.service.predict.json_bodies.encode_answer", "murho.service.predict.predictions.answer_values"]
 )
 def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
