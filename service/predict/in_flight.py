@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from murho.model.errors import MurhoError, Problem
 from murho.model.evaluation.recorded import with_grid
 from murho.service.engine.jobs import Answer, Job, ModelLike, RowsNotFiniteError, Timing
-from murho.service.engine.scheduler import PASS_SECONDS, Admitted
+from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import (
     BadInputError,
     ClientGoneError,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
+    from murho.service.engine.admission import Admitted
     from murho.service.parts import Parts
     from murho.service.predict.options import PredictRequest
     from murho.service.security import Caller

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from murho.service.engine import scheduler
+from murho.service.engine.admission import FIRST_SECONDS_PER_COST
 from tests.service.engine.bench import Bench
 
 
@@ -22,4 +23,4 @@ async def bench() -> AsyncIterator[Bench]:
 @pytest.fixture
 def short_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass takes 100 rows."""
-    monkeypatch.setattr(scheduler, "PASS_SECONDS", 100 * scheduler.FIRST_SECONDS_PER_COST)
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 100 * FIRST_SECONDS_PER_COST)

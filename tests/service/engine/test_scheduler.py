@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine import scheduler as scheduling
+from murho.service.engine.admission import FIRST_SECONDS_PER_COST, Turns, WorkRates
 from murho.service.engine.jobs import Job
-from murho.service.engine.scheduler import FIRST_SECONDS_PER_COST, Receive, Turns
+from murho.service.engine.scheduler import Receive
 from murho.service.errors import (
     ClientGoneError,
     DeadlineError,
@@ -171,7 +172,7 @@ async def test_every_job_is_taken_once_and_a_pass_has_one_lane(
 
 
 def test_the_rate_follows_what_was_measured() -> None:
-    rates, model = scheduling.WorkRates(), FakeModel()
+    rates, model = WorkRates(), FakeModel()
     assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
     rates.record(model, 1e6, 2.0)
     assert rates.seconds(model, 3.0) == pytest.approx(6e-6)

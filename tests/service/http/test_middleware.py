@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import murho.service
-from murho.service.engine.scheduler import Admission, Scheduler
+from murho.service.engine.admission import Admission
+from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import QueueFullError
 from murho.service.http.middleware import PARSED
 from tests.service.support import ROW, AppClient, FakeModel, failing, make_client, pointers

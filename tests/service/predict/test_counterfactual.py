@@ -16,7 +16,7 @@ GOAL = {"mean": {"at_least": 20.0}}
 @pytest.mark.parametrize(
     ("changes", "pointer", "said"),
     [
-        ({"include": ["why"]}, "/include", "no key 'include' here; there are samples, seed, calibrated, timeout, inputs, goal"),
+        ({"include": ["why"]}, "/include", "no key 'include' here; there are samples, seed, calibrated, timeout"),
         ({"goal": {}}, "/goal", "Say what the answer shall be: exceedance, mean, std"),
         ({"goal": {"mode": {}}}, "/goal/mode", "There is no key 'mode' here."),
         ({"goal": {"std": {"at_most": -1}}}, "/goal/std/at_most", "Expected a number above 0, not -1"),
