@@ -39,6 +39,8 @@ FLOATING = 100 * 2**20
 """Bytes that come and go with the largest requests."""
 LEFT = 300 * 2**20
 """The most bytes above those at the start that are left when the requests end."""
+GROUPED_ROWS, DECIDED = 200, 20
+"""Rows of a total, each a group of its own; and contexts of a request for decisions."""
 TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
 """Of the tables in all formats at once, whose answers have all draws; and after how many odd requests they come."""
 
@@ -63,6 +65,27 @@ def odd_requests(address: str, number: int) -> None:
         assert client.post("/predict", json={"inputs": [ROW], "seed": number}).status_code in {200, 429}
         with contextlib.suppress(httpx.TimeoutException):
             client.post("/predict", json={"inputs": [ROW] * 300}, timeout=0.01)
+
+
+def told_requests(address: str, number: int) -> None:
+    """Totals by group, decisions that are recorded, what came true of them, and the quality of all."""
+    rng = np.random.default_rng(number)
+    rows = [{**ROW, "Weight": float(weight)} for weight in rng.uniform(1500, 5000, GROUPED_ROWS)]
+    actions = [{"id": name, "inputs": {"Horsepower": power}} for name, power in (("weak", 80.0), ("strong", 150.0))]
+    contexts = [{name: row[name] for name in row if name != "Horsepower"} for row in rows[:DECIDED]]
+    with httpx.Client(base_url=f"{address}/models/cars", timeout=60.0) as client:
+        totals = client.post("/aggregate", json={"inputs": rows, "by": ["Weight"], "statistic": "mean"})
+        assert totals.status_code == 429 or totals.json()["rows"] == [1] * GROUPED_ROWS, totals.text[:500]
+        decided = client.post("/decide", json={"contexts": contexts, "actions": actions, "record": True})
+        if decided.status_code != 429:
+            ids = decided.json()["ids"]
+            outcomes = [
+                {"id": key, "value": float(value)} for key, value in zip(ids, rng.normal(20, 5, DECIDED), strict=True)
+            ]
+            told = client.post("/outcomes", json={"outcomes": outcomes})
+            assert told.json() == {"accepted": DECIDED, "revised": 0, "unknown": []}, told.text[:500]
+        quality = client.get("/quality", params={"by": "Origin/plant"})
+        assert quality.status_code == 200, quality.text[:500]
 
 
 def tables(posterior: Posterior) -> list[Callable[[str], None]]:
@@ -112,15 +135,16 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
     seconds = 60.0 * MINUTES
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
     formats = tables(posterior)
-    with serve(
-        trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
-    ) as service:
+    own: dict[str, Any] = {"draws_bytes": str(16 * 2**20), "request_timeout": "300"}
+    own |= {"store": str(tmp_path / "store"), "record_inputs": "true"}
+    with serve(trained.parents[1], tmp_path / "log", fresh=True, **own) as service:
         start = service.memory()
         read: list[int] = []
         begin = time.monotonic()
         with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic, ThreadPoolExecutor() as pool:
             while time.monotonic() < begin + seconds:
                 odd_requests(service.address, len(read))
+                told_requests(service.address, len(read))
                 if len(read) % TABLES_EVERY == 0:
                     list(pool.map(lambda ask: ask(service.address), formats))
                 read.append(service.memory())
