@@ -6,6 +6,7 @@ import asyncio
 import gc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
@@ -35,9 +36,8 @@ from murho.service.predict import aggregate, counterfactual, decide
 from murho.service.predict import routes as predict
 from murho.service.predict.memory import Room, keep_small
 from murho.service.predict.routes import Decoder
-from murho.service.protocols import invocations
+from murho.service.protocols import invocations, mcp
 from murho.service.protocols import v2_routes as v2
-from murho.service.protocols.mcp import AgentDoor
 from murho.service.security import Security
 from murho.service.settings import Settings, VersionPolicy, read_configuration
 from murho.service.telemetry.log import Tracing
@@ -57,6 +57,9 @@ __all__ = ["create_app"]
 
 
 DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
+
+IMPORTED_LATE = ("murho.service.models.facts", "murho.model.predictive.totals", "murho.model.predictive.decisions")
+"""They need torch, which the service imports once it answers /healthz."""
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
@@ -147,8 +150,9 @@ def create_app(
             from murho.model.runtime import use_threads  # here, because torch takes seconds to import
 
             use_threads(threads)  # PyTorch's, of this thread alone
-            if find_spec("mcp") is not None:
-                AgentDoor.load()
+            # The event loop would import them at the first request of their kind, and hold up everybody.
+            for name in (*IMPORTED_LATE, *(mcp.IMPORTED if find_spec("mcp") is not None else ())):
+                import_module(name)
             parts.watcher.load_first()
             # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
             gc.collect()
@@ -204,7 +208,7 @@ def create_app(
     inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
     direct = (*(door.router() for door in DOORS), models.machines_router)
     outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
-    agents = AgentDoor(outer)
+    agents = mcp.AgentDoor(outer)
     if find_spec("mcp") is not None:
         app.router.routes.append(agents.route)
     if settings.cors_origins:

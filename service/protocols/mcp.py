@@ -14,7 +14,6 @@ import re
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.parts import Parts
 
-__all__ = ["AgentDoor", "in_process", "make_server"]
+__all__ = ["IMPORTED", "AgentDoor", "in_process", "make_server"]
 
 
 INSTRUCTIONS = (
@@ -63,6 +62,8 @@ LONG = frozenset({"history", "pit", "reliability"})
 """Keys of a quality that are for charts."""
 OF_ROW = re.compile(r"/inputs/([0-9]+)(/|$)")
 HEADERS = {"content-type": "application/json"}
+IMPORTED = ("httpx2", "mcp_types", "mcp.server.lowlevel", "mcp.server.streamable_http_manager")
+"""Modules that messages need; to import them takes a second."""
 ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
 """The request to `/mcp` whose tool is being called."""
 
@@ -484,12 +485,6 @@ class AgentDoor:
         self.route = Route("/mcp", self, methods=["POST"])
         self._wanted, self._open = asyncio.Event(), asyncio.Event()
         self._manager: Any = None
-
-    @staticmethod
-    def load() -> None:
-        """Imports what it needs, which takes a second: before the service is ready, and not in the event loop."""
-        for name in ("httpx2", "mcp_types", "mcp.server.lowlevel", "mcp.server.streamable_http_manager"):
-            import_module(name)
 
     async def run(self) -> None:
         """Answers until it is cancelled."""

@@ -19,6 +19,40 @@ def test_importing_the_application_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
+FIRST_CALLS = """
+import sys, tempfile
+from tests.service.support import ROW, FakeModel, make_client
+
+with make_client(FakeModel(), store=f"{tempfile.mkdtemp()}/store") as client:
+    client.get("/readyz").raise_for_status()
+    before = set(sys.modules)
+    action = {"id": "a", "inputs": {"Weight": ROW["Weight"]}}
+    rest = {name: ROW[name] for name in ROW if name != "Weight"}
+    posts = {
+        "predict": {"inputs": [ROW], "ids": ["a"]},
+        "aggregate": {"inputs": [ROW]},
+        "decide": {"contexts": [rest], "actions": [action]},
+        "counterfactual": {"inputs": ROW, "goal": {"mean": {"at_least": 3}}},
+        "outcomes": {"outcomes": [{"id": "a", "value": 20.0}]},
+    }
+    tensors = client.get("/v2/models/cars").json()["inputs"]
+    inputs = [{**each, "shape": [1], "data": [ROW[each["name"]]]} for each in tensors]
+    answers = [client.post(f"/models/cars/{name}", body) for name, body in posts.items()]
+    answers.append(client.post("/v2/models/cars/infer", {"inputs": inputs}))
+    for path in ("", "/calibration", "/overview", "/charts", "/quality"):
+        answers.append(client.get(f"/models/cars{path}"))
+    for answer in answers:
+        assert answer.status_code == 200, answer.text
+    sys.exit(" ".join(name for name in sys.modules.keys() - before if name.startswith("murho.")) or None)
+"""
+
+
+def test_the_first_request_of_a_kind_imports_nothing() -> None:
+    # To import in the event loop would hold up everybody: for half a second, where the machine is busy.
+    done = subprocess.run([sys.executable, "-c", FIRST_CALLS], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_a_failure_to_load_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(threads: int) -> None:
         raise ImportError(f"no torch for {threads} threads")
