@@ -78,8 +78,8 @@ async def _model(name: str, parts: PartsDependency, version: str | None = None) 
 @router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
 @router.get(f"{VERSION}/ready", summary="Whether a version is ready", name="v2_version_ready")
 async def _model_ready(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
-    """Answers 200 if the model is served, else 404 or 503."""
-    parts.lifecycle.require_not_draining()
+    """Answers 200 if the service is ready, as /readyz says it, and serves the model, else 404 or 503."""
+    parts.require_ready()
     model = parts.registry.snapshot.find(name, version)
     return JSONBytes({"name": model.name, "ready": True})
 

@@ -106,7 +106,7 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
         }
 
 
-@pytest.mark.parametrize("path", ["/readyz", "/ping", "/v2/health/ready"])
+@pytest.mark.parametrize("path", ["/readyz", "/ping", "/v2/health/ready", "/v2/models/cars/ready"])
 def test_in_every_protocol_ready_means_all_workers(client: AppClient, path: str) -> None:
     board = Board(2)
     board.say(0, 0.0, Stage.SERVING)
