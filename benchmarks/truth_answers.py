@@ -259,7 +259,7 @@ def why(case: Case) -> dict[str, Measure]:
 
 
 def asking(case: Case) -> dict[str, Measure]:
-    """The forecast fall of the variance once a missing cell is known, to the real one."""
+    """The fall of the variance once a missing cell is known, as a share of it, beside the forecast."""
     some = case.some(300)
     rows = some.rows
     assert rows.hidden is not None  # noqa: S101 - `ANSWERS` asks for missing cells
@@ -273,8 +273,9 @@ def asking(case: Case) -> dict[str, Measure]:
     after = replace(some, rows=replace(rows, hidden=told)).answer(replace(options, worth_asking=False))
     before: Any = explained.answer
     asked = (told != rows.hidden).any(axis=1)
-    fall, promise = (float(np.mean(each[asked])) for each in (before.std**2 - after.std**2, forecast))
-    return {"forecast / fall": Measure(fall, promise, QUARTER, ratio=True, count=int(asked.sum()))}
+    before_all = float(np.mean(before.std[asked] ** 2))
+    fall, promise = (float(np.mean(each[asked])) / before_all for each in (before.std**2 - after.std**2, forecast))
+    return {"fall of the variance": Measure(fall, promise, count=int(asked.sum()), said=True)}
 
 
 def counterfactual(case: Case) -> dict[str, Measure]:
