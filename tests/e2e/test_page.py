@@ -44,7 +44,10 @@ def choose_file(visit: Visit, content: str, where: str = "#file") -> None:
 def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) -> None:
     answer = answer_of(site, "cars", [typical_row(site, "cars")])
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
-    assert "more rows like this" in visit.text("#split-text")
+    doubt = answer["epistemic_std"][0] ** 2 > 0.6 * answer["std"][0] ** 2  # what the page calls mostly doubt
+    assert visit.text("#split-words").startswith(
+        ("Mostly doubt", "Almost all doubt") if doubt else ("Mostly noise", "About")
+    )
     assert "90 % band from" in (visit.page.get_attribute("#density", "aria-label") or "")
     visit.check()  # a plain visit says nothing at all
 
