@@ -174,6 +174,9 @@ def _probabilities(
 
 @lru_cache(maxsize=4096)
 def _uniforms(place: int) -> Doubles:
-    """Return R uniform numbers: stratified, in an order of their own for each place."""
-    keys = np.random.Philox(key=np.array([IMPUTATIONS, place], dtype=np.uint64)).random_raw(IMPUTATIONS)
+    """Return R uniform numbers: stratified, in an order of their own for each place.
+
+    The keys of draws (`model.predictive.draws`) have 0 in the second word, so that no seed has these streams.
+    """
+    keys = np.random.Philox(key=np.array([place, IMPUTATIONS], dtype=np.uint64)).random_raw(IMPUTATIONS)
     return (np.argsort(keys) + 0.5) / IMPUTATIONS
