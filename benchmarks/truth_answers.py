@@ -156,7 +156,7 @@ def function(case: Case) -> dict[str, Measure]:
     observed, (truth, _) = case.answer(PredictOptions(percentiles=())), case.moments()
     low, high = answer.percentiles.T
     return {
-        "90 %": _share((low <= truth) & (truth <= high)),
+        "90 % of true means": _share((low <= truth) & (truth <= high)),
         "epistemic_std / error": _spread(observed.epistemic_std, truth - observed.mean),
     }
 
