@@ -1,10 +1,10 @@
 """`python -m benchmarks.truth`: every kind of answer under every condition, beside a known truth.
 
-Made-up tables (`benchmarks.truth_tables`) are drawn anew, fitted with the defaults, and asked in every way
+Made-up tables (`benchmarks.truth_tables`) are drawn anew, fitted with the defaults, and queried in every way
 (`benchmarks.truth_answers`). A cell, such as ``prediction*counts``, shows what was found and its standard error over
 repeats: of bands the share of truths inside, of a spread its root mean square to that of the errors. A cell is red, and
 marked with ``!``, where it is off by more than three standard errors, and by more than 4 points or a quarter of a
-spread; it is told, and marked with ``~``, where the answers themselves say, in nine of ten rows at least, that nothing
+spread; it is marked with ``~`` instead, where the answers themselves say, in nine of ten rows at least, that nothing
 is promised: by `extrapolation`, or as not `calibrated`. Where fewer do, these rows are left out. Red cells come last.
 """
 
@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.results import Kept, Report, add_counts, command, table
 from benchmarks.runner import Job, add_fits, reports_of, sources
-from benchmarks.truth_answers import ANSWERS, Case, Measure, warned
-from benchmarks.truth_service import SERVED, measured_service
+from benchmarks.truth_answers import ANSWERS, Case, Measure, rows_with_warnings
+from benchmarks.truth_service import SERVICE_CELLS, measure_service
 from benchmarks.truth_tables import TABLES, known_table
 from murho.model.runtime import at_most_threads
 from murho.model.training.candidates import Reporter
@@ -33,40 +33,40 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["Found", "judged", "judged_cells", "main", "matching", "measured_table"]
+__all__ = ["Found", "judge", "judge_cells", "main", "matching", "measure_table"]
 
 ERRORS = 3.0
 """Standard errors that a cell may be off by."""
-TOLD = 0.9
-"""Share of the rows whose answers warn, from which on a cell is told."""
+WARNINGS = 0.9
+"""Share of the rows whose answers warn, from which on an error is expected."""
 
 
-def measured_table(
+def measure_table(
     name: str, repeat: int, budget: float | None = None, *, quick: bool = False, kinds: Collection[str] = ANSWERS
 ) -> Report:
     """Answers of some kinds about one table, fitted with the defaults of `murho train` but for ``budget``, ``quick``.
 
     Returns:
-        ``cells``: name of a cell → name of a promise → what was measured; ``left_out``: name → why; ``told``: name →
-        share of the rows whose answers warn; ``seconds``.
+        ``cells``: name of a cell → name of a promise → what was measured; ``left_out``: name → why; ``warnings``: name
+        → share of the rows whose answers warn; ``seconds``.
     """
     began, known = time.monotonic(), known_table(name, repeat)
     options = {"seed": repeat, "budget": budget, **({"quick": True} if quick else {}), **known.options}
-    report: Report = {"cells": {}, "left_out": {}, "told": {}}
+    report: Report = {"cells": {}, "left_out": {}, "warnings": {}}
     with at_most_threads(1):
         trained = train(
             known.training.labelled(known.world.classes), "y", make_options(options), reporter=Reporter()
         ).posterior
-        for condition, rows in known.asked.items():
-            warns = warned(Case(known, trained, condition, rows))
-            told = float(warns.mean())
-            case = Case(known, trained, condition, rows if told >= TOLD else rows.some(np.flatnonzero(~warns)))
+        for condition, rows in known.queries.items():
+            warns = rows_with_warnings(Case(known, trained, condition, rows))
+            warnings = float(warns.mean())
+            case = Case(known, trained, condition, rows if warnings >= WARNINGS else rows.some(np.flatnonzero(~warns)))
             for kind, answer in ((each, ANSWERS[each]) for each in kinds):
                 cell = f"{kind}*{condition}"
                 if why := answer.unless(case):
                     report["left_out"][cell] = why
                 else:
-                    report["told"][cell] = told if answer.calibrated else 1.0
+                    report["warnings"][cell] = warnings if answer.calibrated else 1.0
                     report["cells"][cell] = {of: asdict(each) for of, each in answer.measure(case).items()}
     return report | {"seconds": time.monotonic() - began}
 
@@ -114,7 +114,7 @@ class Found:
         return f"{self.number_text} ± {error}{self.verdict}"
 
 
-def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) -> Found:
+def judge(cell: str, promise: str, measures: Sequence[Measure], warnings: float) -> Found:
     """Judges what the repeats have found.
 
     A ratio is that of all repeats together, and its standard error that of its logarithm by a jackknife. No standard
@@ -124,7 +124,7 @@ def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) ->
         cell: Its name.
         promise: Its name.
         measures: One for each repeat.
-        told: Share of the rows whose answers warn.
+        warnings: Share of the rows whose answers warn.
     """
     found, promised = (np.array([getattr(each, name) for each in measures]) for name in ("found", "promised"))
     first, repeats, count = measures[0], len(measures), sum(each.count for each in measures)
@@ -140,7 +140,7 @@ def judged(cell: str, promise: str, measures: Sequence[Measure], told: float) ->
     error = max(error, least) if repeats > 1 else float("nan")
     wrong = {"both": abs(off), "least": -off, "most": off}[first.side]
     red = wrong > first.within and (first.within == 0.0 or wrong > ERRORS * error)
-    verdict = ("~" if told >= TOLD else "!") if red else ""
+    verdict = ("~" if warnings >= WARNINGS else "!") if red else ""
     return Found(cell, promise, number, aim, number * error if first.ratio else error, verdict, first.said)
 
 
@@ -148,7 +148,7 @@ def _ratio(promised: float, found: float) -> float:
     return float(np.sqrt(max(promised, 1e-300) / max(found, 1e-300)))
 
 
-def judged_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
+def judge_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
     """What was found of all cells of some repeats of one table."""
     for cell in dict.fromkeys(name for each in reports for name in each["cells"]):
         if not matching(cell, pattern):
@@ -156,8 +156,8 @@ def judged_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
         having = [each for each in reports if cell in each["cells"]]
         for promise in dict.fromkeys(name for each in having for name in each["cells"][cell]):
             measures = [Measure(**each["cells"][cell][promise]) for each in having if promise in each["cells"][cell]]
-            told = [each["told"].get(cell, 0.0) for each in having]
-            yield judged(cell, promise, measures, float(np.mean(told)))
+            warnings = [each["warnings"].get(cell, 0.0) for each in having]
+            yield judge(cell, promise, measures, float(np.mean(warnings)))
 
 
 def matching(cell: str, pattern: str) -> bool:
@@ -223,14 +223,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Fits, asks and prints."""
-    known = {name: [f"{kind}*{of}" for of in known_table(name, 0).asked for kind in ANSWERS] for name in TABLES}
-    known |= {name: list(cells) for name, cells in SERVED.items()}
+    known = {name: [f"{kind}*{of}" for of in known_table(name, 0).queries for kind in ANSWERS] for name in TABLES}
+    known |= {name: list(cells) for name, cells in SERVICE_CELLS.items()}
     wanted = [name for name, cells in known.items() if any(matching(each, options.only) for each in cells)]
     jobs = [
         Job(
             f"truth-{name}-{repeat}",
             name,
-            measured_service if name in SERVED else measured_table,
+            measure_service if name in SERVICE_CELLS else measure_table,
             (name, repeat, options.budget),
             [sources(), options.budget],
         )
@@ -245,7 +245,7 @@ def run(options: argparse.Namespace) -> Report:
             dict.fromkeys(each.partition("*")[0] for cells in known.values() for each in cells)
         )
     }
-    cells = [each for of in lines.values() for each in judged_cells(of, options.only)]
+    cells = [each for of in lines.values() for each in judge_cells(of, options.only)]
     cells.sort(key=lambda each: order[each.cell.partition("*")[0]])
     print("\n\n".join((*_shown(cells), "the first promise of each, with the worst verdict", *_overview(cells))))
     if options.left_out:
@@ -256,7 +256,7 @@ def run(options: argparse.Namespace) -> Report:
             if matching(cell, options.only)
         }
         print("\nleft out\n" + table(["cell", "why"], list(left.items())))
-    for verdict, title in (("~", "off, and told in the answers"), ("!", "red")):
+    for verdict, title in (("~", "off, and said in the answers"), ("!", "red")):
         some = [each for each in cells if each.verdict == verdict]
         print(f"\n{title}: {len(some)} of {len(cells)} promises")
         if some:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = ["ANSWERS", "Answer", "Case", "Measure", "warned"]
+__all__ = ["ANSWERS", "Answer", "Case", "Measure", "rows_with_warnings"]
 
 BANDS = {"90 %": (5.0, 95.0), "50 %": (25.0, 75.0)}
 LEVELS = (5.0, 25.0, 75.0, 95.0)
@@ -51,7 +51,7 @@ class Measure:
 
     Attributes:
         found: A share; or, of a ratio, the mean square of the errors.
-        promised: The share that it shall be; or, of a ratio, the mean square of the spread that was told.
+        promised: The share that it shall be; or, of a ratio, the mean square of the predicted spread.
         within: How far the mean over repeats may be off: a share, or for ratios the logarithm of a factor.
         side: ``both``, ``least`` (more is right, too) or ``most``.
         ratio: Whether the number is the root of ``promised / found``.
@@ -73,9 +73,9 @@ def _share(hits: ArrayLike, promised: ArrayLike = 0.9, within: float = 0.04, sid
     return Measure(found, promise, within, side, count=np.size(hits), said=np.ndim(promised) > 0)
 
 
-def _spread(told: ArrayLike | None, errors: ArrayLike) -> Measure:
-    """Root mean square of a spread that was told, as a share of that of errors: within a quarter."""
-    square, promise = (float(np.mean(np.square(np.asarray(each, dtype=np.float64)))) for each in (errors, told))
+def _spread(predicted: ArrayLike | None, errors: ArrayLike) -> Measure:
+    """Root mean square of a predicted spread, as a share of that of errors: within a quarter."""
+    square, promise = (float(np.mean(np.square(np.asarray(each, dtype=np.float64)))) for each in (errors, predicted))
     return Measure(square, promise, QUARTER, ratio=True, count=np.size(errors))
 
 
@@ -87,7 +87,7 @@ class Case:
         known: The table.
         posterior: The fit.
         condition: Name of the condition.
-        rows: The rows asked.
+        rows: The rows.
     """
 
     known: Known
@@ -127,7 +127,7 @@ class Case:
         return self.rows.hidden is not None
 
 
-def warned(case: Case) -> Bools:
+def rows_with_warnings(case: Case) -> Bools:
     """Which rows have answers that say that nothing is promised: `extrapolation`, or not `calibrated`; ``[B]``."""
     answer = case.answer(PredictOptions(percentiles=()))
     return np.asarray(answer.extrapolation | (not answer.calibrated))
@@ -213,11 +213,11 @@ def sums(case: Case) -> dict[str, Measure]:
 
 
 def sums_alike(case: Case) -> dict[str, Measure]:
-    """Sums of 50 rows that are alike in their first number, as far as it is told."""
-    told, hidden = case.rows.numbers[:, 0], case.rows.hidden
+    """Sums of 50 rows that are alike in their first number, where it is not missing."""
+    first, hidden = case.rows.numbers[:, 0], case.rows.hidden
     if hidden is not None:
-        told = np.where(hidden[:, 0], np.random.default_rng(0).uniform(-1.0, 1.0, len(told)), told)
-    return _blocks(case, "sum", 50, np.argsort(told))
+        first = np.where(hidden[:, 0], np.random.default_rng(0).uniform(-1.0, 1.0, len(first)), first)
+    return _blocks(case, "sum", 50, np.argsort(first))
 
 
 def means(case: Case) -> dict[str, Measure]:
@@ -265,17 +265,17 @@ def asking(case: Case) -> dict[str, Measure]:
     assert rows.hidden is not None  # noqa: S101 - `ANSWERS` asks for missing cells
     options = PredictOptions(percentiles=(), worth_asking=True)
     explained = some.model().explain(rows.features())
-    forecast, told = np.zeros(len(rows)), rows.hidden.copy()
+    forecast, hidden = np.zeros(len(rows)), rows.hidden.copy()
     for row, cells in enumerate(explained.worth_asking):
         if cells and cells[0]["feature"] in NUMBERS:
             forecast[row] = cells[0]["fall"]
-            told[row, NUMBERS.index(cells[0]["feature"])] = False
-    after = replace(some, rows=replace(rows, hidden=told)).answer(replace(options, worth_asking=False))
+            hidden[row, NUMBERS.index(cells[0]["feature"])] = False
+    after = replace(some, rows=replace(rows, hidden=hidden)).answer(replace(options, worth_asking=False))
     before: Any = explained.answer
-    asked = (told != rows.hidden).any(axis=1)
-    before_all = float(np.mean(before.std[asked] ** 2))
-    fall, promise = (float(np.mean(each[asked])) / before_all for each in (before.std**2 - after.std**2, forecast))
-    return {"fall of the variance": Measure(fall, promise, count=int(asked.sum()), said=True)}
+    known = (hidden != rows.hidden).any(axis=1)
+    before_all = float(np.mean(before.std[known] ** 2))
+    fall, promise = (float(np.mean(each[known])) / before_all for each in (before.std**2 - after.std**2, forecast))
+    return {"fall of the variance": Measure(fall, promise, count=int(known.sum()), said=True)}
 
 
 def counterfactual(case: Case) -> dict[str, Measure]:
@@ -366,14 +366,14 @@ def _of(case: Case) -> dict[str, Measure]:
     return sets(case) | probabilities(case) if case.known.world.classes else prediction(case) | function(case)
 
 
-def updated(case: Case) -> dict[str, Measure]:
+def after_update(case: Case) -> dict[str, Measure]:
     """Predictions after `murho update` with as many rows again."""
     rows = labelled_rows(case.known.fresh.labelled(case.known.world.classes), case.posterior)
     revised = update(case.posterior, rows, UpdateOptions(), reporter=Reporter())
     return _of(replace(case, posterior=revised.posterior))
 
 
-def pruned(case: Case) -> dict[str, Measure]:
+def after_pruning(case: Case) -> dict[str, Measure]:
     """Predictions without half of the weights, calibrated by other rows."""
     rows = labelled_rows(case.known.fresh.labelled(case.known.world.classes), case.posterior)
     return _of(replace(case, posterior=prune(case.posterior, 0.5, rows).posterior))
@@ -423,7 +423,7 @@ def _classes(case: Case) -> str:
 
 def _parts(case: Case) -> str:
     if case.known.world.classes or not case.known.has_parts:
-        return "noise and function can't be told apart there"
+        return "noise and function can't be separated there"
     return ""
 
 
@@ -452,7 +452,7 @@ def _few(*names: str) -> Callable[[Case], str]:
 
 def _within(case: Case) -> str:
     if case.far:
-        return "asked within the range alone: what is shared out or changed there is `prediction` again"
+        return "only within the range: what is shared out or changed there is `prediction` again"
     if "kind" not in {feature.name for feature in case.posterior.schema.features}:
         return "the category was left out as a feature"
     return ""
@@ -484,8 +484,8 @@ ANSWERS: Mapping[str, Answer] = {
     "why": Answer(why, _within),
     "worth asking": Answer(asking, lambda case: _numbers(case) or ("" if case.incomplete else "no cell is missing")),
     "counterfactual": Answer(counterfactual, _changed),
-    "update": Answer(updated, _few("complete", "counts", "3 classes", "--quick")),
-    "prune": Answer(pruned, _few("complete", "counts", "3 classes")),
+    "update": Answer(after_update, _few("complete", "counts", "3 classes", "--quick")),
+    "prune": Answer(after_pruning, _few("complete", "counts", "3 classes")),
     "onnx": Answer(graph, _few("complete", "30 % missing, trained so", "skewed", "heavy tails")),
 }
 """Name → answer."""

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from benchmarks.results import Report
     from murho.model.arrays import Bools
 
-__all__ = ["SERVED", "measured_service"]
+__all__ = ["SERVICE_CELLS", "measure_service"]
 
 ASKED = ("complete", "two features at 1.25 x", "30 % of cells missing")
 STREAMS, OUTCOMES = 50, 1_000
 BEFORE, AFTER = 500, 1_000
-SERVED: Mapping[str, tuple[str, ...]] = {
+SERVICE_CELLS: Mapping[str, tuple[str, ...]] = {
     "service": (
         *(f"{by}*{of}" for by in ("client", "ray") for of in ASKED),
         "quality*outcomes",
@@ -57,14 +57,14 @@ def _fitted(known: Known, repeat: int) -> Trained:
     return train(known.training.labelled(0), "y", options, reporter=Reporter())
 
 
-def measured_service(name: str, repeat: int, _budget: float | None = None) -> Report:
-    """What `benchmarks.truth.measured_table` reports, of a quick fit behind a service, or of streams of outcomes."""
+def measure_service(name: str, repeat: int, _budget: float | None = None) -> Report:
+    """What `benchmarks.truth.measure_table` reports, of a quick fit behind a service, or of streams of outcomes."""
     began, known = time.monotonic(), known_table("complete", repeat)
     with at_most_threads(1):
         trained = _fitted(known, repeat)
         measures = _served(known, trained) if name == "service" else _streams(known, trained, repeat)
     cells = {cell: {of: asdict(each) for of, each in found.items()} for cell, found in measures.items()}
-    return {"cells": cells, "left_out": {}, "told": {}, "seconds": time.monotonic() - began}
+    return {"cells": cells, "left_out": {}, "warnings": {}, "seconds": time.monotonic() - began}
 
 
 def _equal(close: Bools) -> dict[str, Measure]:
@@ -79,19 +79,19 @@ def _served(known: Known, trained: Trained) -> dict[str, dict[str, Measure]]:
         config = Path(folder) / "murho.toml"
         config.write_text(f'store = "{store}"\n')
         words = [sys.executable, "-m", "murho", "serve", "--checkpoints", str(checkpoints), "--config", str(config)]
-        row = known.asked["complete"].some(np.arange(1)).features().to_pylist()
+        row = known.queries["complete"].some(np.arange(1)).features().to_pylist()
         with (
             running("/models/known/predict", [*words, "--device", "cpu"], [orjson.dumps({"inputs": row})]) as server,
             Client(f"http://127.0.0.1:{server.port}", timeout=300.0) as client,
         ):
             for condition in ASKED:
-                case = Case(known, trained.posterior, condition, known.asked[condition])
+                case = Case(known, trained.posterior, condition, known.queries[condition])
                 answer: Any = client.predict(case.rows.features(), "known")
                 own = case.answer(PredictOptions())
                 pairs = [(answer.mean, own.mean), (answer.std, own.std)]
                 pairs += list(zip(answer.percentiles.T, own.percentiles.T, strict=True))
                 found[f"client*{condition}"] = _equal(np.array([abs(a - b) <= 1e-4 * own.std for a, b in pairs]))
-            found |= _quality(client, Case(known, trained.posterior, "complete", known.asked["complete"]))
+            found |= _quality(client, Case(known, trained.posterior, "complete", known.queries["complete"]))
         return found | _by_ray(known, trained, checkpoints)
 
 
@@ -102,8 +102,8 @@ def _quality(client: Client, case: Case) -> dict[str, dict[str, Measure]]:
     ids, wrong = list(answer.ids), truth.copy()
     wrong[7] = 1.76e12
     for name, values in (("outcomes", wrong), ("revised outcomes", truth)):
-        told = slice(None) if name == "outcomes" else slice(7, 8)
-        client.outcomes({"id": ids[told], "value": values[told].tolist()}, "known")
+        sent = slice(None) if name == "outcomes" else slice(7, 8)
+        client.outcomes({"id": ids[sent], "value": values[sent].tolist()}, "known")
         quality = client.quality("known")["versions"][0]
         errors = answer.mean - values
         inside = (answer.percentiles[:, 0] <= values) & (values <= answer.percentiles[:, 1])
@@ -128,7 +128,7 @@ def _by_ray(known: Known, trained: Trained, checkpoints: Path) -> dict[str, dict
     import murho.ray
     from murho.ray.library import ray_running
 
-    cases = [Case(known, trained.posterior, of, known.asked[of]) for of in ASKED]
+    cases = [Case(known, trained.posterior, of, known.queries[of]) for of in ASKED]
     with ray_running(1):
         rows = ray.data.from_arrow(pa.concat_tables(case.rows.features() for case in cases))
         answers = murho.ray.predict(rows, "known", checkpoints=checkpoints, workers=1)
@@ -156,18 +156,18 @@ def _streams(known: Known, trained: Trained, repeat: int) -> dict[str, dict[str,
     numbers, category = generator.uniform(-1.0, 1.0, (BEFORE + AFTER, 4)), generator.integers(4, size=BEFORE + AFTER)
     outcomes = known.world.outcomes(generator, numbers, category)
     outcomes[BEFORE:] += 0.8
-    asked = Asked(trained.posterior, Rows(numbers, category, outcomes).labelled(0))
-    found["adaptation*after a shift"] = _followed(asked)
+    stream = Asked(trained.posterior, Rows(numbers, category, outcomes).labelled(0))
+    found["adaptation*after a shift"] = _followed(stream)
     return found
 
 
-def _followed(asked: Asked) -> dict[str, Measure]:
+def _followed(stream: Asked) -> dict[str, Measure]:
     """Coverage of adapted 90 % bands in the second half of what comes after the shift."""
     late = slice(BEFORE + AFTER // 2, None)
     found = {}
     for method in ("adaptive", "rolling"):
-        bands = WAYS[f"Murho, {method}"](asked, 0)[late]
-        truth = asked.truth[late]
+        bands = WAYS[f"Murho, {method}"](stream, 0)[late]
+        truth = stream.truth[late]
         inside = (bands[:, 0] <= truth) & (truth <= bands[:, 1])
         found[method] = Measure(float(np.mean(inside)), 0.9, count=len(inside))
     return found

@@ -18,7 +18,7 @@ from scipy.special import ndtri, softmax, stdtrit
 from scipy.stats import poisson
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.random import Generator
 
@@ -31,7 +31,7 @@ __all__ = ["TABLES", "Known", "Rows", "World", "known_table"]
 NUMBERS = ("x0", "x1", "x2", "x3")
 """The numeric features; the last one has no effect."""
 FRESH, FAR = 1_200, 400
-"""Rows asked under a condition, and beyond the range."""
+"""Rows of a query, and beyond the range."""
 DISTANCES = (1.05, 1.1, 1.25, 1.5, 2.0, 10.0)
 MIDDLES = (np.arange(400) + 0.5) / 400
 """Levels over which moments are averaged."""
@@ -126,7 +126,7 @@ class Rows:
         numbers: The four numbers, ``[N, 4]``.
         category: Number of the category, ``[N]``.
         outcomes: Numbers, or places of classes, ``[N]``.
-        hidden: Which of the numbers are not told, ``[N, 4]``; None: all are.
+        hidden: Which of the numbers are missing, ``[N, 4]``; None: all are.
         more: Further columns.
     """
 
@@ -140,7 +140,7 @@ class Rows:
         return len(self.outcomes)
 
     def features(self) -> pa.Table:
-        """The features as they are told."""
+        """The features, with the missing cells."""
         hidden = np.zeros(self.numbers.shape, dtype=np.bool_) if self.hidden is None else self.hidden
         columns = {
             name: pa.array(values, mask=gone)
@@ -168,15 +168,15 @@ class Known:
         world: What outcomes follow from.
         training: The rows to learn from.
         fresh: Other rows like these, for `update` and `prune`.
-        asked: Condition → rows.
+        queries: Condition → rows.
         options: Of `murho train`.
-        has_parts: Whether the function is all that rows have in common, so that doubt and noise are told apart.
+        has_parts: Whether the function is all that rows have in common, so that doubt and noise can be separated.
     """
 
     world: World
     training: Rows
     fresh: Rows
-    asked: Mapping[str, Rows]
+    queries: Mapping[str, Rows]
     options: Mapping[str, Any] = field(default_factory=dict)
     has_parts: bool = True
 
@@ -200,26 +200,26 @@ def _known(
 ) -> Known:
     """A table of so many rows, and other rows like these."""
     world = World.drawn(generator, 4, law, classes) if world is None else world
-    training, fresh, asked = (_rows(world, generator, count) for count in (rows, rows, FRESH))
-    return Known(world, training, fresh, {condition: asked}, options or {})
+    training, fresh, query = (_rows(world, generator, count) for count in (rows, rows, FRESH))
+    return Known(world, training, fresh, {condition: query}, options or {})
 
 
 def _complete(generator: Generator) -> Known:
-    """400 complete rows; asked as they are, beyond their range, and with missing cells."""
+    """400 complete rows; queried as they are, beyond their range, and with missing cells."""
     known = _known(generator, "complete")
-    world, asked = known.world, dict(known.asked)
+    world, queries = known.world, dict(known.queries)
     for distance in DISTANCES:
         rows = _rows(world, generator, FAR)
         rows.numbers[:, 0] = distance * generator.choice([-1.0, 1.0], FAR)
-        asked[f"{distance:g} x the range"] = _again(world, generator, rows)
+        queries[f"{distance:g} x the range"] = _again(world, generator, rows)
     rows = _rows(world, generator, FAR)
     rows.numbers[:, :2] = 1.25 * generator.choice([-1.0, 1.0], (FAR, 2))
-    asked["two features at 1.25 x"] = _again(world, generator, rows)
+    queries["two features at 1.25 x"] = _again(world, generator, rows)
     for name, hidden in (("one column missing", np.arange(4) == 1), ("30 % of cells missing", None)):
         rows = _rows(world, generator, FRESH)
         gone = generator.random(rows.numbers.shape) < 0.3 if hidden is None else np.tile(hidden, (FRESH, 1))
-        asked[name] = replace(rows, hidden=gone)
-    return replace(known, asked=asked)
+        queries[name] = replace(rows, hidden=gone)
+    return replace(known, queries=queries)
 
 
 def _again(world: World, generator: Generator, rows: Rows) -> Rows:
@@ -236,8 +236,8 @@ def _missing(generator: Generator, *, by_value: bool) -> Known:
         chance = np.where(rows.numbers > 0.2, 0.6, 0.05) * (np.arange(4) < 2) if by_value else 0.3
         return replace(rows, hidden=generator.random(rows.numbers.shape) < chance)
 
-    asked = {name: hide(rows) for name, rows in known.asked.items()}
-    return replace(known, training=hide(known.training), fresh=hide(known.fresh), asked=asked)
+    queries = {name: hide(rows) for name, rows in known.queries.items()}
+    return replace(known, training=hide(known.training), fresh=hide(known.fresh), queries=queries)
 
 
 def _fifty_levels(generator: Generator) -> Known:
@@ -256,7 +256,7 @@ def _copies(generator: Generator) -> Known:
 
 
 def _groups(generator: Generator) -> Known:
-    """Groups of ten rows, each of which adds its own effect; asked for new groups."""
+    """Groups of ten rows, each of which adds its own effect; queried for new groups."""
     known = _known(generator, "new groups", 500)
 
     def grouped(rows: Rows, name: str) -> Rows:
@@ -264,19 +264,19 @@ def _groups(generator: Generator) -> Known:
         effects = generator.normal(0.0, 0.6, of.max() + 1)[of]
         return replace(rows, outcomes=rows.outcomes + effects, more={"unit": [f"{name}{number}" for number in of]})
 
-    asked = {name: grouped(rows, "b") for name, rows in known.asked.items()}
+    queries = {name: grouped(rows, "b") for name, rows in known.queries.items()}
     return replace(
         known,
         training=grouped(known.training, "a"),
         fresh=grouped(known.fresh, "c"),
-        asked=asked,
+        queries=queries,
         options={"group": ("unit",)},
         has_parts=False,
     )
 
 
 def _time(generator: Generator) -> Known:
-    """Noise that is correlated from row to row (AR(1), .8); asked for 200 later rows."""
+    """Noise that is correlated from row to row (AR(1), .8); queried for 200 later rows."""
     known = _known(generator, "later rows", 600)
 
     def later(rows: Rows, first: int) -> Rows:
@@ -287,9 +287,9 @@ def _time(generator: Generator) -> Known:
         when = np.datetime64("2015-01-01") + np.arange(first, first + len(rows))
         return replace(rows, outcomes=rows.outcomes + noise, more={"day": when.astype("datetime64[D]")})
 
-    asked = {name: later(rows.some(np.arange(200)), 600) for name, rows in known.asked.items()}
+    queries = {name: later(rows.some(np.arange(200)), 600) for name, rows in known.queries.items()}
     training, fresh = later(known.training, 0), later(known.fresh, 800)
-    return replace(known, training=training, fresh=fresh, asked=asked, options={"time": "day"}, has_parts=False)
+    return replace(known, training=training, fresh=fresh, queries=queries, options={"time": "day"}, has_parts=False)
 
 
 def _weights(generator: Generator) -> Known:
@@ -348,9 +348,3 @@ TABLES: dict[str, Callable[[Generator], Known]] = {
 def known_table(name: str, repeat: int) -> Known:
     """One of `TABLES`, drawn anew for each repeat."""
     return TABLES[name](np.random.default_rng([list(TABLES).index(name), repeat]))
-
-
-def conditions() -> Iterator[str]:
-    """Names of all conditions."""
-    for name in TABLES:
-        yield from known_table(name, 0).asked
