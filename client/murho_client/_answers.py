@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from murho_client._cells import json_cells
+from murho_client._cells import has_inexact, json_cells
 from murho_client._data import Batch, to_batch
 from murho_client._errors import InvalidInput, Problem
 from murho_client._model import Model, fitted, record
@@ -129,7 +129,8 @@ def totals_request(batch: Batch, model: Model | None, by: Sequence[str], given: 
             raise InvalidInput([Problem(f"There is no column {name!r}.", feature=name)])
     for key, value in lists.items():
         request[key] = json_cells(columns[named[key]] if key in named else np.asarray(value))
-    if all(name in features for name in by):
+    # The service groups features by the numbers that the model gets; labels keep all digits.
+    if all(name in features for name in by) and not (len(by) == 1 and has_inexact(columns[by[0]])):
         request["by"] = list(by)
     elif len(by) == 1:
         request["groups"] = json_cells(columns[by[0]])

@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Column", "Faults", "is_column", "json_cells", "read_column"]
+__all__ = ["Column", "Faults", "has_inexact", "is_column", "json_cells", "read_column"]
 
 
 Column: TypeAlias = "NDArray[Any] | list[Any]"
@@ -54,6 +54,13 @@ def json_cells(column: Column) -> list[Any]:
     for row in missing:
         cells[row] = None
     return cells
+
+
+def has_inexact(column: Column) -> bool:
+    """Whether whole numbers are among the cells whose last digits float64 does not keep."""
+    if isinstance(column, list):
+        return any(type(cell) is int and abs(cell) >= MOST_EXACT for cell in column)
+    return column.dtype.kind in "iu" and bool(np.any((column >= MOST_EXACT) | (column <= -MOST_EXACT)))
 
 
 def is_column(value: object) -> bool:

@@ -86,6 +86,13 @@ def test_a_group_of_one_row_has_the_answer_for_that_row(of_cars: Service, cars: 
     np.testing.assert_allclose(totals.exceedance[20.0], answer.exceedance(20.0), rtol=1e-5)
 
 
+def test_groups_by_a_feature_keep_digits_that_the_model_does_not(of_cars: Service, cars: pd.DataFrame) -> None:
+    with Client(of_cars.address) as client:
+        heavy = client.aggregate(cars.head(3).assign(Weight_in_lbs=[2**53, 2**53 + 1, 2**53]), by="Weight_in_lbs")
+    assert heavy.groups == [(2**53,), (2**53 + 1,)]
+    assert heavy.rows.tolist() == [2, 1]
+
+
 def test_weights_and_counts(of_cars: Service, cars: pd.DataFrame) -> None:
     with Client(of_cars.address) as client:
         plain, doubled = (client.aggregate(cars, weights=each) for each in (None, [2.0] * len(cars)))
