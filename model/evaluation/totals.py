@@ -24,7 +24,7 @@ import torch
 
 from murho.model.calibration.totals import HeldOutTotals, TotalsCalibration, fit_totals
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.totals import RowMoments
+from murho.model.predictive.row_moments import RowMoments
 from murho.model.tables.splits import HeldOut
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.evaluation.totals import calibrate_totals, determined_share
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.predictive.totals import RowMoments, Totals, TotalsOptions
+from murho.model.predictive.row_moments import RowMoments
+from murho.model.predictive.totals import Totals, TotalsOptions
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.splits import HeldOut
