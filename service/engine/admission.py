@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from murho.service.engine.jobs import Job, ModelLike
 
-__all__ = ["FIRST_SECONDS_PER_COST", "Admission", "Admitted", "Turns", "WorkRates"]
+__all__ = ["FIRST_SECONDS_PER_COST", "Admission", "Admitted", "FairQueue", "WorkRates"]
 
 
 FIRST_SECONDS_PER_COST = 2e-7
@@ -88,7 +88,6 @@ class Admission:
         pending: Number of requests.
         pending_cost: Their cost.
         closed: Whether nothing more is admitted.
-
         rates: How long the work of each model takes.
         short: The queue of small requests.
         max_standing_wait: Seconds of work that may wait in it once it stands.
@@ -98,7 +97,7 @@ class Admission:
     max_pending: int
     max_pending_cost: float
     rates: WorkRates
-    short: Turns
+    short: FairQueue
     max_standing_wait: float
     clock: Callable[[], float]
     pending: int = 0
@@ -191,7 +190,7 @@ class Admission:
         )
 
 
-class Turns:
+class FairQueue:
     """The waiting jobs of one class, in the order of their turns. Not thread-safe.
 
     Start-time fair queueing: no caller and no model can crowd out the others. Every job gets a start tag, in units of

@@ -171,7 +171,7 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
     """Computes one pass.
 
     Args:
-        slices: Rows of jobs of one lane (`engine.admission.Turns`).
+        slices: Rows of jobs of one lane (`engine.admission.FairQueue`).
 
     Returns:
         One outcome for each slice. One that fails harms no other.

@@ -4,7 +4,7 @@ One long-lived thread computes: PyTorch keeps its buffers and threads per callin
 the same time would only share the same processors. Nor does the event loop compute, not even a request that is alone:
 a hung engine would hang `/healthz` and every deadline with it.
 
-The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`Turns`), or some
+The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`FairQueue`), or some
 rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at most.
 While many short jobs wait, a pass takes more of them. Before each pass, jobs are dropped whose deadline has passed or
 for which nobody waits any more.
@@ -22,7 +22,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from murho.service.engine.admission import Admission, Turns, WorkRates
+from murho.service.engine.admission import Admission, FairQueue, WorkRates
 from murho.service.engine.jobs import Answer, Job, ModelLike, Outcome, Slice
 from murho.service.errors import ClientGoneError, DeadlineError, EngineSilentError
 
@@ -85,7 +85,7 @@ class Scheduler:
         self.noticed: Callable[[ModelLike, int, int, float], None] = lambda *_: None
         self._compute = compute
         self._changed = threading.Condition(threading.Lock())
-        self._short, self._long = Turns(clock), Turns(clock)
+        self._short, self._long = FairQueue(clock), FairQueue(clock)
         self.admission = Admission(max_pending, max_pending_cost, self.rates, self._short, max_standing_wait, clock)
         self._long_is_next = self._pausing = False
         self._busy_since: float | None = None  # of the pass in computation

@@ -67,7 +67,7 @@ def odd_requests(address: str, number: int) -> None:
             client.post("/predict", json={"inputs": [ROW] * 300}, timeout=0.01)
 
 
-def told_requests(address: str, number: int) -> None:
+def send_requests(address: str, number: int) -> None:
     """Totals by group, decisions that are recorded, what came true of them, and the quality of all."""
     rng = np.random.default_rng(number)
     rows = [{**ROW, "Weight": float(weight)} for weight in rng.uniform(1500, 5000, GROUPED_ROWS)]
@@ -144,7 +144,7 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
         with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic, ThreadPoolExecutor() as pool:
             while time.monotonic() < begin + seconds:
                 odd_requests(service.address, len(read))
-                told_requests(service.address, len(read))
+                send_requests(service.address, len(read))
                 if len(read) % TABLES_EVERY == 0:
                     list(pool.map(lambda ask: ask(service.address), formats))
                 read.append(service.memory())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.engine import scheduler as scheduling
-from murho.service.engine.admission import FIRST_SECONDS_PER_COST, Turns, WorkRates
+from murho.service.engine.admission import FIRST_SECONDS_PER_COST, FairQueue, WorkRates
 from murho.service.engine.jobs import Job
 from murho.service.engine.scheduler import Receive
 from murho.service.errors import (
@@ -141,7 +141,7 @@ async def test_a_caller_with_one_job_comes_before_the_second_of_a_caller_with_ma
     None
 ):
     turns, many, one = (
-        Turns(),
+        FairQueue(),
         [job_of(cost=cost, caller="many") for cost in (4.0, 3.0, 5.0, 1.0)],
         job_of(caller="one"),
     )
@@ -159,7 +159,7 @@ async def test_a_caller_with_one_job_comes_before_the_second_of_a_caller_with_ma
 async def test_every_job_is_taken_once_and_a_pass_has_one_lane(
     asked: list[tuple[str, float, int, bool]], most: float
 ) -> None:
-    turns, jobs, taken = Turns(), list[Job](), list[Job]()
+    turns, jobs, taken = FairQueue(), list[Job](), list[Job]()
     for caller, cost, samples, over in asked:
         jobs.append(job_of(caller=caller, cost=cost, options=PredictOptions(samples=samples)))
         turns.add(jobs[-1], cost)
